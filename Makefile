@@ -1,0 +1,33 @@
+# Two commands set up everything: `make demo` and `make test`. Both reuse .venv when nothing changed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test check docs clean
+
+demo: $(VENV)/.lab           ## compare all rankers on embedded data, write a report
+	$(BIN)/pairrank demo --out pairrank-demo
+
+test: $(VENV)/.all           ## the whole test suite
+	scripts/test
+
+check: $(VENV)/.all          ## lint, format, types
+	scripts/check
+
+docs: $(VENV)/.all           ## build the documentation site into site/
+	$(BIN)/mkdocs build --strict
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.lab: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[lab]'
+	@touch $@
+
+$(VENV)/.all: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[all,test,dev,docs]'
+	@touch $@ $(VENV)/.lab
+
+clean:
+	rm -rf $(VENV) site dist build pairrank-demo artifacts .mypy_cache .ruff_cache .pytest_cache

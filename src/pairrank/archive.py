@@ -1,0 +1,146 @@
+"""Arrays and plain values to bytes and back, without pickle.
+
+The layout is that of a safetensors file, so any safetensors reader opens it: eight bytes with the length of a JSON
+header, the header (for each array its type, shape and place), then the raw arrays. Plain values travel as JSON in the
+header's ``__metadata__``, with the format's version and a SHA-256 of the arrays. The same content always gives the
+same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairrank.errors import FileFormatError, NewerFormatError, StorageError
+
+FORMAT_VERSION = 1
+MAX_HEADER = 16 * 2**20
+
+_DTYPES = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "U8": np.dtype("u1"),
+    "U64": np.dtype("<u8"),
+    "BOOL": np.dtype("?"),
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+def pack(kind: str, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """``values`` (JSON-able) and ``arrays`` as bytes; ``kind`` says what they are and is checked by `unpack`."""
+    header: dict[str, Any] = {"__metadata__": {}}
+    body: list[bytes] = []
+    offset = 0
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        dtype = array.dtype.newbyteorder("<")
+        raw = array.astype(dtype, copy=False).tobytes()  # row by row, whatever the layout in memory
+        place = [offset, offset + len(raw)]
+        header[name] = {"dtype": _NAMES[dtype], "shape": list(array.shape), "data_offsets": place}
+        body.append(raw)
+        offset += len(raw)
+    data = b"".join(body)
+    header["__metadata__"] = {
+        "pairrank": kind,
+        "format": str(FORMAT_VERSION),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "values": json.dumps(values, sort_keys=True, allow_nan=True),
+    }
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def unpack(blob: bytes, kind: str, *, source: str = "these bytes") -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The values and (read-only) arrays that `pack` was given; raises `FileFormatError` for anything else."""
+    header, data = _split(blob, source)
+    metadata = header.pop("__metadata__", None)
+    if not isinstance(metadata, dict) or "pairrank" not in metadata:
+        raise FileFormatError(f"{source} was not written by PairRank; expected a {kind}")
+    version = str(metadata.get("format", ""))
+    if not version.isdigit():
+        raise FileFormatError(f"{source} has no readable format version; it is damaged")
+    if int(version) > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"{source} has format version {version}; this PairRank reads up to {FORMAT_VERSION}: upgrade pairrank"
+        )
+    if metadata["pairrank"] != kind:
+        raise FileFormatError(f"{source} holds a {metadata['pairrank']}; expected a {kind}")
+    if hashlib.sha256(data).hexdigest() != metadata.get("sha256"):
+        raise FileFormatError(f"{source} is truncated or damaged: its checksum does not match")
+    try:
+        arrays = {name: _array(entry, data) for name, entry in header.items()}
+        values = json.loads(metadata["values"])
+    except (KeyError, TypeError, ValueError) as problem:
+        raise FileFormatError(f"{source} is damaged: {problem}") from None
+    if not isinstance(values, dict):
+        raise FileFormatError(f"{source} is damaged: its values are not a mapping")
+    return values, arrays
+
+
+def _split(blob: bytes, source: str) -> tuple[dict[str, Any], memoryview]:
+    length = int.from_bytes(blob[:8], "little")
+    if len(blob) < 8 or length > min(MAX_HEADER, len(blob) - 8):
+        raise FileFormatError(f"{source} is truncated or was not written by PairRank")
+    try:
+        header = json.loads(blob[8 : 8 + length])
+    except ValueError:
+        raise FileFormatError(f"{source} is damaged or was not written by PairRank") from None
+    if not isinstance(header, dict):
+        raise FileFormatError(f"{source} was not written by PairRank")
+    return header, memoryview(blob)[8 + length :]
+
+
+def _array(entry: Mapping[str, Any], data: memoryview) -> NDArray[Any]:
+    start, stop = entry["data_offsets"]
+    array = np.frombuffer(data[start:stop], dtype=_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def write_atomically(path: str | os.PathLike[str], blob: bytes) -> None:
+    """Write ``blob`` so that ``path`` holds either what it held before or all of ``blob``, even after a power cut."""
+    target = Path(path)
+    # A name of its own for every writer, so that two writing the same file cannot mix.
+    partial = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    try:
+        with open(partial, "xb") as file:
+            file.write(blob)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    except OSError as problem:
+        partial.unlink(missing_ok=True)
+        raise StorageError(f"cannot write {target}: {problem.strerror or problem}") from problem
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # some systems do not open folders; the rename is atomic all the same
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of ``path``; a file that cannot be read is a `StorageError` in one sentence."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as problem:
+        raise StorageError(f"cannot read {path}: {problem.strerror or problem}") from problem

@@ -1,0 +1,7 @@
+"""``python -m pairrank.cli``."""
+
+import sys
+
+from pairrank.cli import main
+
+sys.exit(main())

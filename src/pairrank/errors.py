@@ -1,0 +1,68 @@
+"""Every error that this package raises on purpose.
+
+A message says what came, what was expected and what to do. Input errors are also ``ValueError``, so that code which
+knows nothing of PairRank can catch them.
+"""
+
+from __future__ import annotations
+
+
+class PairRankError(Exception):
+    """The root of all errors that the package raises on purpose."""
+
+
+class InputError(PairRankError, ValueError):
+    """Something passed in was wrong; nothing was changed."""
+
+
+class FeatureError(InputError):
+    """Features of the wrong shape, type, width or size, or not finite."""
+
+
+class CutoffError(InputError):
+    """``k`` (or ``locked``) is not a number of positions."""
+
+
+class ClickError(InputError):
+    """Clicks that are not one yes or no per shown position."""
+
+
+class ForeignImpressionError(InputError):
+    """An impression that another ranker made, or one of another width."""
+
+
+class ExpiredImpressionError(InputError):
+    """An impression so old that the ranker no longer knows whether it was learned."""
+
+
+class OptionError(InputError):
+    """An option with an impossible value."""
+
+
+class UnknownNameError(InputError):
+    """A name (of a ranker, a user, a data set, a metric) that nothing answers to."""
+
+
+class DataError(InputError):
+    """A data file that cannot be read as what it claims to be; names the file and the line."""
+
+
+class FileFormatError(PairRankError):
+    """A file that is truncated, damaged or not one of ours."""
+
+
+class NewerFormatError(FileFormatError):
+    """A file or database written by a newer version of PairRank."""
+
+
+class StorageError(PairRankError):
+    """A disk or database that cannot be written or read right now; what was there is unharmed."""
+
+
+class MissingExtraError(PairRankError, ImportError):
+    """An optional dependency is not installed; the message is the line that installs it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"this needs {package}, which is not installed: pip install 'pairrank[{extra}]'")
+        self.package = package
+        self.extra = extra

@@ -1,0 +1,1 @@
+"""The algorithm's mathematics as pure functions: arrays in, arrays out, no state."""

@@ -1,0 +1,99 @@
+"""The rankers, by name. One algorithm, one file; this table is the only place that lists them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from pairrank import archive
+from pairrank.errors import FileFormatError, OptionError, UnknownNameError
+from pairrank.rankers.base import LinearRanker, Ranker
+
+__all__ = ["LinearRanker", "Ranker", "load", "make", "names", "parse", "spell"]
+
+
+class _Entry(NamedTuple):
+    module: str
+    cls: str
+    options: Mapping[str, Any]
+
+
+_REGISTRY: Mapping[str, _Entry] = MappingProxyType(
+    {
+        "pairrank": _Entry("pairrank", "PairRank", {}),
+        "pairrank-c": _Entry("pairrank", "PairRank", {"preset": "paper", "exploration": "conservative"}),
+        "pairrank-r": _Entry("pairrank", "PairRank", {"preset": "paper", "exploration": "random"}),
+    }
+)
+
+
+def names() -> list[str]:
+    """The registered rankers, in alphabetical order."""
+    return sorted(_REGISTRY)
+
+
+def make(name: str, *, n_features: int, seed: int = 0, **options: Any) -> Ranker:
+    """A ranker by name; ``name`` may carry options, as in ``pairrank-c(alpha=0.3)``."""
+    base, spelt = parse(name)
+    entry = _REGISTRY[base]
+    cls: type[Ranker] = getattr(import_module(f"pairrank.rankers.{entry.module}"), entry.cls)
+    try:
+        return cls(n_features, seed=seed, **{**entry.options, **spelt, **options})
+    except TypeError as problem:
+        raise OptionError(f"{name}: {problem}") from None
+
+
+def load(path: str | os.PathLike[str]) -> Ranker:
+    """The ranker that ``save`` wrote; it continues exactly where it stopped."""
+    return from_bytes(archive.read_file(path), source=str(path))
+
+
+def from_bytes(blob: bytes, *, source: str = "these bytes") -> Ranker:
+    """The ranker that ``to_bytes`` wrote."""
+    values, _ = archive.unpack(blob, "ranker", source=source)
+    for entry in _REGISTRY.values():
+        cls: type[Ranker] = getattr(import_module(f"pairrank.rankers.{entry.module}"), entry.cls)
+        if cls.name == values.get("name"):
+            return cls.from_bytes(blob, source=source)
+    raise FileFormatError(f"{source} holds the ranker {values.get('name')!r}, which this PairRank does not have")
+
+
+_SPELT = re.compile(r"\s*([a-z0-9-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("[^"]*"|[^,"]+?)\s*(?:,|$)')
+
+
+def parse(text: str) -> tuple[str, dict[str, Any]]:
+    """The name and options of a ranker's short text: ``pairrank-c(alpha=0.3, pairs=all)``; inverse of `spell`."""
+    match = _SPELT.fullmatch(text)
+    if match is None or match[1] not in _REGISTRY:
+        raise UnknownNameError(f"no ranker is called {text!r}; there are: {', '.join(names())}")
+    options: dict[str, Any] = {}
+    rest, place = match[2] or "", 0
+    while rest[place:].strip():
+        option = _OPTION.match(rest, place)
+        if option is None:
+            raise OptionError(f"cannot read the options of {text!r}; expected name=value, name=value")
+        options[option[1]] = _value(option[2])
+        place = option.end()
+    return match[1], options
+
+
+def spell(name: str, options: Mapping[str, Any]) -> str:
+    """The short text of a ranker: the name alone, or with its options in brackets; inverse of `parse`."""
+    if not options:
+        return name
+    return f"{name}({', '.join(f'{key}={json.dumps(options[key])}' for key in sorted(options))})"
+
+
+def _value(text: str) -> Any:
+    if text in ("True", "False", "None"):
+        return {"True": True, "False": False, "None": None}[text]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

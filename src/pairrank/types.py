@@ -1,0 +1,144 @@
+"""The values that pass between the parts: what was shown, and what a model is certain of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pairrank import archive
+from pairrank.errors import ClickError, FileFormatError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+AnyArray = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Impression:
+    """One list as it was shown: immutable, and all that ``learn`` needs to know besides the clicks.
+
+    Attributes
+    ----------
+    ranker : fingerprint of the ranker that made it (its name, width, seed and options).
+    seed, number : the ranker's seed and the impression's number; together the key of its random draws.
+    n_docs : how many candidates there were.
+    features : (k, n_features), the shown documents' features in shown order.
+    ranking : (k,), row numbers of the candidates' features, best first, as shown.
+    blocks : (k,), which block each shown position came from, 0 first.
+    explored : whether chance had a say in what was shown.
+    locked : this many positions at the top were shown by score alone, by request; nothing is learned from them.
+    memory : what the algorithm must remember (teams, propensities, ...), by name.
+    """
+
+    ranker: str
+    seed: int
+    number: int
+    n_docs: int
+    features: FloatArray
+    ranking: IntArray
+    blocks: IntArray
+    explored: bool = True
+    locked: int = 0
+    memory: Mapping[str, AnyArray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for array in (self.features, self.ranking, self.blocks, *self.memory.values()):
+            array.setflags(write=False)
+        object.__setattr__(self, "memory", MappingProxyType(dict(self.memory)))
+
+    def __len__(self) -> int:
+        return len(self.ranking)
+
+    def __getstate__(self) -> bytes:
+        return self.to_bytes()
+
+    def __setstate__(self, blob: bytes) -> None:
+        other = Impression.from_bytes(blob)
+        for name in self.__slots__:
+            object.__setattr__(self, name, getattr(other, name))
+
+    def tail(self) -> Impression:
+        """The part below the locked positions, as an impression of its own."""
+        if not self.locked:
+            return self
+        cut = slice(self.locked, None)
+        return replace(
+            self, features=self.features[cut], ranking=self.ranking[cut], blocks=self.blocks[cut], locked=0
+        )
+
+    def to_bytes(self) -> bytes:
+        """Everything, as bytes that hold no pickle."""
+        values = {
+            "ranker": self.ranker,
+            "seed": self.seed,
+            "number": self.number,
+            "n_docs": self.n_docs,
+            "explored": self.explored,
+            "locked": self.locked,
+        }
+        arrays = {"features": self.features, "ranking": self.ranking, "blocks": self.blocks}
+        return archive.pack("impression", values, arrays | {f"memory.{k}": v for k, v in self.memory.items()})
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> Impression:
+        """The impression that `to_bytes` wrote."""
+        values, arrays = archive.unpack(blob, "impression", source="this impression")
+        memory = {name.removeprefix("memory."): a for name, a in arrays.items() if name.startswith("memory.")}
+        try:
+            named = {name: arrays[name] for name in ("features", "ranking", "blocks")}
+            return cls(**values, **named, memory=memory)
+        except (KeyError, TypeError) as problem:
+            raise FileFormatError(f"this impression is damaged: {problem}") from None
+
+
+def check_clicks(clicks: ArrayLike, n_shown: int) -> BoolArray:
+    """Clicks as a bool array of length ``n_shown``; 0 and 1 are accepted, anything else raises `ClickError`."""
+    array = np.asarray(clicks)
+    if array.ndim != 1 or len(array) != n_shown:
+        raise ClickError(f"clicks have shape {array.shape}; expected one per shown position, ({n_shown},)")
+    if array.dtype != np.bool_:
+        if array.dtype.kind not in "iuf":
+            raise ClickError(f"clicks have type {array.dtype}; expected bool (or 0 and 1)")
+        if not np.isin(array, (0, 1)).all():
+            raise ClickError("clicks hold values other than 0 and 1; expected one yes or no per shown position")
+    return array.astype(np.bool_)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Inspection:
+    """What a model is certain of for one set of candidates.
+
+    Attributes
+    ----------
+    scores : (n,), higher is better.
+    order : (n,), row numbers by falling score; ties by row number.
+    probability : (n, n), P(i before j) = sigmoid(score_i - score_j).
+    width : (n, n), half the confidence interval of each pair, in the unit named by ``unit``.
+    certain : (n, n) bool, certain[i, j] when i is certainly before j (after ``refine``, where that is on).
+    blocks : (n,), for each document the number of its block, 0 is best.
+    unit : "probability" (the paper) or "score" (Laplace posterior).
+    """
+
+    scores: FloatArray
+    order: IntArray
+    probability: FloatArray
+    width: FloatArray
+    certain: BoolArray
+    blocks: IntArray
+    unit: str
+
+    @property
+    def n_blocks(self) -> int:
+        """How many blocks there are."""
+        return int(self.blocks.max()) + 1
+
+    @property
+    def block_sizes(self) -> IntArray:
+        """(n_blocks,), documents in each block, best block first."""
+        return np.bincount(self.blocks).astype(np.int64)
