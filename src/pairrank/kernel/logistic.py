@@ -1,0 +1,153 @@
+"""The pairwise logistic model: loss, gradient, Hessian and minimiser of the paper's Eq. 1, and the projection.
+
+Pairs are oriented so that the preferred document comes first; then y = 1 for all of them and Eq. 1 reads
+L(θ) = Σ w log(1 + exp(-x·θ)) + ½ (θ - θ₀)ᵀ P (θ - θ₀), with P = λI and θ₀ = 0 in the paper.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.special import expit
+
+from pairrank.types import FloatArray
+
+
+def sigmoid(x: FloatArray) -> FloatArray:
+    """σ(x) = 1 / (1 + exp(-x)), without overflow at either end."""
+    result: FloatArray = expit(x)
+    return result
+
+
+def slope(x: FloatArray) -> FloatArray:
+    """σ'(x) = σ(x) σ(-x), exact in both tails."""
+    result: FloatArray = expit(x) * expit(-x)
+    return result
+
+
+def pair_loss(theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray, mean: FloatArray) -> float:
+    """L(θ) for ``pairs`` (n, d), ``weight`` (n,), prior ``precision`` (d, d) and ``mean`` (d,)."""
+    away = theta - mean
+    return float(weight @ np.logaddexp(0.0, -(pairs @ theta)) + 0.5 * away @ precision @ away)
+
+
+def pair_gradient(
+    theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray, mean: FloatArray
+) -> FloatArray:
+    """∇L(θ) = -Σ w σ(-x·θ) x + P(θ - θ₀), (d,)."""
+    gradient: FloatArray = precision @ (theta - mean) - pairs.T @ (weight * sigmoid(-(pairs @ theta)))
+    return gradient
+
+
+def pair_hessian(theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray) -> FloatArray:
+    """∇²L(θ) = Σ w σ'(x·θ) x xᵀ + P, (d, d)."""
+    hessian: FloatArray = precision + pairs.T @ ((weight * slope(pairs @ theta))[:, None] * pairs)
+    return hessian
+
+
+def minimise(
+    pairs: FloatArray,
+    weight: FloatArray,
+    precision: FloatArray,
+    mean: FloatArray,
+    start: FloatArray | None = None,
+    *,
+    tolerance: float = 1e-10,
+    max_steps: int = 100,
+) -> FloatArray:
+    """θ̂ = argmin L, (d,), by Newton's method with halving; P > 0 makes it unique and finite.
+
+    Stops when the Newton decrement √(∇Lᵀ (∇²L)⁻¹ ∇L), which is the distance to θ̂ in the Hessian's norm up to higher
+    order, falls below ``tolerance``.
+    """
+    theta = mean.copy() if start is None else start.copy()
+    value = pair_loss(theta, pairs, weight, precision, mean)
+    for _ in range(max_steps):
+        gradient = pair_gradient(theta, pairs, weight, precision, mean)
+        step = cho_solve(cho_factor(pair_hessian(theta, pairs, weight, precision)), gradient)
+        decrement = float(np.sqrt(max(gradient @ step, 0.0)))
+        if decrement <= tolerance:
+            return theta - step
+        size = 1.0
+        while True:
+            candidate = theta - size * step
+            lower = pair_loss(candidate, pairs, weight, precision, mean)
+            # Near the minimum the fall drowns in rounding; there the full step is safe.
+            if lower <= value - 0.25 * size * decrement**2 or size < 1e-8 or decrement < 1e-4:
+                break
+            size /= 2
+        theta, value = candidate, lower
+    return theta
+
+
+def project(
+    theta: FloatArray,
+    pairs: FloatArray,
+    weight: FloatArray,
+    precision: FloatArray,
+    M: FloatArray,
+    radius: float,
+    *,
+    max_steps: int = 50,
+) -> FloatArray:
+    """The appendix's projection: argmin over ‖θ'‖ ≤ Q of ‖g(θ') - g(θ)‖_{M⁻¹}, g(θ) = Σ w σ(x·θ) x + Pθ.
+
+    Gauss-Newton: g is linearised at the current point with G = ∇g, and min ‖G θ' - c‖_{M⁻¹} over the ball is solved
+    exactly through the eigenvectors of Gᵀ M⁻¹ G. ``radius`` is Q. Inside the ball θ is returned as it is.
+    """
+    if np.linalg.norm(theta) <= radius:
+        return theta
+    target = _image(theta, pairs, weight, precision)
+    L = np.linalg.cholesky(M)
+    point = theta * (radius / np.linalg.norm(theta))
+    distance = _distance(point, target, pairs, weight, precision, L)
+    for _ in range(max_steps):
+        G = pair_hessian(point, pairs, weight, precision)
+        A = solve_triangular(L, G, lower=True)
+        c = solve_triangular(L, target - _image(point, pairs, weight, precision) + G @ point, lower=True)
+        direction = _least_squares_in_ball(A, c, radius) - point
+        size = 1.0
+        while size > 1e-10:
+            candidate = point + size * direction  # a segment of the ball: still inside
+            closer = _distance(candidate, target, pairs, weight, precision, L)
+            if closer < distance:
+                break
+            size /= 2
+        else:
+            return point
+        gain, point, distance = distance - closer, candidate, closer
+        if gain <= 1e-12 * max(distance, 1e-300):
+            break
+    return point
+
+
+def _image(theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray) -> FloatArray:
+    """g(θ) of the appendix, (d,)."""
+    image: FloatArray = pairs.T @ (weight * sigmoid(pairs @ theta)) + precision @ theta
+    return image
+
+
+def _distance(
+    theta: FloatArray, target: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray, L: FloatArray
+) -> float:
+    gap = solve_triangular(L, _image(theta, pairs, weight, precision) - target, lower=True)
+    return float(np.linalg.norm(gap))
+
+
+def _least_squares_in_ball(A: FloatArray, c: FloatArray, radius: float) -> FloatArray:
+    """argmin ‖A x - c‖ over ‖x‖ ≤ radius: (AᵀA + μI) x = Aᵀc with the μ ≥ 0 that puts x on the sphere, or μ = 0."""
+    values, vectors = np.linalg.eigh(A.T @ A)
+    values = np.maximum(values, values[-1] * 1e-15)
+    b = vectors.T @ (A.T @ c)
+
+    def length(mu: float) -> float:
+        return float(np.linalg.norm(b / (values + mu)))
+
+    low, high = 0.0, 0.0
+    if length(0.0) > radius:
+        high = float(np.linalg.norm(b)) / radius  # there ‖x‖ ≤ ‖b‖/μ = radius
+        for _ in range(200):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if length(middle) > radius else (low, middle)
+    solution: FloatArray = vectors @ (b / (values + high))
+    return solution

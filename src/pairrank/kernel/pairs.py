@@ -1,0 +1,79 @@
+"""From clicks to preferences: what was examined, and which pairs of shown positions count."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pairrank.types import BoolArray, FloatArray, IntArray
+
+
+class Pairs(NamedTuple):
+    """Preferences among shown positions: ``winner`` was clicked, ``loser`` examined and not; all of shape (n,)."""
+
+    winner: IntArray
+    loser: IntArray
+    weight: FloatArray
+
+
+def examined(clicks: BoolArray) -> int:
+    """How many positions count as examined: down to the last click and one more; none without a click."""
+    clicked = np.flatnonzero(clicks)
+    return min(int(clicked[-1]) + 2, len(clicks)) if len(clicked) else 0
+
+
+def _sides(clicks: BoolArray) -> tuple[IntArray, IntArray]:
+    seen = clicks[: examined(clicks)]
+    return np.flatnonzero(seen), np.flatnonzero(~seen)
+
+
+def adjacent(clicks: BoolArray) -> Pairs:
+    """The paper's independent pairs: positions (1,2), (3,4), ... where just one of the two was clicked."""
+    first = np.arange(0, examined(clicks) - 1, 2)
+    first = first[clicks[first] != clicks[first + 1]]
+    upper = clicks[first]
+    return Pairs(np.where(upper, first, first + 1), np.where(upper, first + 1, first), np.ones(len(first)))
+
+
+def matched(clicks: BoolArray, rng: np.random.Generator) -> Pairs:
+    """The authors' independent pairs: clicked and unclicked examined positions, shuffled and zipped."""
+    winners, losers = _sides(clicks)
+    n = min(len(winners), len(losers))
+    return Pairs(rng.permutation(winners)[:n], rng.permutation(losers)[:n], np.ones(n))
+
+
+def all_pairs(clicks: BoolArray) -> Pairs:
+    """Every clicked position over every unclicked examined one."""
+    winners, losers = _sides(clicks)
+    n = len(winners) * len(losers)
+    return Pairs(np.repeat(winners, len(losers)), np.tile(losers, len(winners)), np.ones(n))
+
+
+def averaged(clicks: BoolArray) -> Pairs:
+    """The expectation of `matched`: every pair, each with weight 1/max(n₊, n₋)."""
+    winner, loser, weight = all_pairs(clicks)
+    if len(weight):
+        n_clicked = int(clicks.sum())
+        weight /= max(n_clicked, examined(clicks) - n_clicked)
+    return Pairs(winner, loser, weight)
+
+
+def low_rank(documents: FloatArray, pairs: Pairs, scale: FloatArray) -> FloatArray:
+    """Rows V (m, d) with VᵀV = Σ scale (x_w - x_l)(x_w - x_l)ᵀ over the pairs of ``documents`` (k, d).
+
+    However many the pairs, they join at most k documents: the sum is Xᵀ·Laplacian·X, of rank below k.
+    """
+    winner, loser, _ = pairs
+    if len(winner) < len(documents):
+        return (documents[winner] - documents[loser]) * np.sqrt(scale)[:, None]
+    k = len(documents)
+    laplacian = np.zeros((k, k))
+    # A pair may appear twice (a click log can hold anything), so the entries are added, not assigned.
+    np.add.at(laplacian, (winner, loser), -scale)
+    laplacian += laplacian.T
+    laplacian.flat[:: k + 1] = -laplacian.sum(axis=1)
+    values, vectors = np.linalg.eigh(laplacian)
+    # The smallest eigenvalue is zero (all documents shifted alike make no difference).
+    rows: FloatArray = (vectors[:, 1:] * np.sqrt(np.maximum(values[1:], 0.0))).T @ documents
+    return rows

@@ -1,0 +1,68 @@
+"""Certain orders and the blocks between them.
+
+Everything here works on documents already sorted by falling score. A certain order always agrees with the order of
+the scores, so only pairs (i, j) with i above j matter, and the blocks of the paper (connected components of uncertain
+pairs, merged where the block graph has a cycle) are the contiguous runs between cuts that no uncertain pair crosses.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pairrank.kernel.logistic import sigmoid
+from pairrank.types import BoolArray, FloatArray, IntArray
+
+
+def certain_by_probability(scores: FloatArray, below: FloatArray, squared: FloatArray, alpha: float) -> BoolArray:
+    """The paper's certain orders, (m, n): σ(s_i - s_j) - α‖x_ij‖_{M⁻¹} > ½.
+
+    ``scores`` (m,) are the upper documents', ``below`` (n,) those they are compared with, ``squared`` (m, n) the
+    squared widths.
+    """
+    margin = sigmoid(scores[:, None] - below)
+    margin -= 0.5
+    certain: BoolArray = margin > alpha * np.sqrt(squared)
+    return certain
+
+
+def certain_by_score(scores: FloatArray, below: FloatArray, squared: FloatArray, z: float) -> BoolArray:
+    """Certain orders by the posterior, (m, n): s_i - s_j > z‖x_ij‖_{H⁻¹}; transitive by the triangle inequality."""
+    certain: BoolArray = (scores[:, None] - below) > z * np.sqrt(squared)
+    return certain
+
+
+def transitive_closure(certain: BoolArray) -> BoolArray:
+    """The closure of certain orders (n, n) (``refine``): i is above j if a chain of certain orders leads there.
+
+    Repeated squaring; most relations are closed already, and the first product shows it.
+    """
+    closed = certain.copy()
+    while True:
+        reachable = closed.astype(np.float32)
+        chained = (reachable @ reachable) > 0.5
+        chained &= ~closed
+        if not chained.any():
+            return closed
+        closed |= chained
+
+
+def reaches(certain: BoolArray, first: int = 0) -> IntArray:
+    """For each of m sorted documents ``first``, ``first`` + 1, ...: the position of its last uncertain partner.
+
+    ``certain`` (m, n) holds their rows against all n sorted documents; a document without one below reaches itself.
+    """
+    m, n = certain.shape
+    own = np.arange(first, first + m)
+    last = n - 1 - np.argmin(certain[:, ::-1], axis=1)
+    # argmin answers 0 for a row that is certain throughout; a row is never certain about itself, so that cannot be.
+    return np.maximum(last, own)
+
+
+def block_ends(reach: IntArray) -> IntArray:
+    """The last position of each block, rising, from the reach of every sorted document (n,)."""
+    return np.flatnonzero(np.maximum.accumulate(reach) == np.arange(len(reach)))
+
+
+def block_numbers(ends: IntArray, n: int) -> IntArray:
+    """(n,), for each sorted position the number of its block."""
+    return np.searchsorted(ends, np.arange(n))
