@@ -25,9 +25,12 @@ class _Entry(NamedTuple):
 
 _REGISTRY: Mapping[str, _Entry] = MappingProxyType(
     {
+        "offline-ranknet": _Entry("ranknet", "OfflineRankNet", {}),
         "pairrank": _Entry("pairrank", "PairRank", {}),
         "pairrank-c": _Entry("pairrank", "PairRank", {"preset": "paper", "exploration": "conservative"}),
         "pairrank-r": _Entry("pairrank", "PairRank", {"preset": "paper", "exploration": "random"}),
+        "pdgd": _Entry("pdgd", "PDGD", {}),
+        "sgd-ranknet": _Entry("ranknet", "SGDRankNet", {}),
     }
 )
 

@@ -1,0 +1,124 @@
+"""Pairwise differentiable gradient descent (PDGD)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from pairrank.rankers.base import Draw, LinearRanker, State, check_number_in
+from pairrank.types import BoolArray, FloatArray, Impression, IntArray
+
+# Pairs are taken in parts of at most this many swapped scores, so that a list of any length fits in memory.
+_PART = 2**20
+
+
+@dataclass(eq=False, kw_only=True)
+class PDGD(LinearRanker):
+    """Lists drawn from a Plackett-Luce model; clicks read as preferences, and each preference weighed so that the
+    position bias of its list cancels.
+
+    A list R has P(R) = Π_p exp(f(R_p)) / Σ_{q ≥ p} exp(f(R_q)). For a clicked d_i and an examined d_j without a click,
+
+        θ ← θ + η · ρ(d_i, d_j, R) · σ(f_i − f_j) σ(f_j − f_i) · (x_i − x_j),   ρ = P(R*) / (P(R) + P(R*)),
+
+    where R* is R with d_i and d_j exchanged. ρ is computed from the scores at the time of ranking, the gradient from
+    the weights at the time of learning; they are the same when clicks come at once.
+
+    Reference: Oosterhuis and de Rijke, "Differentiable Unbiased Online Learning to Rank", CIKM 2018.
+
+    Parameters
+    ----------
+    learning_rate : η, the length of the first step.
+    decay : η is multiplied by this after every update.
+    """
+
+    name: ClassVar[str] = "pdgd"
+
+    learning_rate: float = 0.1
+    decay: float = 0.9999977
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._rate = check_number_in("learning_rate", self.learning_rate, 0, 1e6, open_low=True)
+        check_number_in("decay", self.decay, 0, 1, open_low=True)
+
+    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        scores = features @ self._weights
+        # The k largest of scores with Gumbel noise are a draw of k without replacement, in order.
+        order = np.argsort(-(scores + rng.gumbel(size=len(scores))), kind="stable")
+        ranking, rest = order[:k], order[k:]
+        memory = {"scores": scores[ranking], "rest": np.logaddexp.reduce(scores[rest], keepdims=True)}
+        return Draw(ranking, np.zeros(k, dtype=np.int64), len(scores) > 1, memory)
+
+    def _learn(self, impression: Impression, clicks: BoolArray) -> None:
+        clicked, unclicked = preferences(clicks)
+        if len(clicked) == 0:
+            return
+        memory = impression.memory
+        rho = reversal_weights(np.append(memory["scores"], memory["rest"]), clicked, unclicked)
+        X = impression.features
+        scores = X @ self._weights
+        margin = scores[clicked] - scores[unclicked]
+        slope = rho * expit(margin) * expit(-margin)
+        pull = np.bincount(clicked, slope, len(X)) - np.bincount(unclicked, slope, len(X))
+        self._weights = self._weights + self._rate * (pull @ X)
+        self._rate *= self.decay
+
+    def _state(self) -> State:
+        return super()._state() | {"rate": self._rate}
+
+    def _restore(self, state: State) -> None:
+        super()._restore(state)
+        self._rate = float(state["rate"])
+
+
+def preferences(clicks: BoolArray) -> tuple[IntArray, IntArray]:
+    """Positions (m,) and (m,): every clicked one with every examined one that was not clicked."""
+    clicked = np.flatnonzero(clicks)
+    if len(clicked) == 0:
+        return clicked, clicked
+    unclicked = np.flatnonzero(~clicks[: clicked[-1] + 2])
+    return np.repeat(clicked, len(unclicked)), np.tile(unclicked, len(clicked))
+
+
+def reversal_weights(scores: FloatArray, i: IntArray, j: IntArray) -> FloatArray:
+    """P(R*) / (P(R) + P(R*)) for the list R and the same list with positions i and j exchanged.
+
+    Only the normalisers between the two positions differ: with a = min(i, j) and b = max(i, j),
+
+        log P(R*) − log P(R) = Σ_{a < p ≤ b} log Z_p − log Z*_p,   Z_p = Σ_{q ≥ p} exp(f_q).
+
+    Parameters
+    ----------
+    scores : (k + 1,), f by position, then log Σ exp(f) of the documents not shown (−inf when all are shown).
+    i, j : (m,) and (m,), positions below k.
+
+    Returns
+    -------
+    (m,), in [0, 1].
+    """
+    size = max(1, _PART // len(scores))
+    if len(i) > size:
+        parts = [slice(start, start + size) for start in range(0, len(i), size)]
+        return np.concatenate([reversal_weights(scores, i[part], j[part]) for part in parts])
+    first, last = np.minimum(i, j), np.maximum(i, j)
+    end = int(last.max()) + 1
+    place = np.arange(end)
+    head = scores[: end + 1].copy()
+    head[end] = np.logaddexp.reduce(scores[end:])
+    swapped = np.tile(head, (len(i), 1))
+    rows = np.arange(len(i))
+    swapped[rows, i], swapped[rows, j] = head[j], head[i]
+    between = (place > first[:, None]) & (place <= last[:, None])
+    change = np.where(between, _log_sums_from(head) - _log_sums_from(swapped), 0.0).sum(axis=1)
+    rho: FloatArray = expit(change)
+    return rho
+
+
+def _log_sums_from(scores: FloatArray) -> FloatArray:
+    """(..., k): log Σ_{q ≥ p} exp(scores_q) for every p but the last of ``scores`` (..., k + 1)."""
+    sums: FloatArray = np.logaddexp.accumulate(scores[..., ::-1], axis=-1)[..., :0:-1]
+    return sums
