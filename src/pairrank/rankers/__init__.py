@@ -25,6 +25,9 @@ class _Entry(NamedTuple):
 
 _REGISTRY: Mapping[str, _Entry] = MappingProxyType(
     {
+        "dbgd": _Entry("dbgd", "DBGD", {}),
+        "epsilon-greedy": _Entry("epsilon_greedy", "EpsilonGreedy", {}),
+        "mgd": _Entry("mgd", "MGD", {}),
         "offline-ranknet": _Entry("ranknet", "OfflineRankNet", {}),
         "pairrank": _Entry("pairrank", "PairRank", {}),
         "pairrank-c": _Entry("pairrank", "PairRank", {"preset": "paper", "exploration": "conservative"}),

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit
 
+from pairrank.kernel.logistic import sigmoid, slope
+from pairrank.kernel.pairs import all_pairs
 from pairrank.rankers.base import Draw, LinearRanker, State, check_number_in
 from pairrank.types import BoolArray, FloatArray, Impression, IntArray
 
@@ -17,15 +18,16 @@ _PART = 2**20
 
 @dataclass(eq=False, kw_only=True)
 class PDGD(LinearRanker):
-    """Lists drawn from a Plackett-Luce model; clicks read as preferences, and each preference weighed so that the
-    position bias of its list cancels.
+    """Lists drawn from a Plackett-Luce model, and a step for every preference that the clicks show.
 
-    A list R has P(R) = Π_p exp(f(R_p)) / Σ_{q ≥ p} exp(f(R_q)). For a clicked d_i and an examined d_j without a click,
+    A list R has P(R) = Π_p exp(f(R_p)) / Σ_{q ≥ p} exp(f(R_q)). For every clicked d_i and every examined d_j that
+    was not clicked (examined: down to the last click and one more),
 
         θ ← θ + η · ρ(d_i, d_j, R) · σ(f_i − f_j) σ(f_j − f_i) · (x_i − x_j),   ρ = P(R*) / (P(R) + P(R*)),
 
-    where R* is R with d_i and d_j exchanged. ρ is computed from the scores at the time of ranking, the gradient from
-    the weights at the time of learning; they are the same when clicks come at once.
+    where R* is R with d_i and d_j exchanged: ρ makes up for the preference that the order of the list itself gives.
+    ρ is computed from the scores at the time of ranking, the gradient from the weights at the time of learning; they
+    are the same when clicks come at once.
 
     Reference: Oosterhuis and de Rijke, "Differentiable Unbiased Online Learning to Rank", CIKM 2018.
 
@@ -54,7 +56,7 @@ class PDGD(LinearRanker):
         return Draw(ranking, np.zeros(k, dtype=np.int64), len(scores) > 1, memory)
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
-        clicked, unclicked = preferences(clicks)
+        clicked, unclicked, _ = all_pairs(clicks)
         if len(clicked) == 0:
             return
         memory = impression.memory
@@ -62,8 +64,8 @@ class PDGD(LinearRanker):
         X = impression.features
         scores = X @ self._weights
         margin = scores[clicked] - scores[unclicked]
-        slope = rho * expit(margin) * expit(-margin)
-        pull = np.bincount(clicked, slope, len(X)) - np.bincount(unclicked, slope, len(X))
+        force = rho * slope(margin)
+        pull = np.bincount(clicked, force, len(X)) - np.bincount(unclicked, force, len(X))
         self._weights = self._weights + self._rate * (pull @ X)
         self._rate *= self.decay
 
@@ -73,15 +75,6 @@ class PDGD(LinearRanker):
     def _restore(self, state: State) -> None:
         super()._restore(state)
         self._rate = float(state["rate"])
-
-
-def preferences(clicks: BoolArray) -> tuple[IntArray, IntArray]:
-    """Positions (m,) and (m,): every clicked one with every examined one that was not clicked."""
-    clicked = np.flatnonzero(clicks)
-    if len(clicked) == 0:
-        return clicked, clicked
-    unclicked = np.flatnonzero(~clicks[: clicked[-1] + 2])
-    return np.repeat(clicked, len(unclicked)), np.tile(unclicked, len(clicked))
 
 
 def reversal_weights(scores: FloatArray, i: IntArray, j: IntArray) -> FloatArray:
@@ -114,8 +107,7 @@ def reversal_weights(scores: FloatArray, i: IntArray, j: IntArray) -> FloatArray
     swapped[rows, i], swapped[rows, j] = head[j], head[i]
     between = (place > first[:, None]) & (place <= last[:, None])
     change = np.where(between, _log_sums_from(head) - _log_sums_from(swapped), 0.0).sum(axis=1)
-    rho: FloatArray = expit(change)
-    return rho
+    return sigmoid(change)
 
 
 def _log_sums_from(scores: FloatArray) -> FloatArray:

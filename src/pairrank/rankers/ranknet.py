@@ -8,16 +8,16 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from scipy.special import expit
 
 from pairrank.errors import DataError
+from pairrank.kernel.logistic import sigmoid
+from pairrank.kernel.pairs import all_pairs
 from pairrank.rankers.base import Draw, LinearRanker, check_number_in
-from pairrank.rankers.pdgd import preferences
 from pairrank.types import BoolArray, FloatArray, Impression, IntArray
 
 
 def greedy(scores: FloatArray, k: int) -> Draw:
-    """The ``k`` best by score, ties by row number; every position is a block of its own and chance has no say."""
+    """The ``k`` best by score, ties by row number; every position is a block of its own."""
     return Draw(np.argsort(-scores, kind="stable")[:k], np.arange(k), False, {})
 
 
@@ -33,17 +33,17 @@ def ascent(X: FloatArray, weights: FloatArray, i: IntArray, j: IntArray) -> Floa
     (n_features,)
     """
     scores = X @ weights
-    doubt = expit(scores[j] - scores[i])
-    pull: FloatArray = np.bincount(i, doubt, len(X)) - np.bincount(j, doubt, len(X))
-    return pull @ X
+    doubt = sigmoid(scores[j] - scores[i])
+    step: FloatArray = (np.bincount(i, doubt, len(X)) - np.bincount(j, doubt, len(X))) @ X
+    return step
 
 
 @dataclass(eq=False, kw_only=True)
 class SGDRankNet(LinearRanker):
     """RankNet trained by one step of gradient descent a list, shown best first: no exploration at all.
 
-    Every clicked document is preferred to every examined one that was not clicked (examined: down to the last click
-    and one more), and θ takes a step along the gradient of Σ log σ(f_i − f_j).
+    Every clicked document is preferred to every examined one that was not clicked (examined: down to the last
+    click and one more), and θ takes a step along the gradient of Σ log σ(f_i − f_j).
 
     Reference: Burges et al., "Learning to Rank using Gradient Descent", ICML 2005.
 
@@ -64,7 +64,7 @@ class SGDRankNet(LinearRanker):
         return greedy(features @ self._weights, k)
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
-        clicked, unclicked = preferences(clicks)
+        clicked, unclicked, _ = all_pairs(clicks)
         step = ascent(impression.features, self._weights, clicked, unclicked)
         self._weights = self._weights + self.learning_rate * step
 
@@ -147,11 +147,11 @@ def _spans(grades: IntArray, bounds: IntArray) -> list[_Span]:
 
 
 def _pair_loss(scores: FloatArray, spans: list[_Span]) -> tuple[float, FloatArray]:
-    """The mean of log(1 + exp(f_j − f_i)) over the pairs of ``spans``, and its gradient by score (n_docs,)."""
+    """The mean of log(1 + exp(f_j − f_i)) over the pairs of ``spans``, and its slope by score (n_docs,)."""
     loss, slope, n_pairs = 0.0, np.zeros(len(scores)), 0
     for first, last, low, end in spans:
         gap = np.subtract.outer(scores[first:last], scores[low:end])
-        doubt = expit(-gap)
+        doubt = sigmoid(-gap)
         loss += float(np.log1p(np.exp(-np.abs(gap))).sum() - np.minimum(gap, 0).sum())
         slope[first:last] -= doubt.sum(axis=1)
         slope[low:end] += doubt.sum(axis=0)

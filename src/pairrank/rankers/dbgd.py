@@ -1,0 +1,94 @@
+"""Dueling bandit gradient descent (DBGD)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from pairrank.rankers import multileaving
+from pairrank.rankers.base import Draw, LinearRanker, State, check_number_in
+from pairrank.rng import Purpose, generator
+from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, IntArray
+
+
+@dataclass(eq=False, kw_only=True)
+class DBGD(LinearRanker):
+    """A random direction u a list: θ and θ + δu are interleaved, and θ moves towards the candidate that wins.
+
+        θ ← θ + η u   when the candidate's credit is above that of θ.
+
+    Interleaving is probabilistic; a ranker's credit is the expected number of clicks on its documents, over all
+    assignments of documents to rankers that could have given the list.
+
+    References: Yue and Joachims, "Interactively Optimizing Information Retrieval Systems as a Dueling Bandits Problem",
+    ICML 2009; Hofmann et al., "A Probabilistic Method for Inferring Preferences from Clicks", CIKM 2011.
+
+    Parameters
+    ----------
+    learning_rate : η, the length of the first step.
+    decay : η is multiplied by this after every update.
+    delta : δ, how far from θ a candidate lies.
+    tau : a ranker draws documents with probability in proportion to rank^(−τ).
+    """
+
+    name: ClassVar[str] = "dbgd"
+
+    learning_rate: float = 0.01
+    decay: float = 1.0
+    delta: float = 1.0
+    tau: float = 3.0
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._rate = check_number_in("learning_rate", self.learning_rate, 0, 1e6, open_low=True)
+        check_number_in("decay", self.decay, 0, 1, open_low=True)
+        check_number_in("delta", self.delta, 0, 1e6, open_low=True)
+        check_number_in("tau", self.tau, 0, 100)
+
+    @property
+    def _candidates(self) -> int:
+        return 1
+
+    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        key = rng.integers(2**63, size=1)
+        shifts = np.zeros((1 + self._candidates, self.n_features))
+        shifts[1:] = self.delta * self._directions(key)
+        ranking, memory = self._compare((self._weights + shifts) @ features.T, k, rng)
+        return Draw(ranking, np.zeros(k, dtype=np.int64), len(features) > 1, {"key": key, **memory})
+
+    def _learn(self, impression: Impression, clicks: BoolArray) -> None:
+        credit = self._credits(impression.memory, clicks)
+        winners = np.flatnonzero(credit[1:] > credit[0])
+        if len(winners) == 0:
+            return
+        step = self._directions(impression.memory["key"])[winners].mean(axis=0)
+        self._weights = self._weights + self._rate * step
+        self._rate *= self.decay
+
+    def _compare(
+        self, scores: FloatArray, k: int, rng: np.random.Generator
+    ) -> tuple[IntArray, dict[str, AnyArray]]:
+        """One list of k from the scores (1 + candidates, n_docs), θ first, and what its credits need."""
+        ranks = multileaving.ranks(scores)
+        ranking = multileaving.probabilistic(ranks, k, rng, tau=self.tau)
+        return ranking, {"assignments": multileaving.assignments(ranks, ranking, tau=self.tau)}
+
+    def _credits(self, memory: Mapping[str, AnyArray], clicks: BoolArray) -> FloatArray:
+        """(1 + candidates,), θ first."""
+        return multileaving.expected_credits(memory["assignments"], clicks)
+
+    def _directions(self, key: IntArray) -> FloatArray:
+        """(candidates, n_features), unit vectors; a function of ``key``, so that an impression need not hold them."""
+        normals = generator(int(key[0]), 0, Purpose.RANK).standard_normal((self._candidates, self.n_features))
+        unit: FloatArray = normals / np.linalg.norm(normals, axis=1, keepdims=True)
+        return unit
+
+    def _state(self) -> State:
+        return super()._state() | {"rate": self._rate}
+
+    def _restore(self, state: State) -> None:
+        super()._restore(state)
+        self._rate = float(state["rate"])

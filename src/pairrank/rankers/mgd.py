@@ -1,0 +1,61 @@
+"""Multileave gradient descent (MGD)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from pairrank.errors import OptionError
+from pairrank.rankers import multileaving
+from pairrank.rankers.base import check_choice
+from pairrank.rankers.dbgd import DBGD
+from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
+
+
+@dataclass(eq=False, kw_only=True)
+class MGD(DBGD):
+    """Many random directions a list: θ and all θ + δu_i are multileaved, and θ moves to the mean of the winners.
+
+        θ ← θ + η · mean{u_i : the credit of candidate i is above that of θ}.
+
+    References: Schuth et al., "Multileave Gradient Descent for Fast Online Learning to Rank", WSDM 2016 (team-draft);
+    Oosterhuis et al., "Probabilistic Multileave Gradient Descent", ECIR 2016 (probabilistic).
+
+    Parameters
+    ----------
+    learning_rate, decay, delta, tau : as in `DBGD`; ``tau`` is for probabilistic multileaving alone.
+    n_candidates : how many directions are tried at once.
+    multileaving : "probabilistic" (credit: expected clicks) or "team-draft" (credit: clicks on the team's documents).
+    """
+
+    name: ClassVar[str] = "mgd"
+
+    n_candidates: int = 49
+    multileaving: str = "probabilistic"
+
+    def _reset(self) -> None:
+        super()._reset()
+        n = self.n_candidates
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= 10_000:
+            raise OptionError(f"n_candidates is {n!r}; expected a whole number from 1 to 10000")
+        check_choice("multileaving", self.multileaving, ("probabilistic", "team-draft"))
+
+    @property
+    def _candidates(self) -> int:
+        return self.n_candidates
+
+    def _compare(
+        self, scores: FloatArray, k: int, rng: np.random.Generator
+    ) -> tuple[IntArray, dict[str, AnyArray]]:
+        if self.multileaving == "probabilistic":
+            return super()._compare(scores, k, rng)
+        ranking, teams = multileaving.team_draft(scores, k, rng)
+        return ranking, {"teams": teams}
+
+    def _credits(self, memory: Mapping[str, AnyArray], clicks: BoolArray) -> FloatArray:
+        if self.multileaving == "probabilistic":
+            return super()._credits(memory, clicks)
+        return multileaving.team_credits(memory["teams"], clicks, 1 + self.n_candidates)

@@ -1,0 +1,94 @@
+"""Multileaving: one list from several rankers, and from its clicks a credit for each of them.
+
+Two rankers make it interleaving. All functions are pure; ``r`` rankers order ``n`` documents, and ``k`` are shown.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pairrank.types import BoolArray, FloatArray, IntArray
+
+
+def ranks(scores: FloatArray) -> IntArray:
+    """(r, n): the rank of every document with every ranker, 1 is best, from ``scores`` (r, n); ties by row number."""
+    order = np.argsort(-scores, axis=1, kind="stable")
+    result = np.empty(order.shape, dtype=np.int64)
+    np.put_along_axis(result, order, np.arange(1, scores.shape[1] + 1)[None, :], axis=1)
+    return result
+
+
+def team_draft(scores: FloatArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """In rounds, every ranker in random order adds its best document that is not yet shown.
+
+    Reference: Schuth et al., "Multileaved Comparisons for Fast Online Evaluation", CIKM 2014.
+
+    Parameters
+    ----------
+    scores : (r, n), higher is better; ties by row number.
+
+    Returns
+    -------
+    ranking : (k,), the documents shown. teams : (k,), which ranker added each.
+    """
+    r = len(scores)
+    rounds = -(-k // r)
+    teams = rng.permuted(np.tile(np.arange(r), (rounds, 1)), axis=1).ravel()[:k]
+    drafts = scores[teams]
+    ranking = np.empty(k, dtype=np.int64)
+    for position, draft in enumerate(drafts):
+        ranking[position] = draft.argmax()
+        drafts[:, ranking[position]] = -np.inf
+    return ranking, teams
+
+
+def team_credits(teams: IntArray, clicks: BoolArray, r: int) -> FloatArray:
+    """(r,): the number of clicks on each team's documents."""
+    return np.bincount(teams[clicks], minlength=r).astype(np.float64)
+
+
+def probabilistic(ranks: IntArray, k: int, rng: np.random.Generator, *, tau: float) -> IntArray:
+    """(k,): position by position, a ranker chosen uniformly draws a document d not yet shown, P(d) ∝ rank(d)^(−τ).
+
+    Reference: Schuth et al., "Probabilistic Multileave for Online Retrieval Evaluation", SIGIR 2015; with two rankers,
+    Hofmann et al., "A Probabilistic Method for Inferring Preferences from Clicks", CIKM 2011.
+
+    Parameters
+    ----------
+    ranks : (r, n), from `ranks`. tau : how steeply the probability falls with the rank.
+    """
+    chosen = ranks[rng.integers(len(ranks), size=k)]
+    # The least of exponential variables falls to each with probability in proportion to its rate, here rank^-τ.
+    waits = np.log(rng.standard_exponential(chosen.shape)) + tau * np.log(chosen)
+    ranking = np.empty(k, dtype=np.int64)
+    for position, wait in enumerate(waits):
+        ranking[position] = wait.argmin()
+        waits[:, ranking[position]] = np.inf
+    return ranking
+
+
+def assignments(ranks: IntArray, ranking: IntArray, *, tau: float) -> FloatArray:
+    """(r, k): the probability that each ranker drew the document at each position, given the list.
+
+    At position p ranker x draws d with P_x(d) = rank_x(d)^(−τ) / Σ_{e not yet shown} rank_x(e)^(−τ). Rankers are chosen
+    uniformly and independently, so P(x | d) = P_x(d) / Σ_y P_y(d), independently for every position.
+
+    Parameters
+    ----------
+    ranks : (r, n), from `ranks`. ranking : (k,), the list shown.
+    """
+    weights = np.arange(1, ranks.shape[1] + 1) ** -float(tau)
+    shown = weights[ranks[:, ranking] - 1]
+    hidden = weights[ranks - 1]
+    hidden[:, ranking] = 0.0
+    # Summed from the end of the list upwards: a difference of two sums would lose all digits in long lists.
+    left = np.cumsum(np.column_stack([hidden.sum(axis=1), shown[:, ::-1]]), axis=1)[:, :0:-1]
+    drawn = shown / left
+    result: FloatArray = drawn / drawn.sum(axis=0)
+    return result
+
+
+def expected_credits(assignments: FloatArray, clicks: BoolArray) -> FloatArray:
+    """(r,): the expected number of clicks on each ranker's documents, over all assignments (r, k) of documents."""
+    credit: FloatArray = assignments[:, clicks].sum(axis=1)
+    return credit
