@@ -35,6 +35,10 @@ class ExpiredImpressionError(InputError):
     """An impression so old that the ranker no longer knows whether it was learned."""
 
 
+class GradeError(InputError):
+    """A relevance grade that the users' table has no row for."""
+
+
 class OptionError(InputError):
     """An option with an impossible value."""
 
@@ -45,6 +49,14 @@ class UnknownNameError(InputError):
 
 class DataError(InputError):
     """A data file that cannot be read as what it claims to be; names the file and the line."""
+
+
+class ExportError(InputError):
+    """A model that a format cannot hold, or a file that is not a model in that format."""
+
+
+class LogError(DataError):
+    """A click log with bad rows where none were to be passed over; the message says which and why."""
 
 
 class FileFormatError(PairRankError):

@@ -68,9 +68,7 @@ class Impression:
         if not self.locked:
             return self
         cut = slice(self.locked, None)
-        return replace(
-            self, features=self.features[cut], ranking=self.ranking[cut], blocks=self.blocks[cut], locked=0
-        )
+        return replace(self, features=self.features[cut], ranking=self.ranking[cut], blocks=self.blocks[cut], locked=0)
 
     def to_bytes(self) -> bytes:
         """Everything, as bytes that hold no pickle."""

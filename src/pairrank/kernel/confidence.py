@@ -42,17 +42,22 @@ def inverse_of(matrix: FloatArray) -> tuple[FloatArray, float]:
 
 def squared_widths(X: FloatArray, inverse: FloatArray) -> FloatArray:
     """‖x_i - x_j‖²_{M⁻¹} for all rows of ``X`` (n, d), as (n, n): with G = X M⁻¹ Xᵀ it is G_ii + G_jj - 2 G_ij."""
-    return squared_widths_between(X @ inverse, X)
-
-
-def squared_widths_between(projected: FloatArray, X: FloatArray, rows: slice = slice(None)) -> FloatArray:
-    """The given ``rows`` of the squared widths, (m, n), from ``projected`` = X M⁻¹ (n, d) and X (n, d)."""
+    projected = X @ inverse
     own = np.einsum("ij,ij->i", projected, X)
-    # In place, because at 100 x 100 a pass over memory costs as much as the arithmetic.
-    widths: FloatArray = projected[rows] @ X.T
+    return squared_widths_between(projected, own, X, own)
+
+
+def squared_widths_between(projected: FloatArray, own: FloatArray, X: FloatArray, own_below: FloatArray) -> FloatArray:
+    """Squared widths of m documents against n, (m, n): G_ii + G_jj - 2 G_ij.
+
+    The m are given by ``projected``, their rows of X M⁻¹ (m, d), and ``own``, their G_ii; the n by ``X`` (n, d) and
+    ``own_below``.
+    """
+    # In place: at 100 x 100 a pass over memory costs as much as the arithmetic.
+    widths: FloatArray = projected @ X.T
     widths *= -2.0
-    widths += own[rows, None]
-    widths += own
+    widths += own[:, None]
+    widths += own_below
     # Rounding can take the difference of near-equal documents below zero.
     np.maximum(widths, 0.0, out=widths)
     return widths

@@ -25,7 +25,9 @@ def slope(x: FloatArray) -> FloatArray:
     return result
 
 
-def pair_loss(theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray, mean: FloatArray) -> float:
+def pair_loss(
+    theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray, mean: FloatArray
+) -> float:
     """L(θ) for ``pairs`` (n, d), ``weight`` (n,), prior ``precision`` (d, d) and ``mean`` (d,)."""
     away = theta - mean
     return float(weight @ np.logaddexp(0.0, -(pairs @ theta)) + 0.5 * away @ precision @ away)
@@ -67,7 +69,7 @@ def minimise(
         step = cho_solve(cho_factor(pair_hessian(theta, pairs, weight, precision)), gradient)
         decrement = float(np.sqrt(max(gradient @ step, 0.0)))
         if decrement <= tolerance:
-            return theta - step
+            break
         size = 1.0
         while True:
             candidate = theta - size * step
@@ -77,7 +79,7 @@ def minimise(
                 break
             size /= 2
         theta, value = candidate, lower
-    return theta
+    return theta - step if decrement <= tolerance else theta
 
 
 def project(
@@ -98,7 +100,7 @@ def project(
     if np.linalg.norm(theta) <= radius:
         return theta
     target = _image(theta, pairs, weight, precision)
-    L = np.linalg.cholesky(M)
+    L: FloatArray = np.linalg.cholesky(M).astype(np.float64, copy=False)
     point = theta * (radius / np.linalg.norm(theta))
     distance = _distance(point, target, pairs, weight, precision, L)
     for _ in range(max_steps):
@@ -128,7 +130,12 @@ def _image(theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: 
 
 
 def _distance(
-    theta: FloatArray, target: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray, L: FloatArray
+    theta: FloatArray,
+    target: FloatArray,
+    pairs: FloatArray,
+    weight: FloatArray,
+    precision: FloatArray,
+    L: FloatArray,
 ) -> float:
     gap = solve_triangular(L, _image(theta, pairs, weight, precision) - target, lower=True)
     return float(np.linalg.norm(gap))

@@ -59,6 +59,14 @@ def averaged(clicks: BoolArray) -> Pairs:
     return Pairs(winner, loser, weight)
 
 
+def laplacian(pairs: Pairs, stiffness: FloatArray, k: int) -> FloatArray:
+    """The weighted graph Laplacian of the pairs among k documents, (k, k): sᵀLs = Σ stiffness (s_w - s_l)²."""
+    half: FloatArray = np.bincount(pairs.winner * k + pairs.loser, -stiffness, k * k).astype(np.float64)
+    L = half.reshape(k, k) + half.reshape(k, k).T
+    L.flat[:: k + 1] = -L.sum(axis=1)
+    return L
+
+
 def low_rank(documents: FloatArray, pairs: Pairs, scale: FloatArray) -> FloatArray:
     """Rows V (m, d) with VᵀV = Σ scale (x_w - x_l)(x_w - x_l)ᵀ over the pairs of ``documents`` (k, d).
 
@@ -67,13 +75,7 @@ def low_rank(documents: FloatArray, pairs: Pairs, scale: FloatArray) -> FloatArr
     winner, loser, _ = pairs
     if len(winner) < len(documents):
         return (documents[winner] - documents[loser]) * np.sqrt(scale)[:, None]
-    k = len(documents)
-    laplacian = np.zeros((k, k))
-    # A pair may appear twice (a click log can hold anything), so the entries are added, not assigned.
-    np.add.at(laplacian, (winner, loser), -scale)
-    laplacian += laplacian.T
-    laplacian.flat[:: k + 1] = -laplacian.sum(axis=1)
-    values, vectors = np.linalg.eigh(laplacian)
+    values, vectors = np.linalg.eigh(laplacian(pairs, scale, len(documents)))
     # The smallest eigenvalue is zero (all documents shifted alike make no difference).
     rows: FloatArray = (vectors[:, 1:] * np.sqrt(np.maximum(values[1:], 0.0))).T @ documents
     return rows

@@ -7,10 +7,15 @@ pairs, merged where the block graph has a cycle) are the contiguous runs between
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from pairrank.kernel.logistic import sigmoid
 from pairrank.types import BoolArray, FloatArray, IntArray
+
+# (start, stop) -> (stop - start, n): the certain orders of sorted documents start to stop - 1 over all n.
+CertainRows = Callable[[int, int], BoolArray]
 
 
 def certain_by_probability(scores: FloatArray, below: FloatArray, squared: FloatArray, alpha: float) -> BoolArray:
@@ -55,7 +60,8 @@ def reaches(certain: BoolArray, first: int = 0) -> IntArray:
     own = np.arange(first, first + m)
     last = n - 1 - np.argmin(certain[:, ::-1], axis=1)
     # argmin answers 0 for a row that is certain throughout; a row is never certain about itself, so that cannot be.
-    return np.maximum(last, own)
+    reach: IntArray = np.maximum(last, own)
+    return reach
 
 
 def block_ends(reach: IntArray) -> IntArray:
@@ -66,3 +72,25 @@ def block_ends(reach: IntArray) -> IntArray:
 def block_numbers(ends: IntArray, n: int) -> IntArray:
     """(n,), for each sorted position the number of its block."""
     return np.searchsorted(ends, np.arange(n))
+
+
+def leading_blocks(certain_rows: CertainRows, n: int, k: int, chunk: int) -> tuple[IntArray, list[BoolArray]]:
+    """The ends of the blocks that hold the first ``k`` of ``n`` sorted positions, and the certain rows it asked for.
+
+    Rows are asked for from the top, ``chunk`` at first and then twice as many each time, until the block that holds
+    position k is closed, or until an uncertain pair reaches the last document, which closes it there.
+    """
+    ends: list[int] = []
+    rows: list[BoolArray] = []
+    furthest, start = -1, 0
+    while not ends or ends[-1] < k - 1:
+        stop = min(n, start + chunk)
+        certain = certain_rows(start, stop)
+        rows.append(certain)
+        reach = np.maximum(np.maximum.accumulate(reaches(certain, start)), furthest)
+        ends.extend((np.flatnonzero(reach == np.arange(start, stop)) + start).tolist())
+        furthest, start, chunk = int(reach[-1]), stop, 2 * chunk
+        if furthest == n - 1 and (not ends or ends[-1] < n - 1):
+            ends.append(n - 1)
+    needed = np.searchsorted(ends, k - 1) + 1
+    return np.array(ends[:needed]), rows

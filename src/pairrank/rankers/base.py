@@ -293,7 +293,9 @@ def check_number_in(name: str, value: object, low: float, high: float, *, open_l
         raise OptionError(f"{name} is {value!r}; expected a number")
     number = float(value)
     if math.isnan(number) or number > high or number < low or (open_low and number == low):
-        raise OptionError(f"{name} is {value!r}; expected a number {'above' if open_low else 'from'} {low} up to {high}")
+        raise OptionError(
+            f"{name} is {value!r}; expected a number {'above' if open_low else 'from'} {low} up to {high}"
+        )
     return number
 
 

@@ -24,7 +24,7 @@ class Ledger:
         place = number - self._start
         if place < 0:
             raise ExpiredImpressionError(
-                f"impression {number} is older than the {self._window} newest: whether it was learned is no longer known"
+                f"impression {number} is older than the {self._window} newest; whether it was learned is not known"
             )
         byte, bit = divmod(place, 8)
         return byte < len(self._bits) and bool(self._bits[byte] >> bit & 1)

@@ -1,0 +1,376 @@
+"""PairRank: explore only where the order is uncertain, keep it where it is certain, learn from the clicks.
+
+Jia, Wang, Guo, Wang: PairRank: Online Pairwise Learning to Rank by Divide-and-Conquer. WWW 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pairrank.errors import OptionError
+from pairrank.kernel import confidence, exploration, logistic, pairs, partition
+from pairrank.kernel.pairs import Pairs
+from pairrank.rankers.base import Draw, LinearRanker, State, check_choice, check_number_in
+from pairrank.rankers.posterior import Posterior
+from pairrank.rankers.precision import Precision
+from pairrank.rng import Purpose, generator
+from pairrank.types import BoolArray, FloatArray, Impression, Inspection, IntArray
+
+# Bytes of documents that the incremental estimator keeps before it folds the oldest into its quadratic model.
+HISTORY_BYTES = 256 * 2**20
+# Candidate lists up to this long are compared whole; longer ones in pieces, so that memory stays near that of X.
+DENSE = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """PairRank's options with every one decided; `PairRank` explains them."""
+
+    exploration: str
+    pairs: str
+    width: str
+    alpha: float | str
+    z: float
+    lam: float
+    loss: str
+    Q: float | None
+    refine: bool
+    learn_from: str
+    delta1: float
+    c_mu: float
+    estimator: str
+    tolerance: float
+
+    def __post_init__(self) -> None:
+        check_choice("exploration", self.exploration, ("conservative", "random"))
+        check_choice("pairs", self.pairs, ("adjacent", "matched", "all", "averaged"))
+        check_choice("width", self.width, ("probability", "score"))
+        check_choice("loss", self.loss, ("sum", "mean"))
+        check_choice("learn_from", self.learn_from, ("all", "uncertain"))
+        check_choice("estimator", self.estimator, ("incremental", "exact", "bounded"))
+        if self.alpha != "theory":
+            check_number_in("alpha", self.alpha, 0.0, 1e9)
+        check_number_in("z", self.z, 0.0, 1e9)
+        check_number_in("lam", self.lam, 0.0, 1e12, open_low=True)
+        check_number_in("delta1", self.delta1, 0.0, 1.0, open_low=True)
+        check_number_in("c_mu", self.c_mu, 0.0, 0.25, open_low=True)
+        check_number_in("tolerance", self.tolerance, 0.0, 1.0, open_low=True)
+        if self.Q is not None:
+            check_number_in("Q", self.Q, 0.0, 1e9, open_low=True)
+        if not isinstance(self.refine, bool):
+            raise OptionError(f"refine is {self.refine!r}; expected True or False")
+        if self.estimator == "bounded" and (self.loss == "mean" or self.Q is not None):
+            raise OptionError('estimator="bounded" keeps no history, which loss="mean" and Q need')
+
+
+_BEST = Settings(
+    exploration="conservative",
+    pairs="averaged",
+    width="score",
+    alpha=0.1,
+    z=0.5,
+    lam=20.0,
+    loss="sum",
+    Q=None,
+    refine=True,
+    learn_from="uncertain",
+    delta1=0.05,
+    c_mu=0.25,
+    estimator="incremental",
+    tolerance=1e-3,
+)
+PRESETS = MappingProxyType(
+    {
+        "best": _BEST,
+        "paper": replace(_BEST, pairs="adjacent", width="probability", lam=0.1, refine=False, learn_from="all"),
+        "authors": replace(
+            _BEST,
+            pairs="matched",
+            width="probability",
+            lam=0.1,
+            loss="mean",
+            learn_from="all",
+            estimator="exact",
+        ),
+    }
+)
+
+
+@dataclass(eq=False, kw_only=True)
+class PairRank(LinearRanker):
+    """The ranker of the paper, with every choice that it leaves open as an option.
+
+    Parameters
+    ----------
+    n_features : width of a document's features.
+    seed : with the impression's number, the key of all randomness.
+    preset : where options that are not given come from: "best" (what we know to work best), "paper" (as published) or
+        "authors" (as the authors' program does it).
+    exploration : "conservative" keeps certain orders inside a block, "random" shuffles it whole.
+    pairs : preferences taken from clicks: "adjacent" (the paper), "matched" (the authors), "all", or "averaged" (the
+        expectation of matched).
+    width : "probability": certain when σ(x·θ̂) - α‖x‖_{M⁻¹} > ½ (the paper); "score": certain when
+        x·θ̂ > z‖x‖_{H⁻¹}, H the curvature of the loss (Laplace posterior).
+    alpha : α for width="probability", a number or "theory" (α_t of Lemma 1).
+    z : standard deviations for width="score".
+    lam : λ, the weight of ½‖θ‖² and the start of M.
+    loss : "sum" (the paper's Eq. 1) or "mean" (the authors': mean loss plus λ‖θ‖²).
+    Q : radius of the admissible models; θ̂ is projected onto ‖θ‖ ≤ Q as in the appendix. None: no projection.
+    refine : take the transitive closure of certain orders first. With width="score" they are transitive already.
+    learn_from : "all" pairs, or only those whose order was "uncertain", hence drawn by chance, when shown.
+    delta1, c_mu : δ₁ and c_μ of Lemma 1, for alpha="theory". There a Q of None counts as 1.
+    estimator : "incremental" (θ̂ within ``tolerance`` of the exact minimiser, cost flat in t), "exact" (the minimiser
+        after every list), or "bounded" (no history at all, for endless streams).
+    tolerance : for "incremental", in standard deviations of the posterior.
+    """
+
+    preset: str = "best"
+    exploration: str | None = None
+    pairs: str | None = None
+    width: str | None = None
+    alpha: float | str | None = None
+    z: float | None = None
+    lam: float | None = None
+    loss: str | None = None
+    Q: float | None = None
+    refine: bool | None = None
+    learn_from: str | None = None
+    delta1: float | None = None
+    c_mu: float | None = None
+    estimator: str | None = None
+    tolerance: float | None = None
+
+    name: ClassVar[str] = "pairrank"
+
+    def _reset(self) -> None:
+        super()._reset()
+        check_choice("preset", self.preset, tuple(PRESETS))
+        given = {f.name: getattr(self, f.name) for f in fields(Settings)}
+        self.settings = s = replace(
+            PRESETS[self.preset], **{name: value for name, value in given.items() if value is not None}
+        )
+        tolerance = 0.0 if s.estimator == "exact" or s.loss == "mean" else s.tolerance
+        capacity = 0 if s.estimator == "bounded" else max(HISTORY_BYTES // (8 * self.n_features), 1000)
+        self._posterior = Posterior(
+            self.n_features, s.lam, mean_loss=s.loss == "mean", tolerance=tolerance, capacity=capacity
+        )
+        # The Laplace posterior has its own matrix; only the paper's widths need M.
+        self._precision = Precision(self.n_features, s.lam) if s.width == "probability" else None
+
+    def set_prior(self, mean: ArrayLike, precision: ArrayLike) -> None:
+        """Start from what is known: θ ~ N(mean, precision⁻¹) instead of N(0, I/λ), before anything is learned.
+
+        The loss gets ½(θ - mean)ᵀ precision (θ - mean), and M and H start at ``precision`` (d, d), so exploration
+        begins narrow where the prior knows and wide where it does not.
+        """
+        if self._posterior.n_pairs:
+            raise OptionError("a prior can be set only before anything was learned")
+        if self.settings.loss == "mean":
+            raise OptionError('a prior needs loss="sum": the mean loss has a penalty of its own')
+        mu, P = np.array(mean, dtype=np.float64), np.array(precision, dtype=np.float64)
+        d = self.n_features
+        if mu.shape != (d,) or P.shape != (d, d) or not (np.isfinite(mu).all() and np.isfinite(P).all()):
+            raise OptionError(f"a prior needs a finite mean ({d},) and precision ({d}, {d}); got {mu.shape}, {P.shape}")
+        P = 0.5 * (P + P.T)
+        try:
+            np.linalg.cholesky(P)
+        except np.linalg.LinAlgError:
+            raise OptionError("the prior's precision is not positive definite; add a small multiple of I") from None
+        self._posterior.set_prior(mu, P)
+        if self._precision is not None:
+            self._precision.start_from(P)
+        self._weights = mu
+
+    # Ranking.
+
+    @property
+    def alpha_t(self) -> float:
+        """The factor on a pair's width today: z, α, or α_t of Lemma 1."""
+        s = self.settings
+        if self._precision is None:
+            return float(s.z)
+        if s.alpha != "theory":
+            return float(s.alpha)
+        return confidence.alpha_theory(
+            self._precision.log_det, self.n_features, s.lam, 1.0 if s.Q is None else s.Q, s.delta1, s.c_mu
+        )
+
+    def _sorted(self, X: FloatArray) -> _Candidates:
+        scores = X @ self._weights
+        order = np.argsort(-scores, kind="stable")
+        inverse = self._posterior.inverse if self._precision is None else self._precision.inverse
+        rule = partition.certain_by_score if self._precision is None else partition.certain_by_probability
+        return _Candidates(X[order], scores[order], order, inverse, rule, self.alpha_t)
+
+    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        candidates = self._sorted(features)
+        n = len(features)
+        closes = self.settings.refine and self._precision is not None
+        if n <= DENSE or closes:
+            certain = candidates.certain_rows(0, n)
+            if closes:
+                certain = partition.transitive_closure(certain)
+            ends, _ = partition.leading_blocks(lambda start, stop: certain[start:stop], n, k, n)
+            draw = lambda cut, m: self._draw(certain[cut, cut], m, rng)  # noqa: E731
+        else:
+            ends, _ = partition.leading_blocks(candidates.certain_rows, n, k, max(2 * k, 16))
+            draw = lambda cut, m: self._draw_lazily(candidates, cut, m, rng)  # noqa: E731
+        places, blocks = _fill(ends, k, draw)
+        explored = bool(ends[-1] >= len(ends))
+        memory = {}
+        if self.settings.learn_from == "uncertain":
+            memory["randomised"] = self._randomised(candidates, places, blocks)
+        return Draw(candidates.order[places], blocks, explored, memory)
+
+    def _draw(self, certain: BoolArray, n_draws: int, rng: np.random.Generator) -> IntArray:
+        if self.settings.exploration == "random":
+            return exploration.draw_random(len(certain), n_draws, rng)
+        return exploration.draw_conservative(certain, n_draws, rng)
+
+    def _draw_lazily(self, candidates: _Candidates, block: slice, n_draws: int, rng: np.random.Generator) -> IntArray:
+        size = block.stop - block.start
+        if self.settings.exploration == "random":
+            return exploration.draw_random(size, n_draws, rng)
+        return exploration.draw_conservative_lazily(
+            lambda documents: candidates.predecessors(documents, block), size, n_draws, rng
+        )
+
+    def _randomised(self, candidates: _Candidates, places: IntArray, blocks: IntArray) -> BoolArray:
+        """(k, k): which pairs of shown positions had their order drawn by chance."""
+        if self.settings.exploration == "random":
+            return np.equal.outer(blocks, blocks)
+        certain = candidates.certain_among(places)
+        return ~(certain | certain.T)
+
+    def inspect(self, features: ArrayLike) -> Inspection:
+        """What the model is certain of for these candidates: scores, widths, certain pairs, blocks."""
+        X = self.check_features(features)
+        n = len(X)
+        candidates = self._sorted(X)
+        certain = candidates.certain_rows(0, n)
+        if self.settings.refine and self._precision is not None:
+            certain = partition.transitive_closure(certain)
+        ends = partition.block_ends(partition.reaches(certain))
+        back = np.argsort(candidates.order)
+        scores = candidates.scores[back]
+        return Inspection(
+            scores=scores,
+            order=candidates.order,
+            probability=logistic.sigmoid(np.subtract.outer(scores, scores)),
+            width=candidates.widths()[np.ix_(back, back)],
+            certain=certain[np.ix_(back, back)],
+            blocks=partition.block_numbers(ends, n)[back],
+            unit="score" if self._precision is None else "probability",
+        )
+
+    # Learning.
+
+    def _learn(self, impression: Impression, clicks: BoolArray) -> None:
+        found = self._pairs(impression, clicks)
+        if self.settings.learn_from == "uncertain" and len(found.weight):
+            kept = impression.memory["randomised"][found.winner, found.loser]
+            found = Pairs(found.winner[kept], found.loser[kept], found.weight[kept])
+        if len(found.weight) == 0:
+            return
+        self._posterior.add(impression.features, found)
+        if self._precision is not None:
+            self._precision.add(pairs.low_rank(impression.features, found, found.weight))
+        self._weights = self._admissible(self._posterior.theta)
+
+    def _pairs(self, impression: Impression, clicks: BoolArray) -> Pairs:
+        match self.settings.pairs:
+            case "adjacent":
+                return pairs.adjacent(clicks)
+            case "matched":
+                return pairs.matched(clicks, generator(impression.seed, impression.number, Purpose.LEARN))
+            case "all":
+                return pairs.all_pairs(clicks)
+            case _:
+                return pairs.averaged(clicks)
+
+    def _admissible(self, theta: FloatArray) -> FloatArray:
+        """θ̂ within ‖θ‖ ≤ Q, by the appendix's projection."""
+        Q = self.settings.Q
+        if Q is None or np.linalg.norm(theta) <= Q:
+            return theta
+        differences, weight = self._posterior.history.differences()
+        M = self._posterior.P + differences.T @ (weight[:, None] * differences)
+        return logistic.project(theta, differences, weight, self._posterior.P, M, Q)
+
+    # Saving.
+
+    def _state(self) -> State:
+        extra = {} if self._precision is None else self._precision.state()
+        return super()._state() | self._posterior.state() | extra
+
+    def _restore(self, state: State) -> None:
+        super()._restore(state)
+        self._posterior.restore(state)
+        if self._precision is not None:
+            self._precision.restore(state)
+
+    def uncertainty(self) -> FloatArray:
+        """(n_features,), the standard deviation of each weight under the Laplace posterior."""
+        return np.sqrt(np.maximum(np.diagonal(self._posterior.inverse), 0.0))
+
+
+class _Candidates:
+    """The candidates of one query, sorted by score, with what is needed to compare any of them."""
+
+    def __init__(
+        self,
+        X: FloatArray,
+        scores: FloatArray,
+        order: IntArray,
+        inverse: FloatArray,
+        rule: Callable[[FloatArray, FloatArray, FloatArray, float], BoolArray],
+        factor: float,
+    ) -> None:
+        self.scores, self.order = scores, order
+        self._X, self._rule, self._factor = X, rule, factor
+        self._projected = X @ inverse
+        self._own = np.einsum("ij,ij->i", self._projected, X)
+
+    def _squared(self, upper: slice | IntArray, lower: slice | IntArray) -> FloatArray:
+        return confidence.squared_widths_between(
+            self._projected[upper], self._own[upper], self._X[lower], self._own[lower]
+        )
+
+    def certain_rows(self, start: int, stop: int) -> BoolArray:
+        """(stop - start, n), the certain orders of documents start to stop - 1 over all."""
+        upper = slice(start, stop)
+        return self._rule(self.scores[upper], self.scores, self._squared(upper, slice(None)), self._factor)
+
+    def certain_among(self, places: IntArray) -> BoolArray:
+        """(k, k), the certain orders among some places."""
+        s = self.scores[places]
+        return self._rule(s, s, self._squared(places, places), self._factor)
+
+    def predecessors(self, documents: IntArray, block: slice) -> BoolArray:
+        """(m, size), which documents of the block are certainly above each of ``documents`` (places in the block)."""
+        places = documents + block.start
+        squared = self._squared(places, block)
+        # The widths are symmetric, so comparing the negated scores asks who is above instead of who is below.
+        return self._rule(-self.scores[places], -self.scores[block], squared, self._factor)
+
+    def widths(self) -> FloatArray:
+        """(n, n), half the confidence interval of every pair."""
+        return self._factor * np.sqrt(self._squared(slice(None), slice(None)))
+
+
+def _fill(ends: IntArray, k: int, draw: Callable[[slice, int], IntArray]) -> tuple[IntArray, IntArray]:
+    """The first k sorted places, block by block, each block's order drawn; and the block of each position."""
+    places, blocks = np.arange(k), np.searchsorted(ends, np.arange(k))
+    start = 0
+    for end in ends.tolist():
+        if end > start:
+            stop = min(end + 1, k)
+            places[start:stop] = start + draw(slice(start, end + 1), stop - start)
+        start = end + 1
+    return places, blocks

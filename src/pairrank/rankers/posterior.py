@@ -1,0 +1,219 @@
+"""θ̂ and its curvature, kept up as pairs come in: the estimators behind PairRank.
+
+The loss is L(θ) = Σ w log(1 + exp(-x·θ)) + ½ θᵀPθ - qᵀθ. At first P = λI and q = 0, the paper's Eq. 1; a prior with
+mean θ₀ has q = Pθ₀, and pairs whose history was given up live on in P and q as their quadratic model.
+
+A list's pairs are taken in exactly against the quadratic model of everything before: a Newton iteration in the k
+documents shown, O(k d²) in all. What that model has strayed by is measured whenever the gradient of the whole history
+is taken again (a refresh), and the time to the next refresh is set so that the measured stray stays in ``tolerance``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from pairrank.kernel.confidence import inverse_of, update_inverse
+from pairrank.kernel.logistic import sigmoid, slope
+from pairrank.kernel.pairs import Pairs, laplacian, low_rank
+from pairrank.rankers.history import History, scatter
+from pairrank.types import FloatArray
+
+# Below this many pairs a refresh costs next to nothing, so every list gets one.
+SMALL = 256
+# The curvature's weights σ'(x·θ̂) are taken anew each time the pairs have grown by this factor.
+GROWTH = 1.25
+
+
+class Posterior:
+    """θ̂, H⁻¹ and what is needed to keep them right.
+
+    Parameters
+    ----------
+    lam : λ. With ``mean_loss`` the loss is the authors' mean plus λ‖θ‖², that is P = 2nλI for n pairs.
+    tolerance : how far θ̂ may stray from the exact minimiser, in the H-norm (standard deviations of the posterior).
+        0 refreshes after every list, to rounding.
+    capacity : documents kept in the history; older lists are folded into P and q. 0 keeps none (bounded memory).
+    """
+
+    def __init__(self, n_features: int, lam: float, *, mean_loss: bool, tolerance: float, capacity: int) -> None:
+        self.theta = np.zeros(n_features)
+        self.inverse = np.eye(n_features) / lam
+        self.history = History(n_features)
+        self._lam, self._mean_loss, self._tolerance, self._capacity = lam, mean_loss, tolerance, capacity
+        self.P = lam * np.eye(n_features)
+        self._q = np.zeros(n_features)
+        # The pairs' part of H, kept apart only where the penalty changes under it.
+        self._pairs_part = np.zeros((n_features, n_features) if mean_loss else (0, 0))
+        self.n_pairs = 0
+        self._at_rebuild = 0  # pairs when H was last computed afresh
+        self._since = 0  # pairs since the last refresh
+        self._interval = 1.0  # pairs until the next
+        self.strayed = 0.0  # what the last refresh measured, in the H-norm
+
+    def set_prior(self, mean: FloatArray, precision: FloatArray) -> None:
+        """Start from a Gaussian prior instead of λI around zero."""
+        self.P = precision.copy()
+        self._q = precision @ mean
+        self.theta = mean.copy()
+        self.inverse, _ = inverse_of(precision)
+
+    def add(self, documents: FloatArray, pairs: Pairs) -> None:
+        """Learn the pairs of one list over its ``documents`` (k, d)."""
+        # Only documents that take part in a pair matter.
+        used, places = np.unique(np.concatenate([pairs.winner, pairs.loser]), return_inverse=True)
+        n = len(pairs.weight)
+        self._take_in(documents[used], Pairs(places[:n], places[n:], pairs.weight))
+        self.n_pairs += n
+        self._since += n
+        if self.n_pairs >= GROWTH * max(self._at_rebuild, 8) and len(self.history):
+            self._rebuild()
+        elif self._mean_loss:
+            self._rescale()
+        if self._since >= self._interval and len(self.history):
+            self._refresh()
+        if self.history.n_documents > self._capacity:
+            self._fold()
+
+    def _take_in(self, D: FloatArray, pairs: Pairs) -> None:
+        """Minimise (quadratic model so far) + (loss of these pairs), exactly; then add their curvature to H.
+
+        With A = H⁻¹Dᵀ and K = DA the minimiser is θ + A b, where the scores s' = s + K b(s') and b(s') collects
+        w σ(-(s'_w - s'_l)) with plus at winners and minus at losers: an equation in k unknowns.
+        """
+        win, lose, weight = pairs
+        k = len(D)
+        A = self.inverse @ D.T
+        K = D @ A
+        start = D @ self.theta
+        scores, b = start, np.zeros(k)
+        for _ in range(20):
+            gap = scores[win] - scores[lose]
+            force, stiffness = weight * sigmoid(-gap), weight * slope(gap)
+            b = scatter(win, lose, force, k)
+            L = laplacian(pairs, stiffness, k)
+            residual = start + K @ b - scores
+            step = np.linalg.solve(np.eye(k) + K @ L, residual)
+            scores = scores + step
+            if np.abs(step).max() < 1e-3:
+                # Quadratic convergence: what is left is of the order 1e-7, and b moves along by its derivative.
+                b = b - L @ step
+                break
+        self.theta = self.theta + A @ b
+        stiffness = weight * slope(scores[win] - scores[lose])
+        rows = low_rank(D, pairs, stiffness)
+        if self._mean_loss:
+            self._pairs_part += rows.T @ rows
+        else:
+            update_inverse(self.inverse, rows)
+        if self._capacity:
+            self.history.append(D, pairs)
+        else:
+            self.P += rows.T @ rows
+            self._q = self.P @ self.theta
+
+    def gradient(self) -> FloatArray:
+        """∇L(θ̂), (d,), over the whole history; zero at the exact minimiser."""
+        return self.P @ self.theta - self._q - self.history.pull(self.theta)
+
+    def _rebuild(self) -> None:
+        """H⁻¹ afresh, with every pair's σ' at today's θ̂."""
+        curvature = self.history.curvature(self.theta)
+        self._at_rebuild = self.n_pairs
+        if self._mean_loss:
+            self._pairs_part = curvature
+            self._rescale()
+        else:
+            self.inverse, _ = inverse_of(self.P + curvature)
+
+    def _rescale(self) -> None:
+        """The authors' mean loss: the penalty grows with the pairs, so H⁻¹ is made anew."""
+        self.P = 2.0 * self._lam * self.n_pairs * np.eye(len(self.theta))
+        self.inverse, _ = inverse_of(self.P + self._pairs_part)
+
+    def _refresh(self) -> None:
+        """Return to the exact minimiser, measure how far θ̂ had strayed, and set the time of the next refresh."""
+        goal = max(0.1 * self._tolerance, 1e-10)
+        self.strayed = previous = math.inf
+        for step in range(100):
+            gradient = self.gradient()
+            move = self.inverse @ gradient
+            size = math.sqrt(max(float(gradient @ move), 0.0))
+            if size > 0.5 * previous:  # H is too old for its steps to converge
+                self._newton(goal)
+                break
+            self.theta = self.theta - move
+            if step == 0:
+                self.strayed = size
+            if size <= goal:
+                break
+            previous = size
+        if self._tolerance and self.n_pairs > SMALL:
+            factor = 0.5 * self._tolerance / max(self.strayed, 1e-300)
+            self._interval = min(max(self._since * min(max(factor, 0.25), 2.0), 1.0), self.n_pairs / 8)
+        self._since = 0
+
+    def _newton(self, goal: float) -> None:
+        """Newton's method with its own Hessian in each step, and halving: slow and sure."""
+        value = self._loss()
+        for _ in range(100):
+            gradient = self.gradient()
+            move = cho_solve(cho_factor(self.P + self.history.curvature(self.theta)), gradient)
+            decrement = float(gradient @ move)
+            origin, size = self.theta, 1.0
+            self.theta = origin - move
+            if decrement <= goal**2:
+                return
+            while (lower := self._loss()) > value - 0.25 * size * decrement and size > 1e-8:
+                size /= 2
+                self.theta = origin - size * move
+            value = lower
+
+    def _loss(self) -> float:
+        differences, weight = self.history.differences()
+        quadratic = 0.5 * self.theta @ self.P @ self.theta - self._q @ self.theta
+        return float(weight @ np.logaddexp(0.0, -(differences @ self.theta)) + quadratic)
+
+    def _fold(self) -> None:
+        """Give up the oldest quarter of the history: its pairs become part of the quadratic P and q."""
+        n_lists = max(self.history.n_lists // 4, 1)
+        curvature, pull = self.history.fold(n_lists, self.theta)
+        self.P += curvature
+        self._q += curvature @ self.theta + pull
+
+    def state(self) -> dict[str, Any]:
+        """Everything that changes, by name."""
+        return self.history.state() | {
+            "theta": self.theta,
+            "inverse": self.inverse,
+            "P": self.P,
+            "q": self._q,
+            "pairs_part": self._pairs_part,
+            "n_pairs": self.n_pairs,
+            "at_rebuild": self._at_rebuild,
+            "since": self._since,
+            "interval": self._interval,
+            "strayed": self.strayed,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave."""
+        shapes = {
+            "theta": self.theta.shape,
+            "inverse": self.inverse.shape,
+            "P": self.P.shape,
+            "q": self._q.shape,
+        }
+        for name, shape in shapes.items():
+            if state[name].shape != shape:
+                raise ValueError(f"{name} has shape {state[name].shape}, expected {shape}")
+        self.theta, self.inverse = state["theta"].copy(), state["inverse"].copy()
+        self.P, self._q = state["P"].copy(), state["q"].copy()
+        self._pairs_part = state["pairs_part"].copy()
+        self.n_pairs, self._at_rebuild = int(state["n_pairs"]), int(state["at_rebuild"])
+        self._since, self._interval = int(state["since"]), float(state["interval"])
+        self.strayed = float(state["strayed"])
+        self.history.restore(state)
