@@ -1,0 +1,328 @@
+"""The block drawing, after the paper's Figure 1, as SVG text.
+
+Candidates stand in score order. A block is a band around the documents whose order is still open. Dashed arcs
+join uncertain pairs; solid lines are orders that are kept; lines to the right lead to the positions where the
+documents were shown. Every mark says in its ``<title>`` what it means. Colours are classes: a drawing of its
+own carries `STYLE`, one inside a page leaves it to the page.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pairrank.errors import InputError
+from pairrank.types import Inspection, IntArray
+
+STYLE = """
+.pr-drawing{font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
+.pr-drawing text{fill:#1d2129}
+.pr-drawing .pr-quiet{fill:#667080;font-size:11.5px}
+.pr-drawing .pr-heading{font-weight:600;font-size:14px}
+.pr-drawing .pr-number{font-variant-numeric:tabular-nums}
+.pr-drawing .pr-band{fill:#eef3f4;stroke:#c9d6d8;stroke-width:1}
+.pr-drawing .pr-band-open{fill:#fdf3e0;stroke:#ecc987;stroke-width:1}
+.pr-drawing .pr-node{fill:#0f7173;stroke:#ffffff;stroke-width:1.5}
+.pr-drawing .pr-node-open{fill:#c77700;stroke:#ffffff;stroke-width:1.5}
+.pr-drawing .pr-uncertain{fill:none;stroke:#c77700;stroke-width:1.3;stroke-dasharray:4 3;stroke-opacity:.85}
+.pr-drawing .pr-certain{fill:none;stroke:#0f7173;stroke-width:1.2;stroke-opacity:.7}
+.pr-drawing .pr-tip{fill:#0f7173}
+.pr-drawing .pr-link{fill:none;stroke:#aab4bf;stroke-width:1.3}
+.pr-drawing .pr-link-open{fill:none;stroke:#dba347;stroke-width:1.3}
+.pr-drawing .pr-chip{fill:#ffffff;stroke:#aab4bf;stroke-width:1.2}
+.pr-drawing .pr-clicked{fill:#1a7f37;stroke:#1a7f37}
+.pr-drawing .pr-clicked-text{fill:#ffffff;font-weight:600}
+@media (prefers-color-scheme:dark){
+.pr-drawing text{fill:#e4e8ee}
+.pr-drawing .pr-quiet{fill:#98a3b3}
+.pr-drawing .pr-band{fill:#17272b;stroke:#2c454b}
+.pr-drawing .pr-band-open{fill:#33270f;stroke:#75571b}
+.pr-drawing .pr-node{fill:#4fc3c0;stroke:#10151c}
+.pr-drawing .pr-node-open{fill:#f0a93b;stroke:#10151c}
+.pr-drawing .pr-uncertain{stroke:#f0a93b}
+.pr-drawing .pr-certain{stroke:#4fc3c0}
+.pr-drawing .pr-tip{fill:#4fc3c0}
+.pr-drawing .pr-link{stroke:#566273}
+.pr-drawing .pr-link-open{stroke:#a67726}
+.pr-drawing .pr-chip{fill:#10151c;stroke:#566273}
+.pr-drawing .pr-clicked{fill:#3fb950;stroke:#3fb950}
+.pr-drawing .pr-clicked-text{fill:#06170a}
+}
+""".strip()
+
+# Above this many uncertain pairs only each document's arc to its last uncertain partner is drawn: those make the
+# blocks, and thousands of arcs are neither readable nor quick.
+MAX_ARCS = 300
+
+_ROW = 26  # pixels from one document to the next
+_GAP = 14  # between blocks
+_GUTTER = 64  # for the arcs, left of the documents
+_TOP = 34
+_LABEL = {False: 230, True: 176}  # width of the labels, by `compact`
+_LINKS = {False: 84, True: 44}
+_SHOWN = {False: 250, True: 30}
+_UNWRITABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Panel:
+    """One drawing before it is text: what `blocks` and `side_by_side` put on paper.
+
+    Attributes
+    ----------
+    inspection : what the model is certain of.
+    labels : one per candidate, by row number; "document 1", ... by default.
+    shown : row numbers in the order in which they were shown, or None to leave that column out.
+    clicked : row numbers of clicked documents.
+    heading : a line above the drawing.
+    """
+
+    inspection: Inspection
+    labels: Sequence[str] = ()
+    shown: Sequence[int] | IntArray | None = None
+    clicked: Collection[int] = ()
+    heading: str = ""
+
+    def __post_init__(self) -> None:
+        n = len(self.inspection.order)
+        if self.labels and len(self.labels) != n:
+            raise InputError(f"{len(self.labels)} labels came for {n} candidates; expected one each")
+        rows = [] if self.shown is None else [int(row) for row in self.shown]
+        if len(set(rows)) != len(rows) or not all(0 <= row < n for row in rows):
+            raise InputError(f"shown is {rows}; expected different row numbers from 0 to {n - 1}")
+
+    def label(self, row: int) -> str:
+        """The label of one candidate."""
+        return self.labels[row] if self.labels else f"document {row + 1}"
+
+
+def blocks(panel: Panel, *, compact: bool = False, standalone: bool = True) -> str:
+    """One block drawing as SVG text.
+
+    ``compact`` fits a telephone; without ``standalone`` the page must bring `STYLE`.
+    """
+    return _document([_Pen(panel, compact)], _summary(panel), standalone)
+
+
+def side_by_side(panels: Sequence[Panel], *, compact: bool = False, standalone: bool = True) -> str:
+    """Several drawings in one SVG, left to right: before and after learning, say."""
+    if not panels:
+        raise InputError("no panels came; expected one at least")
+    summary = " ".join(_summary(panel) for panel in panels)
+    return _document([_Pen(panel, compact) for panel in panels], summary, standalone)
+
+
+def explain(panel: Panel, first: int, second: int) -> str:
+    """Why the order of two candidates (row numbers) is certain or not, in a sentence or two."""
+    ins = panel.inspection
+    if ins.scores[second] > ins.scores[first] or (ins.scores[first] == ins.scores[second] and second < first):
+        first, second = second, first
+    probability, width = float(ins.probability[first, second]), float(ins.width[first, second])
+    lead = f"P({panel.label(first)} before {panel.label(second)}) = {probability:.2f}"
+    if ins.unit == "probability":
+        least, bar = probability - width, 0.5
+        bound = f"the lower bound {probability:.2f} − {width:.2f} = {least:.2f}"
+        limit = "½"
+    else:
+        gap = float(ins.scores[first] - ins.scores[second])
+        least, bar = gap - width, 0.0
+        bound = f"the lower bound of the score difference {gap:.2f} − {width:.2f} = {least:.2f}"
+        limit = "0"
+    if not ins.certain[first, second]:
+        return f"{lead}, width {width:.2f}. Uncertain: {bound} is not above {limit}, so the order is explored."
+    if least > bar:
+        return f"{lead}, width {width:.2f}. Certain: {bound} is above {limit}, so the order is kept."
+    return f"{lead}, width {width:.2f}. Certain through documents between them, so the order is kept."
+
+
+def _summary(panel: Panel) -> str:
+    sizes = panel.inspection.block_sizes
+    n_open = int((sizes > 1).sum())
+    text = (
+        f"{len(panel.inspection.order)} documents in {len(sizes)} block{'s' if len(sizes) != 1 else ''}, "
+        f"{n_open} of them with more than one document; best first: sizes {', '.join(map(str, sizes[:20]))}"
+    )
+    return f"{panel.heading}: {text}." if panel.heading else f"{text}."
+
+
+def _document(pens: Sequence[_Pen], summary: str, standalone: bool) -> str:
+    width = sum(pen.width for pen in pens)
+    height = max(pen.height for pen in pens)
+    svg = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "class": "pr-drawing", "role": "img"})
+    svg.set("viewBox", f"0 0 {width} {height}")
+    svg.set("width", str(width))
+    svg.set("height", str(height))
+    _text(svg, "title", "Blocks of documents in score order")
+    _text(svg, "desc", summary)
+    if standalone:
+        _text(svg, "style", STYLE)
+    left = 0
+    for pen in pens:
+        group = ET.SubElement(svg, "g", {"transform": f"translate({left} 0)"})
+        pen.draw(group)
+        left += pen.width
+    return ET.tostring(svg, encoding="unicode")
+
+
+def _text(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
+    child = ET.SubElement(parent, tag, {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()})
+    child.text = _UNWRITABLE.sub("\ufffd", text)
+    return child
+
+
+def _cut(text: str, width: float) -> str:
+    """``text`` shortened to about ``width`` pixels at 13 px; the whole of it stays in the title."""
+    room = int(width / 7.6)
+    if len(text) <= room:
+        return text
+    # The end of a dotted name or a path tells more than its beginning.
+    return text[: room - 1].rstrip() + "…" if " " in text else "…" + text[1 - room :]
+
+
+class _Pen:
+    """Where things stand in one panel, and the strokes that draw them."""
+
+    def __init__(self, panel: Panel, compact: bool) -> None:
+        ins = panel.inspection
+        self.panel = panel
+        self.order = [int(row) for row in ins.order]
+        self.block = [int(ins.blocks[row]) for row in self.order]
+        self.size = [int(ins.block_sizes[b]) for b in self.block]
+        self.label_width = _LABEL[compact]
+        self.node = 12 + _GUTTER
+        self.edge = self.node + 14 + self.label_width  # right edge of the bands
+        self.shown = [] if panel.shown is None else [int(row) for row in panel.shown]
+        self.chip = self.edge + _LINKS[compact] + 14
+        self.compact = compact
+        self.width = self.chip + _SHOWN[compact] if panel.shown is not None else self.edge + 16
+        top = _TOP + (26 if panel.heading else 0)
+        self.top = top
+        # Every change of block leaves a gap, so a document's place depends on its rank and its block alone.
+        self.y = [top + 20 + rank * _ROW + block * _GAP for rank, block in enumerate(self.block)]
+        below = self.y[-1] + _ROW if self.y else top
+        self.height = max(below, top + 20 + len(self.shown) * (_ROW + 2)) + 8
+
+    def draw(self, group: ET.Element) -> None:
+        if self.panel.heading:
+            _text(group, "text", self.panel.heading, x="12", y="22", class_="pr-heading")
+        caption = str(self.top - 10)
+        _text(group, "text", "by score", x=str(self.node - 5), y=caption, class_="pr-quiet")
+        if self.panel.shown is not None:
+            _text(group, "text", "shown", x=str(self.chip - 11), y=caption, class_="pr-quiet")
+        self._bands(group)
+        self._links(group)
+        self._certain(group)
+        self._uncertain(group)
+        self._documents(group)
+        self._positions(group)
+
+    def _bands(self, group: ET.Element) -> None:
+        for number, size in enumerate(self.panel.inspection.block_sizes):
+            first = self.block.index(number)
+            last = first + int(size) - 1
+            band = ET.SubElement(group, "rect", {"class": "pr-band-open" if size > 1 else "pr-band", "rx": "7"})
+            band.set("x", str(self.node - 16))
+            band.set("width", str(self.edge - self.node + 16))
+            band.set("y", str(self.y[first] - 14))
+            band.set("height", str(self.y[last] - self.y[first] + 28))
+            what = f"{size} documents whose order is still open" if size > 1 else "one document, its place is certain"
+            _text(band, "title", f"Block {number + 1}: {what}")
+
+    def _links(self, group: ET.Element) -> None:
+        rank_of = {row: rank for rank, row in enumerate(self.order)}
+        for position, row in enumerate(self.shown):
+            rank = rank_of[row]
+            start, end = self.y[rank], self._position_y(position)
+            bend = (self.edge + self.chip - 11) / 2
+            path = f"M{self.edge} {start}C{bend:g} {start} {bend:g} {end} {self.chip - 11} {end}"
+            ET.SubElement(group, "path", {"class": "pr-link-open" if self.size[rank] > 1 else "pr-link", "d": path})
+
+    def _certain(self, group: ET.Element) -> None:
+        """Arrows from block to block; inside a block, the certain orders that no document between implies."""
+        for rank in range(1, len(self.order)):
+            if self.block[rank] != self.block[rank - 1]:
+                start, end = self.y[rank - 1] + 14, self.y[rank] - 14
+                arrow = ET.SubElement(group, "path", {"class": "pr-tip"})
+                x = self.node
+                arrow.set("d", f"M{x - 1} {start}h2v{end - start - 6}h3l-4 6l-4 -6h3z")
+                _text(arrow, "title", "Everything above is certainly before everything below")
+        pairs = _covers(self.panel.inspection, self.order)
+        if len(pairs) > MAX_ARCS:
+            pairs = list(dict(reversed(pairs)).items())  # of each document's followers the nearest
+        for i, j in pairs:
+            line = ET.SubElement(group, "path", {"class": "pr-certain", "d": self._arc(i, j, 0.45)})
+            line.set("data-pair", f"{self.order[i]} {self.order[j]}")
+            _text(line, "title", explain(self.panel, self.order[i], self.order[j]))
+
+    def _uncertain(self, group: ET.Element) -> None:
+        pairs = _uncertain_pairs(self.panel.inspection, self.order)
+        if len(pairs) > MAX_ARCS:
+            pairs = list(dict(pairs).items())  # of each document's partners the last one, which makes the block
+        for i, j in pairs:
+            arc = ET.SubElement(group, "path", {"class": "pr-uncertain", "d": self._arc(i, j, 1.0)})
+            arc.set("data-pair", f"{self.order[i]} {self.order[j]}")
+            _text(arc, "title", explain(self.panel, self.order[i], self.order[j]))
+
+    def _arc(self, i: int, j: int, share: float) -> str:
+        """From one document to another, bulging left by how far apart they stand."""
+        longest = max(self.y[-1] - self.y[0], 1)
+        bulge = share * (14 + (_GUTTER * 4 / 3 - 14) * ((self.y[j] - self.y[i]) / longest) ** 0.5)
+        x = self.node - bulge
+        return f"M{self.node} {self.y[i]}C{x:.1f} {self.y[i]} {x:.1f} {self.y[j]} {self.node} {self.y[j]}"
+
+    def _documents(self, group: ET.Element) -> None:
+        ins = self.panel.inspection
+        position_of = {row: position for position, row in enumerate(self.shown)}
+        for rank, row in enumerate(self.order):
+            mark = ET.SubElement(group, "g", {"class": "pr-document", "data-row": str(row)})
+            n_open = len(self.order) - 1 - int(ins.certain[row].sum() + ins.certain[:, row].sum())
+            place = f", shown at position {position_of[row] + 1}" if row in position_of else ""
+            facts = f"{self.panel.label(row)}: score {ins.scores[row]:.3f}, block {self.block[rank] + 1}{place}"
+            _text(mark, "title", f"{facts}; order open against {n_open} others")
+            node = {"class": "pr-node-open" if self.size[rank] > 1 else "pr-node", "r": "5.5"}
+            ET.SubElement(mark, "circle", {**node, "cx": str(self.node), "cy": str(self.y[rank])})
+            text = _cut(self.panel.label(row), self.label_width - 46)
+            _text(mark, "text", text, x=str(self.node + 14), y=str(self.y[rank] + 4.5))
+            score = {"x": str(self.edge - 8), "y": str(self.y[rank] + 4.5), "text_anchor": "end"}
+            _text(mark, "text", f"{ins.scores[row]:.2f}".replace("-", "−"), class_="pr-quiet pr-number", **score)
+
+    def _positions(self, group: ET.Element) -> None:
+        for position, row in enumerate(self.shown):
+            y, clicked = self._position_y(position), row in self.panel.clicked
+            mark = ET.SubElement(group, "g", {"class": "pr-position", "data-row": str(row)})
+            _text(
+                mark,
+                "title",
+                f"Position {position + 1}: {self.panel.label(row)}{', clicked' if clicked else ''}",
+            )
+            chip = {"class": "pr-chip pr-clicked" if clicked else "pr-chip", "r": "10.5"}
+            ET.SubElement(mark, "circle", {**chip, "cx": str(self.chip), "cy": str(y)})
+            style = "pr-number pr-clicked-text" if clicked else "pr-number"
+            at = {"x": str(self.chip), "y": str(y + 4.5), "text_anchor": "middle"}
+            _text(mark, "text", str(position + 1), class_=style, **at)
+            if not self.compact:
+                label = _cut(self.panel.label(row), _SHOWN[False] - 40)
+                _text(mark, "text", label, x=str(self.chip + 18), y=str(y + 4.5))
+
+    def _position_y(self, position: int) -> int:
+        return self.top + 20 + position * (_ROW + 2)
+
+
+def _uncertain_pairs(inspection: Inspection, order: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranks (i, j), i above j, whose order is not certain."""
+    sure = inspection.certain[np.ix_(order, order)]
+    upper, lower = np.nonzero(~(sure | sure.T))
+    return [(int(i), int(j)) for i, j in zip(upper, lower, strict=True) if i < j]
+
+
+def _covers(inspection: Inspection, order: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranks (i, j) of one block, i certainly before j, with no document that is certainly between them."""
+    sure = inspection.certain[np.ix_(order, order)]
+    block = inspection.blocks[list(order)]
+    inside = np.triu(sure, 1) & (block[:, None] == block[None, :])
+    implied = (inside.astype(np.int64) @ inside.astype(np.int64)) > 0
+    return [(int(i), int(j)) for i, j in zip(*np.nonzero(inside & ~implied), strict=True)]
