@@ -1,0 +1,332 @@
+"""Simulated users: grades of a shown list and coins in, clicks out.
+
+Users are frozen values with a short text that parses and prints: ``navigational``, ``position(eta=0.5)``,
+``informational(stop=anywhere)``, ``file:my-users.toml``. They hold no state and draw nothing: the caller passes two
+uniform numbers per shown document, so that rankers can be compared under the same luck.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pairrank import archive
+from pairrank.errors import DataError, GradeError, InputError, OptionError, UnknownNameError
+from pairrank.types import BoolArray, FloatArray, IntArray
+
+STOPS = ("click", "anywhere")
+_SCALES = (2, 3, 5)  # the numbers of grades that the customary tables are published for
+
+# Click probability by grade; stop probability by grade. The three-grade rows are Table 1 of the paper.
+_TABLES: Mapping[str, Mapping[int, tuple[tuple[float, ...], tuple[float, ...]]]] = MappingProxyType(
+    {
+        "perfect": {
+            2: ((0.0, 1.0), (0.0,) * 2),
+            3: ((0.0, 0.5, 1.0), (0.0,) * 3),
+            5: ((0.0, 0.2, 0.4, 0.8, 1.0), (0.0,) * 5),
+        },
+        "navigational": {
+            2: ((0.05, 0.95), (0.2, 0.9)),
+            3: ((0.05, 0.5, 0.95), (0.2, 0.5, 0.9)),
+            5: ((0.05, 0.3, 0.5, 0.7, 0.95), (0.2, 0.3, 0.5, 0.7, 0.9)),
+        },
+        "informational": {
+            2: ((0.4, 0.9), (0.1, 0.5)),
+            3: ((0.4, 0.7, 0.9), (0.1, 0.3, 0.5)),
+            5: ((0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.3, 0.4, 0.5)),
+        },
+        "almost-random": {
+            2: ((0.4, 0.6), (0.5,) * 2),
+            3: ((0.4, 0.5, 0.6), (0.5,) * 3),
+            5: ((0.4, 0.45, 0.5, 0.55, 0.6), (0.5,) * 5),
+        },
+    }
+)
+
+
+class Users(ABC):
+    """Users who look at a list from the top and click."""
+
+    @property
+    @abstractmethod
+    def n_grades(self) -> int:
+        """Grades 0 to ``n_grades - 1`` are known; any other is a `GradeError`."""
+
+    @abstractmethod
+    def _clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
+        """`clicks` for grades that were checked."""
+
+    def clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
+        """Which documents of a shown list are clicked.
+
+        Parameters
+        ----------
+        grades : (k,) int, relevance of the shown documents, top first.
+        coins : (k, 2) uniforms in [0, 1), two for each document: column 0 decides whether it is clicked, column 1
+            whether the user stops there (for position-based users: whether it is looked at).
+
+        Returns
+        -------
+        (k,) bool. A document is clicked with probability p when its coin is below p.
+        """
+        if len(grades) and not 0 <= grades.min() <= grades.max() < self.n_grades:
+            raise GradeError(
+                f"the list holds grades {grades.min()} to {grades.max()}; the users' table has 0 to {self.n_grades - 1}"
+            )
+        return self._clicks(grades, coins)
+
+
+@dataclass(frozen=True)
+class DependentClicks(Users):
+    """The dependent click model of Guo et al. (WSDM 2009).
+
+    The user examines from the top, clicks a document of grade g with probability ``click[g]``, and after a click
+    stops with probability ``stop_after[g]``. With ``stop="anywhere"`` the stop coin is tossed at every examined
+    document, clicked or not, as the authors' program does.
+    """
+
+    name: str
+    click: tuple[float, ...]
+    stop_after: tuple[float, ...]
+    stop: str = "click"
+    named: bool = field(default=True, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_choice("stop", self.stop, STOPS)
+        _check_probabilities("click", self.click)
+        _check_probabilities("stop_after", self.stop_after)
+        if len(self.click) != len(self.stop_after):
+            raise OptionError(
+                f"the table of {self.name!r} has {len(self.click)} click and {len(self.stop_after)} stops; "
+                "expected one of each per grade"
+            )
+
+    @property
+    def n_grades(self) -> int:  # noqa: D102
+        return len(self.click)
+
+    def _clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
+        click, stop_after = self._arrays
+        clicked: BoolArray = coins[:, 0] < click[grades]
+        stopped = coins[:, 1] < stop_after[grades]
+        if self.stop == "click":
+            stopped &= clicked
+        if stopped.any():
+            clicked[stopped.argmax() + 1 :] = False
+        return clicked
+
+    @cached_property
+    def _arrays(self) -> tuple[FloatArray, FloatArray]:
+        return np.array(self.click), np.array(self.stop_after)
+
+    def __str__(self) -> str:
+        options: dict[str, Any] = {} if self.stop == "click" else {"stop": self.stop}
+        if self.named:
+            return _spell(self.name, options)
+        return _spell("table", {"name": self.name, "click": self.click, "stop_after": self.stop_after, **options})
+
+
+@dataclass(frozen=True)
+class _Attracted(Users):
+    """Users to whom a document of grade g looks good with probability ε + (1 - ε)(2^g - 1)/(2^g_max - 1)."""
+
+    grades: int
+    noise: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check_number("noise", self.noise, 0.0, 1.0)
+        if self.grades < 2:
+            raise OptionError(f"there are {self.grades} grades; expected 2 at least")
+
+    @property
+    def n_grades(self) -> int:
+        return self.grades
+
+    @cached_property
+    def _attraction(self) -> FloatArray:
+        gain = np.exp2(np.arange(self.grades)) - 1
+        attraction: FloatArray = self.noise + (1 - self.noise) * gain / gain[-1]
+        return attraction
+
+
+@dataclass(frozen=True)
+class Position(_Attracted):
+    """Position-based users: rank r is looked at with probability (1/r)^η, whatever stands there.
+
+    Joachims et al. (WSDM 2017). A document is clicked when it is looked at and looks good.
+    """
+
+    eta: float = 1.0
+    name: ClassVar[str] = "position"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_number("eta", self.eta, 0.0, 100.0)
+
+    def _clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
+        examined = coins[:, 1] < np.arange(1.0, len(grades) + 1) ** -self.eta
+        clicked: BoolArray = examined & (coins[:, 0] < self._attraction[grades])
+        return clicked
+
+    def __str__(self) -> str:
+        noise = {} if self.noise == 0.1 else {"noise": self.noise}
+        return _spell(self.name, {"eta": self.eta, **noise})
+
+
+@dataclass(frozen=True)
+class Cascade(_Attracted):
+    """Cascade users (Craswell et al., WSDM 2008): from the top to the first document that looks good, no further."""
+
+    name: ClassVar[str] = "cascade"
+
+    def _clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
+        clicked: BoolArray = coins[:, 0] < self._attraction[grades]
+        if clicked.any():
+            clicked[clicked.argmax() + 1 :] = False
+        return clicked
+
+    def __str__(self) -> str:
+        return _spell(self.name, {} if self.noise == 0.1 else {"noise": self.noise})
+
+
+def names() -> list[str]:
+    """The users that have a name, in alphabetical order."""
+    return sorted([*_TABLES, Position.name, Cascade.name])
+
+
+def make(text: str | os.PathLike[str], *, n_grades: int, stop: str = "click") -> Users:
+    """Users by their short text, for data of ``n_grades`` grades; ``str()`` of them gives a text that makes them again.
+
+    ``text`` is a name with or without options, ``file:PATH``, or the path of a ``.json`` or ``.toml`` file that holds
+    ``click`` and ``stop_after`` (a probability per grade) and perhaps ``name`` and ``stop``. ``stop`` is what counts
+    for tables that do not say it themselves; it means nothing to position-based and cascade users.
+    """
+    _check_choice("stop", stop, STOPS)
+    path = _path(text)
+    name, options = ("table", _read(path)) if path is not None else _parse(str(text))
+    try:
+        users = _build(name, options, n_grades, stop)
+    except (TypeError, InputError) as problem:
+        kind = type(problem) if isinstance(problem, InputError) else OptionError
+        raise kind(f"users {str(text)!r}: {problem}") from None
+    if users.n_grades < n_grades:
+        raise GradeError(
+            f"users {str(text)!r}: the table has {users.n_grades} grades the data {n_grades}; it needs one per grade"
+        )
+    return users
+
+
+def _build(name: str, options: dict[str, Any], n_grades: int, stop: str) -> Users:
+    if name == Position.name:
+        return Position(n_grades, **_only(options, "eta", "noise"))
+    if name == Cascade.name:
+        return Cascade(n_grades, **_only(options, "noise"))
+    if name == "table":
+        given = {"name": "table", "stop": stop, **_only(options, "name", "click", "stop_after", "stop")}
+        if not (isinstance(given.get("click"), Sequence) and isinstance(given.get("stop_after"), Sequence)):
+            raise OptionError("expected `click` and `stop_after`, each a list with a probability per grade")
+        click, stop_after = tuple(given["click"]), tuple(given["stop_after"])
+        return DependentClicks(given["name"], click, stop_after, given["stop"], named=False)
+    if name not in _TABLES:
+        raise UnknownNameError(f"nobody is called {name!r}; there are: {', '.join(names())}, file:PATH")
+    if n_grades not in _TABLES[name]:
+        raise GradeError(
+            f"there are tables for {', '.join(map(str, _SCALES))} grades and the data have {n_grades}; "
+            "write a table of your own and give it as file:PATH"
+        )
+    click, stop_after = _TABLES[name][n_grades]
+    return DependentClicks(name, click, stop_after, **{"stop": stop, **_only(options, "stop")})
+
+
+def _only(options: Mapping[str, Any], *allowed: str) -> dict[str, Any]:
+    unknown = sorted(set(options) - set(allowed))
+    if unknown:
+        raise OptionError(f"no option is called {unknown[0]!r}; there are: {', '.join(allowed)}")
+    return dict(options)
+
+
+def _path(text: str | os.PathLike[str]) -> Path | None:
+    if isinstance(text, str):
+        if text.startswith("file:"):
+            return Path(text.removeprefix("file:"))
+        if "(" in text or not text.endswith((".json", ".toml")):
+            return None
+    return Path(text)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    text = archive.read_file(path)
+    try:
+        table = tomllib.loads(text.decode()) if path.suffix == ".toml" else json.loads(text)
+    except ValueError as problem:
+        raise DataError(f"{path} cannot be read as {path.suffix[1:] or 'json'}: {problem}") from None
+    if not isinstance(table, dict):
+        raise DataError(f"{path} holds a {type(table).__name__}; expected a table with `click` and `stop_after`")
+    return {"name": path.stem, **table}
+
+
+_SPELT = re.compile(r"\s*([a-z][a-z-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_OPTION = re.compile(r'\s*([a-z_]+)\s*=\s*("(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^,"\[\]]+?)\s*(?:,|$)')
+
+
+def _parse(text: str) -> tuple[str, dict[str, Any]]:
+    match = _SPELT.fullmatch(text)
+    if match is None:
+        raise UnknownNameError(f"cannot read the users {text!r}; expected a name such as {names()[-2]} or file:PATH")
+    options: dict[str, Any] = {}
+    rest, place = match[2] or "", 0
+    while rest[place:].strip():
+        option = _OPTION.match(rest, place)
+        if option is None:
+            raise OptionError(f"cannot read the options of {text!r}; expected name=value, name=value")
+        options[option[1]] = _value(option[2])
+        place = option.end()
+    return match[1], options
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _spell(name: str, options: Mapping[str, Any]) -> str:
+    spelt = ", ".join(f"{key}={_spell_value(value)}" for key, value in options.items())
+    return f"{name}({spelt})" if spelt else name
+
+
+def _spell_value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_spell_value, value))}]"
+    if isinstance(value, str):
+        return value if value in STOPS else json.dumps(value)
+    return repr(float(value)).removesuffix(".0")
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise OptionError(f"{name} is {value!r}; expected one of {', '.join(choices)}")
+
+
+def _check_number(name: str, value: object, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise OptionError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}")
+
+
+def _check_probabilities(name: str, values: tuple[object, ...]) -> None:
+    if len(values) < 2:
+        raise OptionError(f"{name} has {len(values)} values; expected one per grade, two at least")
+    for value in values:
+        _check_number(name, value, 0.0, 1.0)

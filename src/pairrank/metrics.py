@@ -1,0 +1,288 @@
+"""How good a ranking is. Pure functions over one list or a whole data set; higher scores come first.
+
+A data set's lists lie one behind the other: list q is ``offsets[q]:offsets[q + 1]`` of ``grades`` and ``scores``.
+Per-list values are NaN where a metric means nothing (a list without a relevant document), and means leave those out.
+A metric is also a value with a name that parses: ``parse("ndcg@10")``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
+
+from pairrank.errors import InputError, OptionError, UnknownNameError
+from pairrank.types import FloatArray, IntArray
+
+GAMMA = 0.9995  # the discount of later rounds in cNDCG, as in the paper
+TIES = ("order", "random")
+
+
+def gain(grades: ArrayLike) -> FloatArray:
+    """2^g - 1 for every grade g."""
+    return np.exp2(np.asarray(grades, dtype=np.float64)) - 1
+
+
+@lru_cache(maxsize=256)
+def discount(n: int) -> FloatArray:
+    """(n,), 1 / log2(rank + 1) for ranks 1 to n; read-only."""
+    weights: FloatArray = 1 / np.log2(np.arange(2, n + 2))
+    weights.setflags(write=False)
+    return weights
+
+
+def dcg(grades: ArrayLike, k: int | None = None) -> float:
+    """Σ over ranks r ≤ k of (2^g_r - 1) / log2(r + 1), for the grades of one list, top first."""
+    top = gain(grades)[:k]
+    return float(top @ discount(len(top)))
+
+
+def ideal_dcg(grades: ArrayLike, k: int | None = None) -> float:
+    """The largest `dcg` that any order of these documents has."""
+    return dcg(np.sort(np.asarray(grades))[::-1], k)
+
+
+def ndcg(ranking: ArrayLike, grades: ArrayLike, k: int | None = 10) -> float:
+    """NDCG@k of one shown list: its DCG over that of the best order of all candidates.
+
+    ``ranking`` holds row numbers of ``grades`` (all candidates), best first; it may stop after a few. 0 where no
+    candidate is relevant.
+    """
+    all_grades = np.asarray(grades)
+    ideal = ideal_dcg(all_grades, k)
+    return dcg(all_grades[np.asarray(ranking)], k) / ideal if ideal > 0 else 0.0
+
+
+def cndcg(values: ArrayLike, gamma: float = GAMMA) -> float:
+    """Σ_t γ^(t-1) · NDCG_t, for the shown lists' NDCG in the order of the rounds, t from 1."""
+    ndcgs = np.asarray(values, dtype=np.float64)
+    return float(ndcgs @ gamma ** np.arange(len(ndcgs)))
+
+
+def regret(grades: ArrayLike) -> int:
+    """The number of mis-ordered pairs of one list: pairs whose upper document has the lower grade.
+
+    ``grades`` (n,) are those of the full list, top first. Documents of equal grade cannot be mis-ordered. This is the
+    Kendall tau distance to the nearest ideal order, by counting in O(n · grades).
+    """
+    listed = np.asarray(grades)
+    if len(listed) == 0:
+        return 0
+    levels = np.arange(listed.min() + 1, listed.max() + 1)
+    above = (listed[:, None] < levels).cumsum(axis=0)
+    return int(np.vdot(above, listed[:, None] == levels))
+
+
+def cosine(a: ArrayLike, b: ArrayLike) -> float:
+    """a·b / (‖a‖‖b‖); NaN where either has no length."""
+    u, v = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    lengths = float(np.linalg.norm(u) * np.linalg.norm(v))
+    return float(u @ v) / lengths if lengths > 0 else float("nan")
+
+
+def block_size_by_rank(block_sizes: ArrayLike) -> IntArray:
+    """(n_docs,), for every rank the size of the block that it falls into; ``block_sizes`` come best block first."""
+    sizes = np.asarray(block_sizes, dtype=np.int64)
+    return np.repeat(sizes, sizes)
+
+
+def block_size_at(block_sizes: ArrayLike, ranks: Sequence[int] = (1, 5, 10)) -> FloatArray:
+    """(len(ranks),), the size of the block at each rank; NaN below the end of the list."""
+    by_rank = block_size_by_rank(block_sizes)
+    return np.array([by_rank[r - 1] if r <= len(by_rank) else np.nan for r in ranks], dtype=np.float64)
+
+
+def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+    """The mean of independent runs and half the width of its Student t interval; NaN width for fewer than two runs."""
+    runs = np.asarray(values, dtype=np.float64)
+    if len(runs) < 2:
+        return float(runs.mean()) if len(runs) else float("nan"), float("nan")
+    width = stdtrit(len(runs) - 1, (1 + level) / 2) * runs.std(ddof=1) / np.sqrt(len(runs))
+    return float(runs.mean()), float(width)
+
+
+# Whole data sets.
+
+
+def order(
+    scores: ArrayLike, offsets: ArrayLike, *, ties: str = "order", rng: np.random.Generator | None = None
+) -> IntArray:
+    """(n_docs,), row numbers list by list, best score first.
+
+    ``ties="order"`` puts the earlier row first. ``ties="random"`` draws from ``rng``: files that are sorted by grade
+    would otherwise make a ranker that knows nothing look perfect.
+    """
+    keys = [-np.asarray(scores, dtype=np.float64), _list_of(np.asarray(offsets))]
+    if ties == "random":
+        if rng is None:
+            raise OptionError("random ties need a generator; pass rng=pairrank.rng.generator(...)")
+        keys.insert(0, rng.random(len(keys[0])))
+    elif ties != "order":
+        raise OptionError(f"ties is {ties!r}; expected one of {', '.join(TIES)}")
+    return np.lexsort(keys)
+
+
+@dataclass(frozen=True, eq=False)
+class NDCG:
+    """NDCG@k of a whole data set, again and again: what depends on the labels alone is computed once.
+
+    Attributes
+    ----------
+    grades : (n_docs,), offsets : (n_queries + 1,), the labels and where each list starts.
+    k : ranks that count.
+    ideal : (n_queries,), the DCG of the best order of each list; 0 where no document is relevant.
+    """
+
+    grades: IntArray
+    offsets: IntArray
+    k: int = 10
+    ideal: FloatArray = field(init=False, repr=False)
+    _gains: FloatArray = field(init=False, repr=False)
+    _places: tuple[IntArray, FloatArray, IntArray] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_lists(self.grades, self.grades, self.offsets)
+        rank = _rank(self.offsets)
+        top = np.flatnonzero(rank < self.k)
+        object.__setattr__(self, "_gains", gain(self.grades))
+        object.__setattr__(self, "_places", (top, discount(self.k)[rank[top]], _list_of(self.offsets)[top]))
+        object.__setattr__(self, "ideal", self._dcg(order(self.grades, self.offsets)))
+
+    def per_query(
+        self, scores: ArrayLike, *, ties: str = "order", rng: np.random.Generator | None = None
+    ) -> FloatArray:
+        """(n_queries,), NDCG@k of each list under ``scores`` (n_docs,); NaN for lists without a relevant document."""
+        _check_lists(scores, self.grades, self.offsets)
+        reached = self._dcg(order(scores, self.offsets, ties=ties, rng=rng))
+        return np.divide(reached, self.ideal, out=np.full_like(reached, np.nan), where=self.ideal > 0)
+
+    def mean(self, scores: ArrayLike, *, ties: str = "order", rng: np.random.Generator | None = None) -> float:
+        """The mean of `per_query` over the lists with a relevant document; NaN where there is none."""
+        return _mean(self.per_query(scores, ties=ties, rng=rng))
+
+    def _dcg(self, rows: IntArray) -> FloatArray:
+        top, weights, lists = self._places
+        gained = self._gains[rows[top]] * weights
+        return _sums(lists, gained, len(self.offsets) - 1)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric as a value: hashable, printed as it is read, ``ndcg@10``, ``mrr``, ``mrr@5``, ``arp``, ``regret``."""
+
+    kind: str
+    k: int | None = None
+
+    def __str__(self) -> str:
+        return self.kind if self.k is None else f"{self.kind}@{self.k}"
+
+    def per_query(
+        self,
+        scores: ArrayLike,
+        grades: ArrayLike,
+        offsets: ArrayLike,
+        *,
+        ties: str = "order",
+        rng: np.random.Generator | None = None,
+    ) -> FloatArray:
+        """(n_queries,), the metric of each list of a data set; NaN where it means nothing."""
+        _check_lists(scores, grades, offsets)
+        labels, starts = np.asarray(grades, dtype=np.int64), np.asarray(offsets, dtype=np.int64)
+        if self.kind == "ndcg":
+            k = self.k or max(1, int(np.diff(starts).max(initial=1)))
+            return NDCG(labels, starts, k).per_query(scores, ties=ties, rng=rng)
+        listed = labels[order(scores, starts, ties=ties, rng=rng)]
+        if self.kind == "mrr":
+            return reciprocal_rank(listed, starts, self.k)
+        return average_relevance_position(listed, starts) if self.kind == "arp" else regrets(listed, starts)
+
+    def __call__(
+        self,
+        scores: ArrayLike,
+        grades: ArrayLike,
+        offsets: ArrayLike,
+        *,
+        ties: str = "order",
+        rng: np.random.Generator | None = None,
+    ) -> float:
+        """The mean of `per_query` over the lists where it means something."""
+        return _mean(self.per_query(scores, grades, offsets, ties=ties, rng=rng))
+
+
+_NAME = re.compile(r"(ndcg|mrr|arp|regret)(?:@([1-9]\d*))?", re.IGNORECASE)
+
+
+def parse(text: str) -> Metric:
+    """The metric of that name; inverse of ``str``."""
+    match = _NAME.fullmatch(text.strip())
+    if match is None or (match[2] and match[1].lower() in ("arp", "regret")):
+        raise UnknownNameError(f"no metric is called {text!r}; there are: ndcg, ndcg@K, mrr, mrr@K, arp, regret")
+    return Metric(match[1].lower(), int(match[2]) if match[2] else None)
+
+
+def reciprocal_rank(listed: IntArray, offsets: IntArray, k: int | None = None) -> FloatArray:
+    """(n_queries,), 1 / rank of the first relevant document, 0 where it lies below k; NaN without one.
+
+    ``listed`` (n_docs,) are the grades in the order shown, list by list.
+    """
+    n, rank = len(offsets) - 1, _rank(offsets)
+    first = np.full(n, np.inf)
+    np.minimum.at(first, _list_of(offsets)[listed > 0], rank[listed > 0] + 1.0)
+    reached = np.where(first <= (np.inf if k is None else k), 1 / first, 0.0)
+    return np.where(np.isfinite(first), reached, np.nan)
+
+
+def average_relevance_position(listed: IntArray, offsets: IntArray) -> FloatArray:
+    """(n_queries,), Σ g_r · r / Σ g_r over the ranks r of each list, lower is better; NaN without a relevant document."""
+    lists, n = _list_of(offsets), len(offsets) - 1
+    total = _sums(lists, listed, n)
+    weighted = _sums(lists, listed * (_rank(offsets) + 1.0), n)
+    positions: FloatArray = np.divide(weighted, total, out=np.full(n, np.nan), where=total > 0)
+    return positions
+
+
+def regrets(listed: IntArray, offsets: IntArray) -> FloatArray:
+    """(n_queries,), `regret` of each list."""
+    lists, n = _list_of(offsets), len(offsets) - 1
+    total = np.zeros(n)
+    for level in range(int(listed.min(initial=0)) + 1, int(listed.max(initial=0)) + 1):
+        above = np.concatenate([[0], (listed < level).cumsum()])
+        within = above[:-1] - above[offsets[lists]]
+        total += _sums(lists, within * (listed == level), n)
+    return total
+
+
+def _list_of(offsets: NDArray[np.integer]) -> IntArray:
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def _rank(offsets: NDArray[np.integer]) -> IntArray:
+    """(n_docs,), 0 for the first of each list."""
+    sizes = np.diff(offsets)
+    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
+
+
+def _sums(lists: IntArray, values: ArrayLike, n: int) -> FloatArray:
+    """(n,), the sum of ``values`` over each list; 0 for lists without a document."""
+    return np.bincount(lists, values, minlength=n).astype(np.float64)
+
+
+def _mean(values: FloatArray) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _check_lists(scores: ArrayLike, grades: ArrayLike, offsets: ArrayLike) -> None:
+    n = len(np.asarray(grades))
+    bounds = np.asarray(offsets)
+    if np.shape(scores) != (n,):
+        raise InputError(f"scores have shape {np.shape(scores)}; expected one per document, ({n},)")
+    if len(bounds) < 1 or bounds[0] != 0 or bounds[-1] != n or (np.diff(bounds) < 0).any():
+        raise InputError(
+            f"offsets must rise from 0 to the number of documents, {n}; got {bounds[:3]} ... {bounds[-1:]}"
+        )

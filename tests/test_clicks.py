@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pairrank import clicks
+from pairrank.errors import DataError, GradeError, InputError, OptionError, StorageError, UnknownNameError
+
+PERFECT, NAVIGATIONAL, INFORMATIONAL, RANDOM = "perfect", "navigational", "informational", "almost-random"
+
+
+def integrate(
+    users: clicks.Users, grades: tuple[int, ...], click: list[float], stop: list[float]
+) -> dict[tuple[bool, ...], float]:
+    """P(click pattern), exactly: users compare each coin with one threshold, so they are constant on either side.
+
+    ``click`` and ``stop`` are the thresholds by rank.
+    """
+    coins_of = [threshold for pair in zip(click, stop, strict=True) for threshold in pair]
+    sides = [[(0.0, t), (t, 1 - t)] if 0 < t < 1 else [(0.5, 1.0)] for t in coins_of]
+    found: dict[tuple[bool, ...], float] = {}
+    for corner in product(*sides):
+        coins = np.array([left for left, _ in corner]).reshape(-1, 2)
+        pattern = tuple(users.clicks(np.array(grades), coins).tolist())
+        found[pattern] = found.get(pattern, 0.0) + float(np.prod([width for _, width in corner]))
+    return found
+
+
+def enumerate_dependent(
+    click: list[float], stop: list[float], grades: tuple[int, ...], anywhere: bool
+) -> dict[tuple[bool, ...], float]:
+    """P(click pattern) by walking the tree of decisions from the top of the list."""
+    outcomes: dict[tuple[bool, ...], float] = {}
+
+    def walk(rank: int, seen: tuple[bool, ...], p: float) -> None:
+        if rank == len(grades) or p == 0:
+            pattern = seen + (False,) * (len(grades) - len(seen))
+            outcomes[pattern] = outcomes.get(pattern, 0.0) + p
+            return
+        g = grades[rank]
+        for clicked, chance in ((True, click[g]), (False, 1 - click[g])):
+            halt = stop[g] if clicked or anywhere else 0.0
+            walk(len(grades), (*seen, clicked), p * chance * halt)
+            walk(rank + 1, (*seen, clicked), p * chance * (1 - halt))
+
+    walk(0, (), 1.0)
+    return outcomes
+
+
+def same(found: dict[tuple[bool, ...], float], expected: dict[tuple[bool, ...], float]) -> None:
+    for pattern in found.keys() | expected.keys():
+        assert found.get(pattern, 0.0) == pytest.approx(expected.get(pattern, 0.0), abs=1e-12), pattern
+
+
+@pytest.mark.parametrize("stop", clicks.STOPS)
+@pytest.mark.parametrize("name", [PERFECT, NAVIGATIONAL, INFORMATIONAL, RANDOM])
+@pytest.mark.parametrize("n_grades", [2, 3, 5])
+def test_dependent_clicks_equal_enumeration(name: str, n_grades: int, stop: str) -> None:
+    users = clicks.make(name, n_grades=n_grades, stop=stop)
+    assert isinstance(users, clicks.DependentClicks)
+    lists = [g for n in (1, 2) for g in product(range(n_grades), repeat=n)]
+    lists += list(product({0, 1, n_grades - 1}, repeat=3))
+    for grades in lists:
+        click, after = [[table[g] for g in grades] for table in (users.click, users.stop_after)]
+        expected = enumerate_dependent(list(users.click), list(users.stop_after), grades, stop == "anywhere")
+        same(integrate(users, grades, click, after), expected)
+
+
+@settings(deadline=None)
+@given(
+    click=st.lists(st.floats(0, 1), min_size=2, max_size=2),
+    stop=st.lists(st.floats(0, 1), min_size=2, max_size=2),
+    grades=st.lists(st.integers(0, 1), min_size=1, max_size=3),
+    anywhere=st.booleans(),
+)
+def test_any_table_equals_enumeration(click: list[float], stop: list[float], grades: list[int], anywhere: bool) -> None:
+    users = clicks.DependentClicks("mine", tuple(click), tuple(stop), clicks.STOPS[anywhere])
+    expected = enumerate_dependent(click, stop, tuple(grades), anywhere)
+    found = integrate(users, tuple(grades), [click[g] for g in grades], [stop[g] for g in grades])
+    same(found, expected)
+
+
+@pytest.mark.parametrize("eta", [0.0, 1.0, 2.5])
+@pytest.mark.parametrize("grades", [(2,), (0, 2), (1, 0, 2), (2, 2, 1)])
+def test_position_users_equal_enumeration(eta: float, grades: tuple[int, ...]) -> None:
+    users = clicks.make(f"position(eta={eta}, noise=0.2)", n_grades=3)
+    attraction = [0.2 + 0.8 * (2**g - 1) / (2**2 - 1) for g in grades]
+    chance = [a * r**-eta for r, a in enumerate(attraction, start=1)]
+    expected = {
+        pattern: float(np.prod([p if c else 1 - p for p, c in zip(chance, pattern, strict=True)]))
+        for pattern in product([False, True], repeat=len(grades))
+    }
+    looks = [r**-eta for r in range(1, len(grades) + 1)]
+    same(integrate(users, grades, attraction, looks), expected)
+
+
+@pytest.mark.parametrize("grades", [(2,), (0, 2), (1, 0, 2), (2, 2, 1)])
+def test_cascade_users_equal_enumeration(grades: tuple[int, ...]) -> None:
+    users = clicks.make("cascade", n_grades=3)
+    attraction = [0.1 + 0.9 * (2**g - 1) / (2**2 - 1) for g in range(3)]
+    expected = enumerate_dependent(attraction, [1.0] * 3, grades, anywhere=False)
+    same(integrate(users, grades, [attraction[g] for g in grades], [1.0] * len(grades)), expected)
+
+
+def test_tables_are_the_papers() -> None:
+    users = clicks.make(NAVIGATIONAL, n_grades=3)
+    assert users.click == (0.05, 0.5, 0.95)
+    assert users.stop_after == (0.2, 0.5, 0.9)
+    for name in (PERFECT, NAVIGATIONAL, INFORMATIONAL, RANDOM):
+        for n_grades in (2, 3, 5):
+            table = clicks.make(name, n_grades=n_grades)
+            assert len(table.click) == len(table.stop_after) == n_grades
+            assert list(table.click) == sorted(table.click)
+
+
+def test_the_coin_of_a_document_is_its_own() -> None:
+    """Perfect users never stop: moving a document moves its click with it."""
+    users = clicks.make(PERFECT, n_grades=5)
+    rng = np.random.default_rng(0)
+    grades, coins, order = rng.integers(0, 5, 20), rng.random((20, 2)), rng.permutation(20)
+    np.testing.assert_array_equal(users.clicks(grades, coins)[order], users.clicks(grades[order], coins[order]))
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("navigational", "navigational"),
+        (" navigational ( stop = anywhere ) ", "navigational(stop=anywhere)"),
+        ("position", "position(eta=1)"),
+        ("position(eta=0.5)", "position(eta=0.5)"),
+        ("position(eta=1,noise=0)", "position(eta=1, noise=0)"),
+        ("cascade", "cascade"),
+        ("cascade(noise=0.25)", "cascade(noise=0.25)"),
+        (
+            'table(name="a b", click=[0, 0.5, 1], stop_after=[0.1, 0.2, 0.3], stop=anywhere)',
+            'table(name="a b", click=[0, 0.5, 1], stop_after=[0.1, 0.2, 0.3], stop=anywhere)',
+        ),
+    ],
+)
+def test_text_round_trips(text: str, printed: str) -> None:
+    users = clicks.make(text, n_grades=3)
+    assert str(users) == printed
+    assert clicks.make(printed, n_grades=3) == users
+    assert hash(clicks.make(printed, n_grades=3)) == hash(users)
+
+
+def test_stop_argument_is_a_default_for_tables() -> None:
+    assert str(clicks.make("perfect", n_grades=3, stop="anywhere")) == "perfect(stop=anywhere)"
+    assert str(clicks.make("perfect(stop=click)", n_grades=3, stop="anywhere")) == "perfect"
+    assert str(clicks.make("cascade", n_grades=3, stop="anywhere")) == "cascade"
+
+
+@pytest.mark.parametrize("suffix", ["json", "toml"])
+@pytest.mark.parametrize("prefix", ["file:", ""])
+def test_custom_table_from_a_file(tmp_path, suffix: str, prefix: str) -> None:
+    path = tmp_path / f"mine.{suffix}"
+    table = {"click": [0.1, 0.2, 0.9], "stop_after": [0.0, 0.5, 1.0], "stop": "anywhere"}
+    path.write_text(
+        json.dumps(table) if suffix == "json" else "\n".join(f"{k} = {json.dumps(v)}" for k, v in table.items())
+    )
+    users = clicks.make(f"{prefix}{path}", n_grades=3)
+    assert users == clicks.DependentClicks("mine", (0.1, 0.2, 0.9), (0.0, 0.5, 1.0), "anywhere")
+    assert clicks.make(str(users), n_grades=3) == users, "the text carries the table, not the path"
+    assert clicks.make(path, n_grades=3) == users
+
+
+@pytest.mark.parametrize("grades", [[0, 3], [-1], [0, 1, 7]])
+@pytest.mark.parametrize("text", [NAVIGATIONAL, "position", "cascade"])
+def test_grade_outside_the_table(text: str, grades: list[int]) -> None:
+    users = clicks.make(text, n_grades=3)
+    with pytest.raises(GradeError, match="0 to 2"):
+        users.clicks(np.array(grades), np.full((len(grades), 2), 0.5))
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("nobody", UnknownNameError),
+        ("", UnknownNameError),
+        ("position(eta=-1)", OptionError),
+        ("position(speed=1)", OptionError),
+        ("navigational(stop=never)", OptionError),
+        ("navigational(stop", UnknownNameError),
+        ("navigational(stop anywhere)", OptionError),
+        ("cascade(noise=2)", OptionError),
+        ("table(click=[0, 1])", OptionError),
+        ("table(click=[0, 1], stop_after=[0, 0])", GradeError),
+        ("table(click=[0, 1, 2], stop_after=[0, 0, 0])", OptionError),
+        ("table(click=[0, 1, 1], stop_after=[0, 0])", OptionError),
+        ("file:no-such-file.json", StorageError),
+    ],
+)
+def test_wrong_text(text: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        clicks.make(text, n_grades=3)
+
+
+def test_no_table_for_four_grades() -> None:
+    with pytest.raises(GradeError, match="2, 3, 5"):
+        clicks.make(NAVIGATIONAL, n_grades=4)
+
+
+@pytest.mark.parametrize("content", ["[1, 2]", "{", '{"click": 3}', '{"stop_after": [0, 0, 0]}'])
+def test_broken_table_file(tmp_path, content: str) -> None:
+    path = tmp_path / "users.json"
+    path.write_text(content)
+    with pytest.raises((DataError, OptionError), match=r"users\.json"):
+        clicks.make(f"file:{path}", n_grades=3)
+
+
+def test_an_empty_list_gets_no_clicks() -> None:
+    assert clicks.make(NAVIGATIONAL, n_grades=3).clicks(np.array([], dtype=int), np.empty((0, 2))).shape == (0,)
+
+
+def test_grade_error_is_an_input_error() -> None:
+    assert issubclass(GradeError, InputError)
