@@ -11,7 +11,9 @@ from pairrank.errors import InputError, PairRankError
 from pairrank.version import __version__
 
 # In the order of `pairrank --help`. A module must import quickly: what is heavy is imported inside `run`.
-COMMANDS: tuple[str, ...] = ()
+COMMANDS: tuple[str, ...] = (
+    "export",
+)
 
 
 def parser() -> argparse.ArgumentParser:

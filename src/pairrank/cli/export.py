@@ -1,0 +1,84 @@
+"""``pairrank export``: a linear model into a search engine, or from one format to another."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from pairrank.errors import ExportError
+
+# As in `pairrank.export`, spelt here so that `pairrank --help` loads none of it; a test compares them.
+FORMATS = ("elasticsearch", "opensearch", "solr", "ranklib", "onnx", "json")
+READABLE = (*FORMATS, "sklearn", "npy", "lightgbm")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "export",
+        help="write a linear model for Elasticsearch, OpenSearch, Solr, RankLib, ONNX or as JSON",
+        description="Write a linear model in a format that search engines read. MODEL is a ranker's file, or a "
+        "model in one of the formats written here, or weights from scikit-learn (.npy, JSON with coef_) or "
+        "LightGBM (linear trees that never split).",
+        epilog="example: pairrank export model.pairrank --format elasticsearch --name shop-v7 "
+        "--names title_bm25,body_bm25,age --normaliser normaliser.json --out model.json",
+    )
+    parser.add_argument("model", metavar="MODEL", help="the file to read")
+    parser.add_argument("--format", required=True, choices=FORMATS, help="the format to write")
+    parser.add_argument("--from", dest="source", choices=READABLE, help="the format of MODEL (default: found out)")
+    parser.add_argument("--out", metavar="FILE", help="where to write (default: standard output)")
+    parser.add_argument("--name", help="the model's name in the search engine (default: that of MODEL)")
+    parser.add_argument(
+        "--names", metavar="FILE|a,b,c", help="feature names, one a line in a file, or with commas between"
+    )
+    parser.add_argument(
+        "--normaliser", metavar="FILE", help="JSON of the global normaliser that MODEL was trained with"
+    )
+    parser.add_argument(
+        "--fold", action="store_true", help="fold normalisers into the weights: same orders, raw features"
+    )
+    parser.add_argument("--store", default="_DEFAULT_", help="Solr's feature store (default: %(default)s)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, name, normalise, write."""
+    from pairrank import archive, export
+    from pairrank.data.normalize import Normaliser
+
+    model = export.load(args.model, args.source)
+    names = feature_names(args.names)
+    if args.normaliser:
+        if model.is_normalised:
+            raise ExportError(f"{args.model} brings its own normalisers; leave out --normaliser")
+        normaliser = Normaliser.from_json(archive.read_file(args.normaliser).decode("utf-8", errors="replace"))
+    else:
+        normaliser = model.normalisation
+    model = export.LinearModel.of(
+        model.weights,
+        name=args.name or model.name,
+        feature_names=names or model.feature_names,
+        normaliser=normaliser,
+    )
+    blob = export.dumps(model, args.format, fold=args.fold, store=args.store)
+    if args.out:
+        archive.write_atomically(args.out, blob)
+    else:
+        sys.stdout.buffer.write(blob)
+        sys.stdout.buffer.flush()
+    if not model.is_normalised:
+        print("pairrank: no normaliser: the engine must give features as the ranker saw them", file=sys.stderr)
+    return 0
+
+
+def feature_names(text: str | None) -> list[str] | None:
+    """The names in ``text``: a file's lines if there is such a file, else what stands between the commas."""
+    if text is None:
+        return None
+    path = Path(text)
+    if path.is_file():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    return [name.strip() for name in text.split(",")]

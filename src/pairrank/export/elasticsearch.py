@@ -1,0 +1,63 @@
+"""The Learning to Rank plugin of Elasticsearch and of OpenSearch.
+
+The body of ``POST _ltr/_featureset/{set}/_createmodel``. The plugin keeps weights and normalisers in 32
+bits, and so they are written. Features that the definition leaves out weigh nothing; features that the
+feature set does not know are errors there.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from pairrank.errors import ExportError
+from pairrank.export import jsontext, single
+from pairrank.export.jsonmodel import read_normaliser, write_normaliser
+from pairrank.export.model import LinearModel
+
+TYPE = "model/linear"
+
+
+def dumps(model: LinearModel) -> bytes:
+    """The body of the request that creates the model."""
+    named = list(zip(model.feature_names, model.weights, model.normalisation, strict=True))
+    definition = {
+        feature: single.shortest(weight, f"the weight of {feature!r}") for feature, weight, _ in named
+    }
+    normalisers = {
+        feature: write_normaliser(single.normaliser(entry, feature))
+        for feature, _, entry in named
+        if entry is not None
+    }
+    inner: dict[str, Any] = {"type": TYPE}
+    if normalisers:
+        inner["feature_normalizers"] = normalisers
+    inner["definition"] = json.dumps(definition, ensure_ascii=False)
+    return jsontext.write({"model": {"name": model.name, "model": inner}})
+
+
+def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
+    """The model of a request body that `dumps` wrote, or of what ``GET _ltr/_model/{name}`` answers."""
+    document = jsontext.parse(blob, source)
+    outer = jsontext.entry(document.get("_source", document), "model", dict, source)
+    inner = jsontext.entry(outer, "model", dict, source)
+    if inner.get("type") != TYPE:
+        raise ExportError(f"{source} is of type {inner.get('type')!r}; expected {TYPE!r}")
+    definition = jsontext.parse(
+        jsontext.entry(inner, "definition", str, source), f"the definition in {source}"
+    )
+    normalisers = inner.get("feature_normalizers", {})
+    strangers = set(normalisers) - set(definition)
+    if strangers:
+        raise ExportError(
+            f"{source} normalises features that it does not weigh: {', '.join(sorted(strangers))}"
+        )
+    weights = [single.read(value, f"the weight of {name!r}") for name, value in definition.items()]
+    return LinearModel(
+        jsontext.entry(outer, "name", str, source),
+        np.array(weights),
+        tuple(definition),
+        tuple(read_normaliser(normalisers.get(feature), feature, single.read) for feature in definition),
+    )

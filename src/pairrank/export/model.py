@@ -1,0 +1,221 @@
+"""A linear model as a value: weights, feature names and how each feature is normalised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pairrank.data.normalize import Normaliser
+from pairrank.errors import ExportError, FeatureError
+from pairrank.rankers.base import Ranker
+from pairrank.types import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class MinMax:
+    """x -> (x - minimum) / (maximum - minimum); nothing is clipped."""
+
+    minimum: float
+    maximum: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite([self.minimum, self.maximum]).all() and self.minimum < self.maximum):
+            raise ExportError(
+                f"a min-max normaliser from {self.minimum} to {self.maximum}; "
+                "expected minimum < maximum, both finite"
+            )
+
+    @property
+    def shift(self) -> float:
+        """What is taken from the feature."""
+        return self.minimum
+
+    @property
+    def scale(self) -> float:
+        """What the difference is divided by."""
+        return self.maximum - self.minimum
+
+
+@dataclass(frozen=True, slots=True)
+class Standard:
+    """x -> (x - mean) / standard_deviation."""
+
+    mean: float
+    standard_deviation: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite([self.mean, self.standard_deviation]).all() and self.standard_deviation > 0):
+            raise ExportError(
+                f"a standard normaliser with mean {self.mean}, standard deviation {self.standard_deviation}; "
+                "expected finite numbers and a positive deviation"
+            )
+
+    @property
+    def shift(self) -> float:
+        """What is taken from the feature."""
+        return self.mean
+
+    @property
+    def scale(self) -> float:
+        """What the difference is divided by."""
+        return self.standard_deviation
+
+
+Normalisation = MinMax | Standard | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LinearModel:
+    """score(x) = Σ_f weight_f · normalised_f(x_f): what every export format can hold.
+
+    Attributes
+    ----------
+    name : what the search engine will call the model.
+    weights : (d,), finite, read-only.
+    feature_names : d names, all different.
+    normalisation : d entries, `MinMax`, `Standard` or None, which passes the feature through.
+    """
+
+    name: str
+    weights: FloatArray
+    feature_names: tuple[str, ...]
+    normalisation: tuple[Normalisation, ...]
+
+    def __post_init__(self) -> None:
+        weights = np.array(self.weights, dtype=np.float64)
+        names = tuple(self.feature_names)
+        if not isinstance(self.name, str) or not self.name:
+            raise ExportError(f"the model's name is {self.name!r}; expected a text of a letter at least")
+        if weights.ndim != 1 or len(weights) == 0 or not np.isfinite(weights).all():
+            raise ExportError(f"weights have shape {weights.shape}; expected (n_features,), all finite")
+        if len(names) != len(weights):
+            raise ExportError(
+                f"{len(names)} feature names came for {len(weights)} weights; expected one each"
+            )
+        if any(not isinstance(name, str) or not name for name in names) or len(set(names)) != len(names):
+            raise ExportError(
+                "feature names are empty, not text, or come twice; expected a name of its own for each"
+            )
+        if len(self.normalisation) != len(weights):
+            raise ExportError(f"{len(self.normalisation)} normalisers came for {len(weights)} weights")
+        weights.setflags(write=False)
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "feature_names", names)
+        object.__setattr__(self, "normalisation", tuple(self.normalisation))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LinearModel):
+            return NotImplemented
+        same = (self.name, self.feature_names, self.normalisation) == (
+            other.name,
+            other.feature_names,
+            other.normalisation,
+        )
+        return same and np.array_equal(self.weights, other.weights)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.feature_names, self.normalisation, self.weights.tobytes()))
+
+    @classmethod
+    def of(
+        cls,
+        weights: ArrayLike,
+        *,
+        name: str = "pairrank",
+        feature_names: Sequence[str] | None = None,
+        normaliser: Normaliser | Sequence[Normalisation] | None = None,
+    ) -> Self:
+        """A model of ``weights``; features without names are called 1, 2, …, as in LETOR files.
+
+        ``normaliser`` is None, a fitted global `Normaliser`, or a sequence with one entry a feature.
+        Features that a `Normaliser` found constant become 0 in it, so their weight here is 0.
+        """
+        array = np.array(weights, dtype=np.float64)
+        names = [str(i + 1) for i in range(array.size)] if feature_names is None else feature_names
+        if normaliser is None:
+            entries: Sequence[Normalisation] = (None,) * array.size
+        elif isinstance(normaliser, Normaliser):
+            entries = _from_fitted(normaliser, array.size)
+            if normaliser.spread is not None:
+                array[normaliser.spread <= 0] = 0.0
+        else:
+            entries = normaliser
+        return cls(name, array, tuple(names), tuple(entries))
+
+    @classmethod
+    def from_ranker(
+        cls,
+        ranker: Ranker,
+        *,
+        name: str = "pairrank",
+        feature_names: Sequence[str] | None = None,
+        normaliser: Normaliser | Sequence[Normalisation] | None = None,
+    ) -> Self:
+        """The weights of a linear ranker, with the names and the normalisation that its features had."""
+        weights = getattr(ranker, "weights", None)
+        if weights is None:
+            raise ExportError(
+                f"a {type(ranker).__name__} has no weights: only linear rankers can be exported"
+            )
+        return cls.of(weights, name=name, feature_names=feature_names, normaliser=normaliser)
+
+    @property
+    def n_features(self) -> int:
+        """How many features the model reads."""
+        return len(self.weights)
+
+    @property
+    def is_normalised(self) -> bool:
+        """Whether any feature is changed before it is weighed."""
+        return any(entry is not None for entry in self.normalisation)
+
+    def affine(self) -> tuple[FloatArray, FloatArray]:
+        """(shift, scale), both (d,): normalised x = (x - shift) / scale."""
+        shift = np.array([0.0 if entry is None else entry.shift for entry in self.normalisation])
+        scale = np.array([1.0 if entry is None else entry.scale for entry in self.normalisation])
+        return shift, scale
+
+    def score(self, features: ArrayLike) -> FloatArray:
+        """(n_docs,), the scores of raw features (n_docs, d)."""
+        X = np.asarray(features, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise FeatureError(f"features have shape {X.shape}; expected (n_docs, {self.n_features})")
+        shift, scale = self.affine()
+        scores: FloatArray = (X - shift) / scale @ self.weights
+        return scores
+
+    def folded(self) -> Self:
+        """The model over raw features that orders alike: weights/scale; all scores move by one constant."""
+        _, scale = self.affine()
+        return replace(self, weights=self.weights / scale, normalisation=(None,) * self.n_features)
+
+    def reordered(self, names: Sequence[str]) -> FloatArray:
+        """(len(names),), the weights in the order of ``names``; NaN where the model has no such feature."""
+        known = dict(zip(self.feature_names, self.weights, strict=True))
+        return np.array([known.get(name, np.nan) for name in names])
+
+
+def _from_fitted(normaliser: Normaliser, n_features: int) -> tuple[Normalisation, ...]:
+    """One entry a feature; features without any spread become 0 there, and weigh nothing."""
+    name, advice = normaliser.name, ""
+    if normaliser.per_query:
+        advice = "fit a global normaliser (global or standard), train on what it gives, and export with that"
+    elif name.startswith("log1p"):
+        advice = (
+            "let the engine's features take the logarithm, and export with a normaliser of what they give"
+        )
+    if advice:
+        raise ExportError(f"no export format has a place for the normalisation {name!r}: {advice}")
+    parameters = list(normaliser.parameters.values())
+    if not parameters:
+        return (None,) * n_features
+    if len(parameters[0]) != n_features:
+        raise ExportError(f"the normaliser is for {len(parameters[0])} features; the model has {n_features}")
+    kind = MinMax if name == "global" else Standard
+    spread = np.zeros(n_features) if normaliser.spread is None else normaliser.spread
+    numbers = zip(*parameters, spread > 0, strict=True)
+    return tuple(kind(first, second) if varies else None for first, second, varies in numbers)

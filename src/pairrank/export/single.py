@@ -1,0 +1,47 @@
+"""32-bit numbers, as search engines keep them, in the shortest decimals that read back to the same bits.
+
+Written in this way, export, import, export gives the same text.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pairrank.errors import ExportError
+from pairrank.export import jsontext
+from pairrank.export.model import MinMax, Standard
+
+
+def shortest(value: float, what: str) -> float:
+    """The number with the fewest decimals that reads, in 32 bits, as ``value`` rounded to 32 bits."""
+    with np.errstate(over="ignore", under="ignore"):
+        short = np.float32(value)
+    if not np.isfinite(short):
+        raise ExportError(
+            f"{what} is {value!r}, too large for the 32-bit numbers of this format: rescale the feature"
+        )
+    return float(str(short))
+
+
+def read(value: object, what: str) -> float:
+    """The 32-bit number that an engine would read in ``value``, widened."""
+    return float(np.float32(jsontext.number(value, what)))
+
+
+def normaliser(entry: MinMax | Standard, feature: str) -> MinMax | Standard:
+    """``entry`` with both numbers made `shortest`; refused where 32 bits leave no range or no deviation."""
+    if isinstance(entry, MinMax):
+        low = shortest(entry.minimum, f"the minimum of {feature!r}")
+        high = shortest(entry.maximum, f"the maximum of {feature!r}")
+        if np.float32(low) >= np.float32(high):
+            raise ExportError(
+                f"{feature!r} runs from {entry.minimum} to {entry.maximum}, which are one number in 32 bits; "
+                "shift the feature or leave it out"
+            )
+        return MinMax(low, high)
+    deviation = shortest(entry.standard_deviation, f"the standard deviation of {feature!r}")
+    if deviation <= 0:
+        raise ExportError(
+            f"the standard deviation of {feature!r} is 0 in 32 bits; rescale the feature or leave it out"
+        )
+    return Standard(shortest(entry.mean, f"the mean of {feature!r}"), deviation)
