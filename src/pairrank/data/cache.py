@@ -1,0 +1,159 @@
+"""Parsed data sets on disk, so that a file is read as text only once.
+
+An entry is a folder of ``.npy`` files and a ``manifest.json`` written last. It is made under another name and renamed
+when whole, so a reader never meets half of one, and of two processes that make the same entry the first wins. The
+manifest has every file's size, the checksum of the small ones and of samples of the large: an entry that does not
+match is thrown away and made again. Entries are keyed by the SHA-256 of the source's bytes and by every option; that
+of a file is itself remembered under its path, size and time of change, so that opening takes milliseconds.
+
+The folder is ``$PAIRRANK_CACHE``, else ``~/.cache/pairrank``. Where it cannot be written, everything works without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pairrank.types import AnyArray
+
+FORMAT = 1
+_SMALL = 2**20  # files up to this size are checked whole
+_SAMPLES, _SAMPLE = 32, 4096
+
+logger = logging.getLogger(__name__)
+
+
+def folder() -> Path:
+    """Where entries are kept."""
+    return Path(os.environ.get("PAIRRANK_CACHE") or Path.home() / ".cache" / "pairrank")
+
+
+def key(**parts: Any) -> str:
+    """The name of the entry that is made from ``parts`` (JSON-able), which must be all that it depends on."""
+    return hashlib.sha256(json.dumps({"format": FORMAT, **parts}, sort_keys=True).encode()).hexdigest()[:40]
+
+
+def fingerprint(path: Path, *, remember: bool = True) -> str:
+    """SHA-256 of a file's bytes; with ``remember`` read only once for the same path, size and time of change."""
+    status = path.stat()
+    stamp = [str(path.resolve()), status.st_size, status.st_mtime_ns]
+    note = folder() / "files" / f"{key(file=stamp)}.json"
+    if remember:
+        try:
+            return str(json.loads(note.read_text())["sha256"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if remember:
+        _keep_note(note, {"sha256": digest, "file": stamp})
+    return digest
+
+
+def get(name: str) -> tuple[dict[str, Any], dict[str, AnyArray]] | None:
+    """The values and memory-mapped, read-only arrays of an entry; None if there is no whole one."""
+    entry = folder() / "entries" / name
+    try:
+        manifest = json.loads((entry / "manifest.json").read_text())
+        arrays = {}
+        for array, mark in manifest["arrays"].items():
+            file = entry / f"{array}.npy"
+            if _mark(file) != mark:
+                raise ValueError(f"{file.name} does not match the manifest")
+            # A plain view of the mapping: slices of numpy's memmap class cost microseconds each.
+            arrays[array] = np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
+        return manifest["values"], arrays
+    except FileNotFoundError:
+        if not entry.exists():
+            return None
+        problem: Exception | str = "a file is missing"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as raised:
+        problem = raised
+    logger.info("cache entry %s is damaged (%s) and is made again", entry, problem)
+    shutil.rmtree(entry, ignore_errors=True)
+    return None
+
+
+def put(name: str, values: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> bool:
+    """Write an entry; whether there is one now (another process's is as good). A failure is logged, not raised."""
+    entries = folder() / "entries"
+    partial = entries / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.part"
+    try:
+        partial.mkdir(parents=True)
+        for array, content in arrays.items():
+            with open(partial / f"{array}.npy", "xb") as file:
+                np.save(file, content, allow_pickle=False)
+                file.flush()
+                os.fsync(file.fileno())
+        marks = {array: _mark(partial / f"{array}.npy") for array in arrays}
+        with open(partial / "manifest.json", "x") as manifest:
+            json.dump({"values": dict(values), "arrays": marks}, manifest)
+            manifest.flush()
+            os.fsync(manifest.fileno())
+        os.rename(partial, entries / name)
+    except OSError as problem:
+        shutil.rmtree(partial, ignore_errors=True)
+        if (entries / name / "manifest.json").exists():
+            return True
+        _complain(problem)
+        return False
+    return True
+
+
+def _mark(file: Path) -> list[Any]:
+    """Size and checksum of a file, the checksum over samples only where the file is large."""
+    size = file.stat().st_size
+    digest = hashlib.sha256()
+    with open(file, "rb") as content:
+        if size <= _SMALL:
+            digest.update(content.read())
+        else:
+            for place in np.linspace(0, size - _SAMPLE, _SAMPLES).astype(int).tolist():
+                content.seek(place)
+                digest.update(content.read(_SAMPLE))
+    return [size, digest.hexdigest()]
+
+
+def _keep_note(note: Path, content: Mapping[str, Any]) -> None:
+    partial = note.with_name(f".{note.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(content))
+        os.replace(partial, note)
+    except OSError as problem:
+        _complain(problem)
+
+
+class _Once(logging.Filter):
+    """Lets the complaint about one folder through once a process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
+        if record.levelno < logging.WARNING or text not in self.said:
+            self.said.add(text)
+            return True
+        return False
+
+
+logger.addFilter(_Once())
+
+
+def _complain(problem: OSError) -> None:
+    logger.warning(
+        "the cache folder %s cannot be written (%s): data is read anew each time; set PAIRRANK_CACHE to another folder",
+        folder(),
+        problem.strerror or problem,
+    )

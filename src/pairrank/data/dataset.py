@@ -1,0 +1,92 @@
+"""Queries with candidate documents, their features and their grades: what every experiment runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairrank.data.normalize import Normaliser
+from pairrank.errors import DataError
+from pairrank.types import AnyArray, FloatArray, IntArray
+
+SCALES = (2, 3, 5)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """One split of a data set, as read-only arrays; documents of a query are adjacent.
+
+    Attributes
+    ----------
+    features : (n_docs, n_features) float32, normalised; memory-mapped when it comes from the cache.
+    grades : (n_docs,) int64, relevance from 0.
+    offsets : (n_queries + 1,) int64; query i has the rows offsets[i] to offsets[i + 1].
+    query_ids : (n_queries,) str.
+    feature_ids : (n_features,) int64, the 1-based indices in the file of the columns that were kept.
+    name, split, fold : where it came from.
+    normalisation : the name of the normalisation that ``features`` went through.
+    theta : (n_features,) float64, the ideal weights where they are known (synthetic linear data), else None.
+    scale : number of grades of the whole data set, where this split alone might not show them all.
+    normaliser : what was fitted on the training split, for models that are to be exported.
+    """
+
+    features: NDArray[np.float32]
+    grades: IntArray
+    offsets: IntArray
+    query_ids: AnyArray
+    feature_ids: IntArray
+    name: str = ""
+    split: str = "train"
+    fold: int = 1
+    normalisation: str = "none"
+    theta: FloatArray | None = None
+    scale: int = 0
+    normaliser: Normaliser | None = None
+
+    def __post_init__(self) -> None:
+        docs, queries, width = len(self.grades), len(self.offsets) - 1, len(self.feature_ids)
+        if self.features.shape != (docs, width) or len(self.query_ids) != queries or self.offsets[-1] != docs:
+            raise DataError(
+                f"features {self.features.shape}, grades ({docs},), offsets for {queries} queries and "
+                f"{self.offsets[-1]} documents, {len(self.query_ids)} query ids and {width} feature ids do not fit"
+            )
+        for array in (self.features, self.grades, self.offsets, self.query_ids, self.feature_ids, self.theta):
+            if array is not None:
+                array.setflags(write=False)
+
+    @property
+    def n_queries(self) -> int:
+        """How many queries there are."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_docs(self) -> int:
+        """How many documents there are, over all queries."""
+        return len(self.grades)
+
+    @property
+    def n_features(self) -> int:
+        """How many features were kept."""
+        return len(self.feature_ids)
+
+    @property
+    def n_grades(self) -> int:
+        """Number of grades on the data set's scale: 2, 3 or 5 (one more than the highest grade beyond that)."""
+        return max(self.scale, scale_of(int(self.grades.max(initial=0))))
+
+    def query(self, i: int) -> tuple[NDArray[np.float32], IntArray]:
+        """Views of the features (n, n_features) and grades (n,) of query ``i``."""
+        rows = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+        return self.features[rows], self.grades[rows]
+
+    def queries(self) -> Iterator[tuple[NDArray[np.float32], IntArray]]:
+        """Every query in turn, as `query` gives it."""
+        return (self.query(i) for i in range(self.n_queries))
+
+
+def scale_of(highest: int) -> int:
+    """The number of grades on the customary scale (2, 3 or 5) that holds the grade ``highest``."""
+    return next((scale for scale in SCALES if highest < scale), highest + 1)

@@ -1,0 +1,100 @@
+"""Where the splits of a data set lie on disk.
+
+- a folder with ``Fold1``, ``Fold2``, ... that hold ``train.txt``, ``vali.txt`` and ``test.txt`` (``fold`` chooses);
+- a folder that holds these files itself;
+- a folder with Yahoo's ``set1.train.txt``, ``set1.valid.txt``, ... (``fold`` chooses the set);
+- one file: its queries are dealt out, three fifths to train and a fifth each to vali and test.
+
+``valid`` and ``validation`` are as good as ``vali``; files may be compressed and may lack the ``.txt``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pairrank.data.letor import SUFFIXES
+from pairrank.errors import DataError, OptionError
+
+SPLITS = ("train", "vali", "test")
+WHOLE = "all"
+
+_SPELLINGS = {"train": ("train",), "vali": ("vali", "valid", "validation"), "test": ("test",)}
+_FOLD = re.compile(r"fold[ _-]?(\d+)", re.IGNORECASE)
+_SET = re.compile(r"set(\d+)\.\w+", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The file that a split is in, the file of the training split, and whether one file holds all splits."""
+
+    name: str
+    path: Path
+    train: Path
+    shared: bool
+
+
+def check_split(split: str, *, whole: bool) -> str:
+    """``split`` itself, or an error; "all" is a split only of what is in one piece (``whole``)."""
+    if split not in SPLITS and not (whole and split == WHOLE):
+        also = f" or {WHOLE}" if whole else ""
+        raise OptionError(f"split is {split!r}; expected one of {', '.join(SPLITS)}{also}")
+    return split
+
+
+def find(path: Path, split: str, fold: int) -> Source:
+    """The files of a split; raises `DataError` with what was looked for and what is there."""
+    if path.is_file():
+        check_split(split, whole=True)
+        return Source(path.name.split(".")[0], path, path, shared=True)
+    check_split(split, whole=False)
+    if not path.is_dir():
+        raise DataError(f"{path}: no such file or folder; expected a LETOR file, its folder or a synthetic: name")
+    folder, prefix = _fold_folder(path, fold)
+    return Source(path.resolve().name, _file(folder, prefix, split), _file(folder, prefix, "train"), shared=False)
+
+
+def folds(path: Path) -> list[int]:
+    """The numbers that ``fold`` may take for a folder, or [1] where there is nothing to choose."""
+    found = set(_numbered(path, _FOLD)) if path.is_dir() else set()
+    found = found or (set(_numbered(path, _SET)) if path.is_dir() else set())
+    return sorted(found) or [1]
+
+
+def _fold_folder(path: Path, fold: int) -> tuple[Path, str]:
+    """The folder that holds the split files of ``fold``, and what their names begin with."""
+    numbered = _numbered(path, _FOLD)
+    if numbered:
+        if fold not in numbered:
+            raise DataError(f"{path}: there is no fold {fold}; there are: {', '.join(map(str, sorted(numbered)))}")
+        return numbered[fold], ""
+    sets = _numbered(path, _SET)
+    if sets:
+        if fold not in sets:
+            raise DataError(f"{path}: there is no set {fold}; there are: {', '.join(map(str, sorted(sets)))}")
+        return path, f"set{fold}."
+    if fold != 1:
+        raise DataError(f"{path}: has no Fold folders, so only fold 1 can be asked for; fold is {fold}")
+    return path, ""
+
+
+def _numbered(path: Path, pattern: re.Pattern[str]) -> dict[int, Path]:
+    wanted_folder = pattern is _FOLD
+    matches = ((pattern.match(entry.name), entry) for entry in sorted(path.iterdir()))
+    return {int(m[1]): entry for m, entry in matches if m is not None and entry.is_dir() == wanted_folder}
+
+
+def _file(folder: Path, prefix: str, split: str) -> Path:
+    names = [
+        f"{prefix}{spelling}{extension}{suffix}"
+        for spelling in _SPELLINGS[split]
+        for extension in (".txt", "")
+        for suffix in SUFFIXES
+    ]
+    present = {entry.name.lower(): entry for entry in folder.iterdir() if entry.is_file()}
+    for name in names:
+        if name in present:
+            return present[name]
+    there = ", ".join(sorted(entry.name for entry in folder.iterdir())[:12]) or "nothing"
+    raise DataError(f"{folder}: no file for split {split!r}; expected {prefix}{split}.txt or the like, found {there}")

@@ -1,0 +1,280 @@
+"""LETOR / SVMlight text, as it is found: ``grade qid:id index:value ... # comment``, one document a line.
+
+Plain or compressed (.gz, .bz2, .zst). Indices count from 1 and may be sparse; query ids are any text without blanks;
+blank lines and comments are skipped. Values beyond the range of float32 are set to its largest finite number, with
+their sign (Istella has values of 1.8e308). Lines are read in blocks: the array code of `digits` does nearly all of the
+work, and a block that it declines is read again line by line, which is slow but says exactly what is wrong.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairrank.data import digits
+from pairrank.data.dataset import Dataset
+from pairrank.data.normalize import LARGEST
+from pairrank.errors import DataError, MissingExtraError
+from pairrank.types import AnyArray, IntArray
+
+SUFFIXES = ("", ".gz", ".bz2", ".zst")
+BLOCK = 2**19
+# Blocks are joined into arrays of this size, which the allocator gives back to the system as soon as they are freed.
+SLAB = 2**25
+MAX_INDEX = 100_000
+MAX_GRADE = 30
+EXPECTED = "expected 'grade qid:id index:value index:value ...', indices from 1, each once"
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """A parsed file: features (n_docs, n_features) float32 as they were, grades, offsets and query ids."""
+
+    features: NDArray[np.float32]
+    grades: IntArray
+    offsets: IntArray
+    query_ids: AnyArray
+
+
+class _Block(NamedTuple):
+    """Some lines of a file: dense features (n, highest index), grades, and the queries' runs (id, first line, n)."""
+
+    features: NDArray[np.float32]
+    grades: list[int]
+    runs: list[tuple[bytes, int, int]]
+
+
+def parse(path: Path, *, regroup: bool = False, progress: Callable[[int], None] | None = None) -> Raw:
+    """Read a file; ``regroup`` brings together the lines of a query that do not stand together.
+
+    ``progress`` is called with the number of bytes of the file read so far. Raises `DataError` with the file, the
+    line and what was expected.
+    """
+    slabs: list[NDArray[np.float32]] = []
+    recent: list[NDArray[np.float32]] = []
+    grades: list[int] = []
+    runs: list[tuple[bytes, int, int]] = []
+    for block in _blocks(path, progress):
+        recent.append(block.features)
+        if sum(part.nbytes for part in recent) > SLAB:
+            slabs.append(_joined(recent))
+        grades += block.grades
+        runs += block.runs
+    if not grades:
+        raise DataError(f"{path}: line 1: the file holds no documents; {EXPECTED}")
+    names, owners, sizes = _queries(path, runs, regroup)
+    slabs += recent
+    recent.clear()
+    matrix = _joined(slabs)
+    marks = np.array(grades, dtype=np.int64)
+    if owners is not None:
+        order = np.argsort(np.repeat(owners, [n for _, _, n in runs]), kind="stable")
+        matrix, marks = matrix[order], marks[order]
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Raw(matrix, marks, offsets, np.array([name.decode("utf-8", "replace") for name in names]))
+
+
+def write_letor(dataset: Dataset | Raw, path: str | os.PathLike[str]) -> None:
+    """Write a data set as LETOR text, zeros included, each value in the fewest digits that give the same float32."""
+    width = dataset.features.shape[1]
+    ids = dataset.feature_ids if isinstance(dataset, Dataset) else np.arange(1, width + 1)
+    prefixes = [f" {i}:" for i in ids]
+    with _opened(Path(path), "wb") as file:
+        for query, name in enumerate(dataset.query_ids):
+            rows = slice(int(dataset.offsets[query]), int(dataset.offsets[query + 1]))
+            texts = dataset.features[rows].astype("U16").tolist()
+            for grade, row in zip(dataset.grades[rows].tolist(), texts, strict=True):
+                pairs = "".join([part for pair in zip(prefixes, row, strict=True) for part in pair])
+                file.write(f"{grade} qid:{name}{pairs}\n".encode())
+
+
+def _queries(
+    path: Path, runs: Iterable[tuple[bytes, int, int]], regroup: bool
+) -> tuple[list[bytes], list[int] | None, list[int]]:
+    """Ids and sizes of the queries; where runs had to be brought together, also the query of each run."""
+    number: dict[bytes, int] = {}
+    sizes: list[int] = []
+    owners: list[int] = []
+    previous, apart = b"", False
+    for name, line, n in runs:
+        owner = number.setdefault(name, len(number))
+        if owner == len(sizes):
+            sizes.append(0)
+        elif name != previous:
+            apart = True
+            if not regroup:
+                raise DataError(
+                    f"{path}: line {line}: query {name.decode('utf-8', 'replace')!r} goes on after other queries; "
+                    "expected the lines of a query together, or regroup=True to bring them together"
+                )
+        sizes[owner] += n
+        owners.append(owner)
+        previous = name
+    return list(number), owners if apart else None, sizes
+
+
+def _joined(blocks: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """One matrix of all blocks, which are let go on the way: the peak is little more than the matrix itself."""
+    width = max(block.shape[1] for block in blocks)
+    matrix = np.empty((sum(len(block) for block in blocks), width), dtype=np.float32)
+    stop = len(matrix)
+    while blocks:
+        block = blocks.pop()
+        rows = matrix[stop - len(block) : stop]
+        rows[:, : block.shape[1]] = block
+        rows[:, block.shape[1] :] = 0
+        stop -= len(block)
+    return matrix
+
+
+def _blocks(path: Path, progress: Callable[[int], None] | None) -> Iterator[_Block]:
+    line = 1
+    for text in _texts(path, progress):
+        yield _block(path, text, line)
+        line += text.count(b"\n")
+
+
+def _block(path: Path, text: bytes, line: int) -> _Block:
+    """The documents of ``text``, whole lines of which the first is number ``line`` of the file."""
+    grades: list[int] = []
+    bodies: list[bytes] = []
+    runs: list[tuple[bytes, int, int]] = []
+    current, began, count = b"", line, 0
+    for number, whole in enumerate(text.split(b"\n"), start=line):
+        parts = whole.partition(b"#")[0].split(None, 2)
+        if not parts:
+            continue
+        if len(parts) < 2 or not parts[0].isdigit() or not parts[1].startswith(b"qid:") or len(parts[1]) == 4:
+            parts = _header(path, number, parts)
+        grade = int(parts[0])
+        if grade > MAX_GRADE:
+            _fail(path, number, f"the grade is {grade}; expected a whole number from 0 to {MAX_GRADE}")
+        if parts[1] != current:
+            if count:
+                runs.append((current[4:], began, count))
+            current, began, count = parts[1], number, 0
+        count += 1
+        grades.append(grade)
+        bodies.append(parts[2] if len(parts) > 2 else b"")
+    if count:
+        runs.append((current[4:], began, count))
+    bodies.append(b"")
+    pairs = digits.pairs(b"\n".join(bodies))
+    features = None if pairs is None else _dense(pairs)
+    return _Block(_slowly(path, text, line) if features is None else features, grades, runs)
+
+
+def _header(path: Path, line: int, parts: list[bytes]) -> list[bytes]:
+    """``parts`` of a line that does not begin with a whole grade and a qid: 2.0 is as good as 2, the rest is wrong."""
+    if digits.NUMBER.fullmatch(parts[0]) is None or float(parts[0]) != abs(round(float(parts[0]))):
+        _fail(path, line, f"the grade is {_shown(parts[0])}; expected a whole number from 0 to {MAX_GRADE}")
+    if len(parts) < 2 or not parts[1].startswith(b"qid:") or len(parts[1]) == 4:
+        came = _shown(parts[1]) if len(parts) > 1 else "nothing"
+        _fail(path, line, f"{came} follows the grade; expected qid: and the query's id")
+    return [b"%d" % min(float(parts[0]), MAX_GRADE + 1), *parts[1:]]
+
+
+def _dense(pairs: digits.Pairs) -> NDArray[np.float32] | None:
+    """A row per line; None where an index is 0, too large, or not larger than the one before it on its line."""
+    n = len(pairs.counts)
+    value = np.clip(pairs.values, -LARGEST, LARGEST, out=pairs.values)
+    if not len(value):
+        return np.zeros((n, 0), dtype=np.float32)
+    width = int(pairs.counts[0])
+    if (pairs.counts == width).all() and (pairs.indices.reshape(n, width) == np.arange(1, width + 1)).all():
+        return value.astype(np.float32).reshape(n, width)
+    row = np.repeat(np.arange(n), pairs.counts)
+    rising = (np.diff(pairs.indices) > 0) | (np.diff(row) > 0)
+    if pairs.indices.min() < 1 or pairs.indices.max() > MAX_INDEX or not rising.all():
+        return None
+    features = np.zeros((n, int(pairs.indices.max())), dtype=np.float32)
+    features[row, pairs.indices - 1] = value
+    return features
+
+
+def _slowly(path: Path, text: bytes, line: int) -> NDArray[np.float32]:
+    """The same, token by token; every complaint about a token is made here."""
+    rows: list[dict[int, float]] = []
+    for number, whole in enumerate(text.split(b"\n"), start=line):
+        parts = whole.partition(b"#")[0].split()
+        if parts:
+            rows.append(_row(path, number, parts[2:]))
+    width = max((max(row, default=0) for row in rows), default=0)
+    features = np.zeros((len(rows), width), dtype=np.float32)
+    for target, row in zip(features, rows, strict=True):
+        for index, value in row.items():
+            target[index - 1] = value
+    return features
+
+
+def _row(path: Path, line: int, tokens: list[bytes]) -> dict[int, float]:
+    row: dict[int, float] = {}
+    for token in tokens:
+        index, colon, value = token.partition(b":")
+        if not colon or not index.isdigit():
+            _fail(path, line, f"found {_shown(token)}; {EXPECTED}")
+        if not 1 <= int(index[:20]) <= MAX_INDEX:
+            _fail(path, line, f"the feature index is {_shown(index)}; expected 1 to {MAX_INDEX}")
+        if int(index) in row:
+            _fail(path, line, f"feature {int(index)} comes twice; {EXPECTED}")
+        if digits.NUMBER.fullmatch(value) is None:
+            _fail(path, line, f"the value of feature {int(index)} is {_shown(value)}; expected a number")
+        row[int(index)] = min(max(float(value), -LARGEST), LARGEST)
+    return row
+
+
+def _shown(token: bytes) -> str:
+    text = token.decode("utf-8", "replace")
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def _fail(path: Path, line: int, what: str) -> NoReturn:
+    raise DataError(f"{path}: line {line}: {what}")
+
+
+def _texts(path: Path, progress: Callable[[int], None] | None) -> Iterator[bytes]:
+    """Blocks of whole lines; the last line gets its newline if it lacks one."""
+    rest, line = b"", 1
+    try:
+        with _opened(path, "rb") as file:
+            raw = getattr(file, "fileobj", None) or getattr(file, "_fp", None) or file
+            while block := file.read(BLOCK):
+                cut = block.rfind(b"\n") + 1
+                if cut:
+                    whole = rest + block[:cut]
+                    yield whole
+                    line += whole.count(b"\n")
+                    rest = block[cut:]
+                else:
+                    rest += block
+                if progress is not None:
+                    progress(raw.tell())
+    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+        _fail(path, line, f"from here on the compressed data is cut off or damaged ({problem}); fetch it again")
+    except OSError as problem:
+        raise DataError(f"{path}: line {line}: cannot be read: {problem.strerror or problem}") from problem
+    if rest:
+        yield rest + b"\n"
+
+
+def _opened(path: Path, mode: str) -> BinaryIO:
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".zst": _zstandard}
+    opened: BinaryIO = openers.get(path.suffix, open)(path, mode)
+    return opened
+
+
+def _zstandard(path: Path, mode: str) -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError("zstandard", "lab") from None
+    return zstandard.open(path, mode)

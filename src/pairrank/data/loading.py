@@ -1,0 +1,216 @@
+"""`load`: from a folder, a file or a synthetic name to a `Dataset`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pairrank.data import cache as store
+from pairrank.data import layout, letor, synthetic
+from pairrank.data.dataset import Dataset, scale_of
+from pairrank.data.normalize import Float32Array, Normaliser, Statistics, check_name, statistics
+from pairrank.errors import DataError, OptionError
+from pairrank.rng import Purpose, generator
+from pairrank.types import AnyArray, FloatArray, IntArray
+
+# Files from this size on get a progress bar, where standard error is a terminal.
+_LONG = 20 * 2**20
+_Arrays = dict[str, AnyArray]
+
+
+def load(
+    path_or_name: str | os.PathLike[str],
+    split: str = "train",
+    fold: int = 1,
+    *,
+    normalise: str = "query",
+    drop_constant: bool = True,
+    regroup: bool = False,
+    cache: bool = True,
+) -> Dataset:
+    """One split of a data set: a folder or file of LETOR text, or a name such as ``synthetic:mslr(queries=500)``.
+
+    Parameters
+    ----------
+    path_or_name : see `pairrank.data.layout` for the layouts, `pairrank.data.synthetic` for the names.
+    split : train, vali or test. One file is dealt out by query, 60, 20 and 20 of a hundred; its split "all" is the
+        whole file.
+    fold : the number of the fold, or of Yahoo's set.
+    normalise : see `pairrank.data.normalize`; what it learns, it learns from the training split.
+    drop_constant : leave out features that are constant over the training split; ``feature_ids`` says which stayed.
+    regroup : bring together the lines of a query that do not stand together, instead of refusing the file.
+    cache : keep the result, memory-mapped, for the next time (see `pairrank.data.cache`).
+    """
+    normalise = check_name(normalise)
+    text = os.fspath(path_or_name)
+    if text.startswith(synthetic.PREFIX):
+        origin = _generated(text, split, fold, normalise)
+    else:
+        origin = _filed(Path(text), split, fold, regroup=regroup, cache=cache)
+    options = {"normalise": normalise, "drop_constant": drop_constant}
+    name = store.key(kind="dataset", split=origin.split, training=origin.training, **options) if cache else ""
+    entry = store.get(name) if cache else None
+    if entry is None:
+        entry = _make(origin, normalise, drop_constant, cache)
+        if cache and store.put(name, *entry):
+            entry = store.get(name) or entry
+    values, arrays = entry
+    return Dataset(
+        features=arrays["features"],
+        grades=arrays["grades"],
+        offsets=arrays["offsets"],
+        query_ids=arrays["query_ids"],
+        feature_ids=arrays["feature_ids"],
+        name=origin.name,
+        split=split,
+        fold=fold,
+        normalisation=normalise,
+        theta=arrays.get("theta"),
+        scale=values["scale"],
+        normaliser=Normaliser.from_json(values["normaliser"]),
+    )
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where raw data come from; ``split`` and ``training`` hold all that the two splits' raw data depend on."""
+
+    name: str
+    split: dict[str, Any]
+    training: dict[str, Any]
+    read: Callable[[], letor.Raw]
+    read_training: Callable[[], letor.Raw]
+    theta: FloatArray | None = None
+    is_training: bool = False
+
+
+def _generated(text: str, split: str, fold: int, normalise: str) -> _Origin:
+    recipe = synthetic.parse(text)
+    layout.check_split(split, whole=False)
+    if fold != 1:
+        raise OptionError(f"fold is {fold}; synthetic data have one fold, 1: change the seed for other data")
+    return _Origin(
+        name=text,
+        split=recipe.identity(split),
+        training=recipe.identity("train"),
+        read=lambda: synthetic.generate(recipe, split),
+        read_training=lambda: synthetic.generate(recipe, "train"),
+        theta=synthetic.theta(recipe) if normalise == "query" else None,
+        is_training=split == "train",
+    )
+
+
+def _filed(path: Path, split: str, fold: int, *, regroup: bool, cache: bool) -> _Origin:
+    source = layout.find(path, split, fold)
+    part, training = (None, None) if not source.shared else (split, "all" if split == "all" else "train")
+
+    def identity(file: Path, part: str | None) -> dict[str, Any]:
+        return {"sha256": store.fingerprint(file), "part": part, "regroup": regroup} if cache else {"part": part}
+
+    def read(file: Path, part: str | None) -> letor.Raw:
+        with _progress(file) as progress:
+            raw = letor.parse(file, regroup=regroup, progress=progress)
+        return raw if part in (None, "all") else _part(file, raw, part)
+
+    return _Origin(
+        name=source.name,
+        split=identity(source.path, part),
+        training=identity(source.train, training),
+        read=lambda: read(source.path, part),
+        read_training=lambda: read(source.train, training),
+        is_training=source.path == source.train and part == training,
+    )
+
+
+def _make(origin: _Origin, normalise: str, drop_constant: bool, cache: bool) -> tuple[dict[str, Any], _Arrays]:
+    """The values and arrays of a data set, from its raw data."""
+    raw = origin.read()
+    training = _training(origin, raw, normalise, cache)
+    width = len(training.minimum)
+    columns = training.varying() if drop_constant else np.arange(width)
+    if not len(columns):
+        raise DataError(f"{origin.name}: no feature varies over the training split; expected at least one that does")
+    features = _columns(raw.features, columns)
+    normaliser = Normaliser.fit(normalise, training).select(columns)
+    normaliser.apply_in_place(features, raw.offsets)
+    values = {
+        "scale": scale_of(max(training.highest, int(raw.grades.max(initial=0)))),
+        "normaliser": normaliser.to_json(),
+    }
+    arrays: _Arrays = {
+        "features": features,
+        "grades": raw.grades,
+        "offsets": raw.offsets,
+        "query_ids": raw.query_ids,
+        "feature_ids": columns.astype(np.int64) + 1,
+    }
+    return values, arrays if origin.theta is None else arrays | {"theta": origin.theta[columns]}
+
+
+def _training(origin: _Origin, raw: letor.Raw, normalise: str, cache: bool) -> Statistics:
+    """Statistics of the training split: of ``raw`` if it is that, else from the cache or from its file."""
+    name = store.key(kind="statistics", normalise=normalise, training=origin.training) if cache else ""
+    entry = store.get(name) if cache else None
+    if entry is not None:
+        values, arrays = entry
+        return Statistics(**arrays, highest=values["highest"])
+    source = raw if origin.is_training else origin.read_training()
+    found = statistics(source.features, source.grades, normalise)
+    if cache:
+        arrays = {name: getattr(found, name) for name in ("minimum", "maximum", "mean", "deviation")}
+        store.put(name, {"highest": found.highest}, arrays)
+    return found
+
+
+def _columns(features: Float32Array, columns: IntArray) -> Float32Array:
+    """Some columns; those beyond the width of a sparse file are 0. No copy where all are wanted as they are."""
+    width = features.shape[1]
+    if len(columns) == width and columns[-1] == width - 1:
+        return features
+    chosen = np.zeros((len(features), len(columns)), dtype=np.float32)
+    present = columns < width
+    chosen[:, present] = features[:, columns[present]]
+    return chosen
+
+
+def _part(file: Path, raw: letor.Raw, split: str) -> letor.Raw:
+    """The queries of one file that belong to ``split``: a shuffle that depends on their number alone."""
+    n = len(raw.query_ids)
+    if n < 3:
+        raise DataError(f"{file}: has {n} queries, too few to deal out; expected at least 3, or split='all'")
+    order = generator(0, 0, Purpose.DATA).permutation(n)
+    fifth = max(1, n // 5)
+    first, last = {"test": (0, fifth), "vali": (fifth, 2 * fifth), "train": (2 * fifth, n)}[split]
+    chosen = np.sort(order[first:last])
+    sizes = np.diff(raw.offsets)
+    mask = np.zeros(n, dtype=np.bool_)
+    mask[chosen] = True
+    rows = np.repeat(mask, sizes)
+    offsets = np.concatenate([[0], np.cumsum(sizes[chosen])]).astype(np.int64)
+    return letor.Raw(raw.features[rows], raw.grades[rows], offsets, raw.query_ids[chosen])
+
+
+@contextmanager
+def _progress(file: Path) -> Iterator[Callable[[int], None] | None]:
+    """A bar on standard error while a long file is read, if that is a terminal and rich is installed."""
+    size = file.stat().st_size
+    if size < _LONG or not sys.stderr.isatty():
+        yield None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    except ImportError:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"reading {file.name}", total=size)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,229 @@
+"""Synthetic data with the shapes of real sets, by name: ``synthetic:mslr``, ``synthetic:tiny(queries=60, seed=3)``.
+
+=============  ==========================================================================================
+``tiny``       60 queries of about 15 documents, 12 features, 3 grades; for tests and first steps
+``linear``     600 queries of about 60 documents, 136 features, 5 grades, linear relevance, little noise
+``nonlinear``  the same with interactions, saturation and thresholds, which no linear ranker gets quite right
+``mslr``       the shape of MSLR-WEB10K: 10,000 queries of about 120 documents, 136 features, 5 grades
+``yahoo``      the shape of Yahoo! set 1: 29,921 queries of about 24 documents, 700 features of which 519 vary
+=============  ==========================================================================================
+
+Knobs, in brackets after the name: ``queries``, ``docs`` (mean per query), ``features``, ``noise`` (standard deviation
+over that of the signal), ``relevance`` (linear or nonlinear) and ``seed``.
+
+A document has a few latent factors; features mix them (so they correlate) and pass through shapes met in real sets
+(Gaussian, log-normal, counts with many zeros, shares in [0, 1], heavy tails), with a shift and scale of their own per
+query. Relevance is judged on features after per-query min-max: u = x·theta + noise, cut at quantiles so that grades
+have the shares of the real set. ``theta`` is known for linear relevance. Query number i is a function of (seed, i).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pairrank.data.letor import Raw
+from pairrank.data.normalize import Float32Array, Normaliser
+from pairrank.errors import OptionError, UnknownNameError
+from pairrank.rng import Purpose, check_seed, generator
+from pairrank.types import FloatArray, IntArray
+
+PREFIX = "synthetic:"
+VERSION = 1
+RELEVANCE = ("linear", "nonlinear")
+
+_FACTORS = 10
+# How much queries differ in how good their answers are, in units of the signal's spread: some have none at all.
+_LEVEL = 0.5
+# Numbers of random streams: queries count from 0, so these are far out of their way.
+_WORLD, _CALIBRATION = 2**40, 2**41
+_CALIBRATION_QUERIES = 200
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that synthetic data depend on.
+
+    ``shares`` are the shares of grades 0, 1, ...; ``splits`` the shares of queries in train, vali and test;
+    ``used`` how many features vary at all (None: all of them).
+    """
+
+    queries: int
+    docs: float
+    features: int
+    shares: tuple[float, ...]
+    noise: float
+    relevance: str = "linear"
+    seed: int = 0
+    used: int | None = None
+    splits: tuple[float, float, float] = (0.6, 0.2, 0.2)
+
+    def identity(self, split: str) -> dict[str, Any]:
+        """All that the raw data of ``split`` depend on."""
+        return {"synthetic": VERSION, "split": split, **asdict(self)}
+
+    def numbers(self, split: str) -> range:
+        """The numbers of the queries of ``split``."""
+        train = round(self.queries * self.splits[0])
+        vali = round(self.queries * self.splits[1])
+        return {
+            "train": range(train),
+            "vali": range(train, train + vali),
+            "test": range(train + vali, self.queries),
+        }[split]
+
+
+_MSLR = (0.520, 0.322, 0.133, 0.018, 0.007)
+_RECIPES = {
+    "tiny": Recipe(60, 15, 12, (0.6, 0.3, 0.1), 0.3),
+    "linear": Recipe(600, 60, 136, _MSLR, 0.3),
+    "nonlinear": Recipe(600, 60, 136, _MSLR, 0.3, relevance="nonlinear"),
+    "mslr": Recipe(10_000, 120, 136, _MSLR, 1.0),
+    # 19,944, 2,994 and 6,983 queries.
+    "yahoo": Recipe(
+        29_921, 23.7, 700, (0.261, 0.359, 0.285, 0.076, 0.019), 1.0, used=519, splits=(0.66655, 0.10006, 0.23339)
+    ),
+}
+_KNOBS = {"queries": int, "docs": float, "features": int, "noise": float, "relevance": str, "seed": int}
+_SPELT = re.compile(r"synthetic:([a-z0-9-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
+
+
+def names() -> list[str]:
+    """The names that `parse` knows, each with its prefix."""
+    return [PREFIX + name for name in _RECIPES]
+
+
+def parse(text: str) -> Recipe:
+    """The recipe of a name with or without knobs, as in ``synthetic:mslr(queries=2000, seed=3)``."""
+    match = _SPELT.fullmatch(text)
+    if match is None or match[1] not in _RECIPES:
+        raise UnknownNameError(f"no synthetic data set is called {text!r}; there are: {', '.join(names())}")
+    changes: dict[str, Any] = {}
+    for part in filter(str.strip, (match[2] or "").split(",")):
+        knob, _, value = (piece.strip() for piece in part.partition("="))
+        if knob not in _KNOBS:
+            raise OptionError(f"{text}: cannot read {part.strip()!r}; expected name=value with {', '.join(_KNOBS)}")
+        try:
+            changes[knob] = _KNOBS[knob](value)
+        except ValueError:
+            raise OptionError(f"{text}: {knob} is {value!r}; expected {_KNOBS[knob].__name__}") from None
+    recipe = replace(_RECIPES[match[1]], **changes)
+    if "features" in changes:
+        recipe = replace(recipe, used=None)
+    return _checked(text, recipe)
+
+
+def _checked(text: str, recipe: Recipe) -> Recipe:
+    limits = {"queries": (5, 2**31), "docs": (1, 10_000), "features": (1, 100_000), "noise": (0, 1e6)}
+    for knob, (low, high) in limits.items():
+        value = getattr(recipe, knob)
+        if not low <= value <= high:
+            raise OptionError(f"{text}: {knob} is {value}; expected {low} to {high:g}")
+    if recipe.relevance not in RELEVANCE:
+        raise OptionError(f"{text}: relevance is {recipe.relevance!r}; expected {' or '.join(RELEVANCE)}")
+    check_seed(recipe.seed)
+    return recipe
+
+
+@dataclass(frozen=True, eq=False)
+class _World:
+    """What all queries of a recipe share."""
+
+    mixing: Float32Array
+    tails: Float32Array
+    theta: FloatArray
+    partners: IntArray
+    columns: IntArray
+
+
+def theta(recipe: Recipe) -> FloatArray | None:
+    """The weights (n_features,) that relevance follows after per-query min-max; None for non-linear relevance."""
+    if recipe.relevance != "linear":
+        return None
+    world = _world(recipe)
+    weights = np.zeros(recipe.features)
+    weights[world.columns] = world.theta
+    return weights
+
+
+def generate(recipe: Recipe, split: str) -> Raw:
+    """The raw data of a split."""
+    world = _world(recipe)
+    spread, cuts = _calibration(recipe, world)
+    numbers = recipe.numbers(split)
+    sizes = np.array([_size(recipe, number) for number in numbers], dtype=np.int64)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    features = np.zeros((int(offsets[-1]), recipe.features), dtype=np.float32)
+    grades = np.empty(len(features), dtype=np.int64)
+    for number, start, stop in zip(numbers, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        raw, signal, noise = _query(recipe, world, number, stop - start)
+        features[start:stop, world.columns] = raw
+        grades[start:stop] = np.searchsorted(cuts, signal + spread * noise)
+    return Raw(features, grades, offsets, np.array([str(number + 1) for number in numbers]))
+
+
+def _size(recipe: Recipe, number: int) -> int:
+    """Documents of a query: gamma-distributed, as lists cut at a maximum depth are, and at least 2."""
+    draw = generator(recipe.seed, number, Purpose.QUERIES).gamma(4.0, recipe.docs / 4.0)
+    return int(np.clip(round(draw), 2, 8 * recipe.docs + 2))
+
+
+def _world(recipe: Recipe) -> _World:
+    rng = generator(recipe.seed, _WORLD, Purpose.DATA)
+    used = recipe.features if recipe.used is None else recipe.used
+    mixing = rng.standard_normal((_FACTORS, used), dtype=np.float32) / np.float32(_FACTORS**0.5)
+    tails = rng.uniform(0.5, 2.0, used).astype(np.float32)
+    # Few features matter much, many a little: as in models fitted to the real sets.
+    weights = rng.standard_normal(used) * rng.exponential(1.0, used)
+    columns = np.sort(rng.permutation(recipe.features)[:used])
+    return _World(mixing, tails, weights / np.linalg.norm(weights), rng.permutation(used), columns)
+
+
+def _query(recipe: Recipe, world: _World, number: int, n: int) -> tuple[Float32Array, FloatArray, FloatArray]:
+    """Raw features (n, used), signals (n,) and noise (n,), in units of the signal's spread, of query ``number``."""
+    rng = generator(recipe.seed, number, Purpose.DATA)
+    factors = rng.standard_normal((n, _FACTORS), dtype=np.float32)
+    used = world.mixing.shape[1]
+    mixed = factors @ world.mixing
+    mixed += np.float32(0.6) * rng.standard_normal((n, used), dtype=np.float32)
+    shift, scale = rng.standard_normal((2, used), dtype=np.float32)
+    raw = _shaped(mixed, world.tails, shift, np.exp(np.float32(0.5) * scale))
+    x = Normaliser("query").apply(raw).astype(np.float64)
+    signal = _signal(recipe, world, x)
+    level = _LEVEL * rng.standard_normal()
+    return raw, signal, level + recipe.noise * rng.standard_normal(n)
+
+
+def _shaped(mixed: Float32Array, tails: Float32Array, shift: Float32Array, scale: Float32Array) -> Float32Array:
+    """Correlated Gaussians through the five shapes, column by column in turn."""
+    shaped = mixed * scale + shift
+    shaped[:, 1::5] = np.exp(tails[1::5] * mixed[:, 1::5] + shift[1::5])
+    shaped[:, 2::5] = np.floor(np.exp(1 + tails[2::5] * mixed[:, 2::5] + shift[2::5]) / 2)
+    shaped[:, 3::5] = 1 / (1 + np.exp(-2 * mixed[:, 3::5] - shift[3::5]))
+    shaped[:, 4::5] = (mixed[:, 4::5] ** 3 + shift[4::5]) * 100
+    return shaped.astype(np.float32)
+
+
+def _signal(recipe: Recipe, world: _World, x: FloatArray) -> FloatArray:
+    """What a perfect judge sees in per-query min-max features ``x`` (n, used)."""
+    if recipe.relevance == "linear":
+        return x @ world.theta
+    other = x[:, world.partners]
+    bent = np.where(x > 0.5, np.tanh(3 * x), 0.5 * x)  # saturates, and jumps in the middle
+    return (bent * (0.4 + other)) @ world.theta
+
+
+def _calibration(recipe: Recipe, world: _World) -> tuple[float, FloatArray]:
+    """The signal's mean standard deviation within a query, and the utilities at which grades change.
+
+    Both come from queries of their own, so that all splits share them.
+    """
+    numbers = range(_CALIBRATION, _CALIBRATION + _CALIBRATION_QUERIES)
+    queries = [_query(recipe, world, number, _size(recipe, number))[1:] for number in numbers]
+    spread = float(np.mean([signal.std() for signal, _ in queries]))
+    utilities = np.concatenate([signal + spread * noise for signal, noise in queries])
+    cuts: FloatArray = np.quantile(utilities, np.cumsum(recipe.shares)[:-1])
+    return spread, cuts
