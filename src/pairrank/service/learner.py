@@ -1,0 +1,141 @@
+"""The one learner: it applies each ranker's log in order and publishes models for the rank workers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from pairrank.errors import FileFormatError, StorageError
+from pairrank.service.model import Model, finder, load_head
+from pairrank.service.replay import rebuild
+from pairrank.service.store.base import Entry, Progress
+from pairrank.service.store.log import SqlStore
+
+logger = logging.getLogger("pairrank.learner")
+
+BATCH = 256
+# A model is published at once when the last one is this old: fresh when traffic is thin, cheap when it is thick.
+PUBLISH_SECONDS = 0.25
+POLL_SECONDS = 0.02
+TEND_SECONDS = 0.5
+COUNT_SECONDS = 5.0
+RETRY_SECONDS = 0.25
+
+
+class Learner:
+    """Follows the logs of all rankers of a store. One thread; `step` does one round of work."""
+
+    def __init__(self, store: SqlStore, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._models: dict[int, Model] = {}
+        self._progress: dict[int, Progress] = {}  # what was applied and not yet published
+        self._published: dict[int, float] = {}
+        self._broken: set[int] = set()
+        self._tended = self._counted = -COUNT_SECONDS
+
+    def run(self, stop: threading.Event) -> None:
+        """Lead when nobody else does, learn until ``stop``, then apply what is left and publish it."""
+        while not stop.is_set():
+            try:
+                if not self._store.database.leads():
+                    self._forget()
+                    if not self._store.database.try_lead():
+                        stop.wait(RETRY_SECONDS)
+                        continue
+                    logger.info("this process is the learner now")
+                if not self.step():
+                    stop.wait(POLL_SECONDS)
+            except StorageError as problem:
+                logger.error("%s", problem)
+                self._forget()
+                stop.wait(RETRY_SECONDS)
+        try:
+            if self._store.database.leads():
+                while self.step(publish=True):
+                    pass
+        except StorageError as problem:
+            logger.error("stopped before the log was applied whole: %s", problem)
+
+    def _forget(self) -> None:
+        """Drop what is in memory: the store says where to go on from."""
+        self._models.clear()
+        self._progress.clear()
+        self._broken.clear()
+
+    def step(self, *, publish: bool = False) -> bool:
+        """Apply what is new, publish what is due, close windows; whether there was anything to apply."""
+        self._tend()
+        heads = self._store.heads()
+        for gone in self._models.keys() - heads.keys():
+            del self._models[gone]
+            self._progress.pop(gone, None)
+        busy = False
+        for ranker_id, (_, applied, log_seq) in heads.items():
+            if ranker_id in self._broken or (ranker_id not in self._models and applied == log_seq):
+                continue
+            try:
+                busy |= self._follow(ranker_id, log_seq)
+            except FileFormatError as problem:
+                # One damaged ranker must not stop the others; `pairrank store verify` tells more.
+                logger.error("ranker %d stops learning: %s", ranker_id, problem)
+                self._broken.add(ranker_id)
+                continue
+            if publish or time.monotonic() - self._published.get(ranker_id, 0.0) >= PUBLISH_SECONDS:
+                self._publish(ranker_id)
+        return busy
+
+    def _follow(self, ranker_id: int, log_seq: int) -> bool:
+        model = self._models.get(ranker_id) or self._load(ranker_id)
+        if model is None or model.applied >= log_seq:
+            return False
+        self._models[ranker_id] = model
+        past = finder(self._store, ranker_id)
+        for entry in self._store.log(ranker_id, model.applied, BATCH):
+            if entry.kind == "rollback":
+                self._publish(ranker_id)  # so that the version before it can be gone back to
+            model.apply(entry, past)
+            self._progress[ranker_id] = _counted(self._progress.get(ranker_id, Progress()), entry)
+        return True
+
+    def _load(self, ranker_id: int) -> Model | None:
+        row = next((row for row in self._store.rankers() if row.id == ranker_id), None)
+        if row is None:
+            return None
+        try:
+            return load_head(self._store, row)
+        except FileFormatError as problem:
+            logger.error("%s; building it again from the log", problem)
+            return rebuild(self._store, row, row.applied)
+
+    def _publish(self, ranker_id: int) -> None:
+        progress = self._progress.pop(ranker_id, None)
+        if progress is None:
+            return
+        model = self._models[ranker_id]
+        self._store.publish(ranker_id, model.snapshot(self._clock()), model.applied, progress)
+        self._published[ranker_id] = time.monotonic()
+
+    def _tend(self) -> None:
+        if time.monotonic() - self._tended < TEND_SECONDS:
+            return
+        self._tended = time.monotonic()
+        now = self._clock()
+        while self._store.close_windows(now):
+            pass
+        self._store.expire(now)
+        self._store.database.tend()
+        if time.monotonic() - self._counted >= COUNT_SECONDS:
+            self._counted = time.monotonic()
+            for row in self._store.rankers():
+                self._store.count_open(row.id)
+                self._store.thin(row, now)
+
+
+def _counted(progress: Progress, entry: Entry) -> Progress:
+    if entry.clicks is None:
+        return progress
+    clicks = sum(entry.clicks)
+    return Progress(progress.lists + 1, progress.clicked_lists + (clicks > 0), progress.clicks + clicks)

@@ -1,0 +1,93 @@
+"""Build models again from the log alone, and compare them with what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pairrank.errors import FileFormatError
+from pairrank.service.model import Model, finder
+from pairrank.service.store.base import Entry, RankerRow, Snapshot
+from pairrank.service.store.log import SqlStore
+
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What the replay of one ranker's log gave."""
+
+    name: str
+    entries: int
+    pending: int  # entries that the stored model has not seen yet
+    version: int
+    stored: str
+    replayed: str
+    versions_checked: int
+    wrong_versions: tuple[int, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether the stored model, and every version kept on the way, is the log's."""
+        return self.stored == self.replayed and not self.wrong_versions
+
+
+def replay(store: SqlStore, row: RankerRow) -> Replay:
+    """Replay a ranker's log from its base up to where the stored model stands."""
+    kept = {s.version: s.digest for s in store.versions(row.id) if row.base <= s.version <= row.version}
+    model = base_model(store, row)
+    wrong: list[int] = []
+    checked = 0
+    for _ in _walk(store, row, model, row.applied):
+        if model.version == model.applied and model.version in kept:
+            checked += 1
+            if model.ranker.digest() != kept[model.version]:
+                wrong.append(model.version)
+    return Replay(
+        row.name,
+        model.applied - row.base,
+        row.log_seq - row.applied,
+        row.version,
+        row.digest,
+        model.ranker.digest(),
+        checked,
+        tuple(wrong),
+    )
+
+
+def rebuild(store: SqlStore, row: RankerRow, upto: int) -> Model:
+    """The model after entry ``upto``, from the base and the log alone."""
+    model = base_model(store, row)
+    for _ in _walk(store, row, model, upto):
+        pass
+    return model
+
+
+def base_model(store: SqlStore, row: RankerRow) -> Model:
+    """The model that the log starts from: a new one, or the one that compaction left."""
+    snapshot = store.snapshot(row.id, row.base)
+    if snapshot is None:
+        raise FileFormatError(f"version {row.base} of ranker {row.name!r}, which its log starts from, is missing")
+    return Model.restore(snapshot)
+
+
+def _walk(store: SqlStore, row: RankerRow, model: Model, upto: int) -> Iterator[Entry]:
+    """Apply entries one by one up to ``upto``. Rollbacks go to states met on the way, not to stored ones."""
+    targets = {target for target in store.rollback_targets(row.id) if target >= row.base}
+    met: dict[int, Snapshot] = {}
+    stored = finder(store, row.id)
+
+    def past(version: int) -> Snapshot:
+        return met[version] if version in met else stored(version)
+
+    if model.version in targets:
+        met[model.version] = model.snapshot(0.0)
+    while model.applied < upto:
+        entries = store.log(row.id, model.applied, min(BATCH, upto - model.applied))
+        if not entries:
+            raise FileFormatError(f"the log of {row.name!r} ends at {model.applied}; the model has seen {upto}")
+        for entry in entries:
+            model.apply(entry, past)
+            if model.version == entry.seq and entry.seq in targets:
+                met[entry.seq] = model.snapshot(0.0)
+            yield entry

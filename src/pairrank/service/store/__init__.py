@@ -1,0 +1,44 @@
+"""Where everything that must not be lost lies: SQLite in one file, or PostgreSQL by URL."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pairrank.errors import MissingExtraError, OptionError, StorageError
+from pairrank.service.store.log import SqlStore
+
+__all__ = ["SqlStore", "open_store", "sqlite_path"]
+
+
+def sqlite_path(url: str) -> Path | None:
+    """The file of a SQLite store (``sqlite:///FILE``, or a plain path), or None for another kind of store."""
+    if url.startswith("sqlite:///"):
+        return Path(url.removeprefix("sqlite:///"))
+    return None if "://" in url else Path(url)
+
+
+def open_store(url: str | os.PathLike[str], *, create: bool = True) -> SqlStore:
+    """A store by its address; its tables are made or brought up to date. One instance is one connection."""
+    text = os.fspath(url)
+    path = sqlite_path(text)
+    if path is not None:
+        from pairrank.service.store.sqlite import SqliteDatabase
+
+        if not create and not path.exists():
+            raise StorageError(f"there is no store at {path}")
+        store = SqlStore(SqliteDatabase(path, create=create))
+    elif text.startswith(("postgresql://", "postgres://")):
+        try:
+            from pairrank.service.store.postgres import PostgresDatabase
+        except ModuleNotFoundError:
+            raise MissingExtraError("psycopg", "postgres") from None
+        store = SqlStore(PostgresDatabase(text))
+    else:
+        raise OptionError(f"the store is {text!r}; expected sqlite:///FILE, a path, or postgresql://…")
+    try:
+        store.database.migrate()
+    except BaseException:
+        store.close()
+        raise
+    return store

@@ -1,0 +1,216 @@
+"""The values that go into and come out of a store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from pairrank import rankers
+from pairrank.errors import OptionError, PairRankError
+
+DAY = 86_400.0
+
+
+class RankerExistsError(PairRankError):
+    """A ranker of this name has another configuration; configurations are frozen."""
+
+
+class VersionError(PairRankError):
+    """A version that is not kept, so that nothing can go back to it."""
+
+
+class Status(StrEnum):
+    """What became of feedback or of an event. Only the first changed anything."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"  # the impression has its feedback, or the event was seen before
+    LATE = "late"  # an event after the window closed
+    EXPIRED = "expired"  # the impression is older than the retention, or was compacted away
+    UNKNOWN = "unknown"  # no such impression was ever served
+    FOREIGN = "foreign"  # a document that the impression did not show
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a ranker is, fixed when it is created."""
+
+    n_features: int
+    ranker: str = "pairrank"
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    feature_names: tuple[str, ...] | None = None
+
+    def make(self) -> rankers.Ranker:
+        """A ranker that has seen nothing."""
+        return rankers.make(self.ranker, n_features=self.n_features, seed=self.seed, **self.options)
+
+    def to_json(self) -> str:
+        """A canonical text: equal configurations give equal texts."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Config:
+        """The configuration that `to_json` wrote."""
+        values = json.loads(text)
+        names = values.pop("feature_names")
+        return cls(**values, feature_names=None if names is None else tuple(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may be changed while a ranker serves.
+
+    explore_share : share of the impressions that may explore; the rest is shown by score and teaches nothing.
+    locked : positions at the top that are always by score.
+    window_seconds : how long single events are collected before an impression is learned.
+    retention_seconds : how long an impression waits for feedback before it expires.
+    max_open : impressions that may wait at once.
+    """
+
+    explore_share: float = 1.0
+    locked: int = 0
+    window_seconds: float = 600.0
+    retention_seconds: float = DAY
+    max_open: int = 1_000_000
+
+    def to_json(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    def changed(self, values: Mapping[str, Any]) -> Limits:
+        """These limits with some replaced, checked."""
+        merged = replace(self, **values)
+        if not 0 <= merged.explore_share <= 1:
+            raise OptionError(f"explore_share is {merged.explore_share}; expected a number from 0 to 1")
+        if merged.locked < 0 or merged.max_open < 1:
+            raise OptionError("locked must be 0 or more and max_open 1 or more")
+        if not 0 < merged.window_seconds <= merged.retention_seconds <= 3650 * DAY:
+            raise OptionError("expected 0 < window_seconds <= retention_seconds <= ten years")
+        return merged
+
+
+@dataclass(frozen=True, slots=True)
+class RankerRow:
+    """A ranker as the store has it: its configuration, the head of its log and the head of its model."""
+
+    id: int
+    name: str
+    config: Config
+    limits: Limits
+    frozen: bool
+    pinned: int | None
+    next_number: int
+    log_seq: int
+    base: int
+    feedback_count: int
+    created: float
+    version: int
+    applied: int
+    learned: int
+    skipped: int
+    digest: str
+    updated: float
+    open_count: int
+
+
+class Served(NamedTuple):
+    """An impression as it goes into the store."""
+
+    ranker_id: int
+    number: int
+    token: str
+    created: float
+    closes: float
+    expires: float
+    version: int
+    query_id: str | None
+    ids: str  # JSON: the shown documents' ids in shown order
+    body: bytes  # Impression.to_bytes()
+    explored: bool
+    n_blocks: int
+
+
+class Feedback(NamedTuple):
+    """The clicks of one impression, whole and final."""
+
+    ranker_id: int
+    number: int
+    token: str
+    clicks: frozenset[str]
+
+
+class Event(NamedTuple):
+    """One click, by itself."""
+
+    ranker_id: int
+    number: int
+    token: str
+    event_id: str
+    document_id: str
+
+
+class Verdict(NamedTuple):
+    """The answer to feedback or to an event. ``late``: accepted after the window."""
+
+    status: Status
+    late: bool = False
+    positions: tuple[int, ...] = ()
+    shown: int = 0
+
+
+class Entry(NamedTuple):
+    """One entry of a ranker's log. Kinds: feedback, frozen (kept, never learned), rollback."""
+
+    seq: int
+    kind: str
+    created: float
+    target: int | None
+    clicks: bytes | None  # one byte a shown position, 0 or 1
+    body: bytes | None
+
+
+class Snapshot(NamedTuple):
+    """A model after the log entry ``version``."""
+
+    version: int
+    learned: int
+    skipped: int
+    digest: str
+    created: float
+    kept: bool
+    body: bytes
+
+
+class Progress(NamedTuple):
+    """What a learner has done since it last published: for the counts by minute."""
+
+    lists: int = 0
+    clicked_lists: int = 0
+    clicks: int = 0
+
+
+class ImpressionRow(NamedTuple):
+    """An impression as the pages show it."""
+
+    number: int
+    token: str
+    state: str
+    created: float
+    version: int
+    query_id: str | None
+    ids: tuple[str, ...]
+    clicks: tuple[bool, ...] | None
+    seq: int | None
+    body: bytes | None
+
+
+class Key(NamedTuple):
+    """An access key: only the digest of its secret is kept."""
+
+    name: str
+    roles: frozenset[str]
+    digest: str
+    created: float

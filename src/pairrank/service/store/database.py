@@ -1,0 +1,144 @@
+"""One connection to a database, as little of it as the tables need; SQLite and PostgreSQL each write it once."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from pairrank.errors import NewerFormatError, StorageError
+from pairrank.service.store.schema import MIGRATIONS, VERSION
+
+Row = tuple[Any, ...]
+
+
+class Database(ABC):
+    """A connection that one thread at a time may use. SQL has ``?`` for values.
+
+    Everything raised for reasons outside this program (a full disk, a server gone) is a `StorageError`.
+    """
+
+    words: ClassVar[Mapping[str, str]]
+
+    def __init__(self) -> None:
+        self._turn = threading.RLock()
+
+    @abstractmethod
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """The rows that a statement answers."""
+
+    @abstractmethod
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """One statement for many rows of values."""
+
+    @abstractmethod
+    def _begin(self, flush: bool) -> None:
+        """Start a transaction. ``flush`` False: visible to all on commit, but a power cut may undo it."""
+
+    @abstractmethod
+    def _commit(self) -> None: ...
+
+    @abstractmethod
+    def _rollback(self) -> None:
+        """Undo the transaction; never raises."""
+
+    @abstractmethod
+    def try_lead(self) -> bool:
+        """Become the one learner, if nobody is; held until `close` or until the process or connection dies."""
+
+    @abstractmethod
+    def leads(self) -> bool:
+        """Whether this connection still is the learner's."""
+
+    @abstractmethod
+    def has_table(self, name: str) -> bool:
+        """Whether there is a table of this name."""
+
+    @abstractmethod
+    def tend(self) -> None:
+        """What the database needs done now and then by somebody in no hurry."""
+
+    @abstractmethod
+    def check(self) -> list[str]:
+        """The database's own view of its health: one line for each fault."""
+
+    @abstractmethod
+    def vacuum(self) -> None:
+        """Give back the space of rows that were dropped."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything."""
+
+    def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
+        """The first row, or None."""
+        rows = self.all(sql, values)
+        return rows[0] if rows else None
+
+    @contextmanager
+    def transaction(self, *, flush: bool = True) -> Iterator[None]:
+        """All or nothing. With ``flush``, on disk when the block has ended."""
+        with self._turn:
+            self._begin(flush)
+            try:
+                yield
+                self._commit()
+            except BaseException:
+                self._rollback()
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Keep other threads of this process off the connection."""
+        with self._turn:
+            yield
+
+    def migrate(self) -> None:
+        """Bring the tables to this program's version; tables of a newer one are refused and left alone."""
+        if self.schema() == VERSION:
+            return
+        with self.transaction():
+            self.all("CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL)")
+            found = self.schema()
+            for script in MIGRATIONS[found:]:
+                self.script(script)
+            if found < VERSION:
+                self.all(
+                    "INSERT INTO meta (name, value) VALUES ('schema', ?) "
+                    "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                    (VERSION,),
+                )
+                self.all("INSERT INTO meta (name, value) VALUES ('epoch', 1) ON CONFLICT (name) DO NOTHING")
+
+    def schema(self) -> int:
+        """The version of the tables, 0 when there are none; a newer one than this program's is refused."""
+        with self.reading():
+            if not self.has_table("meta"):
+                return 0
+            row = self.one("SELECT value FROM meta WHERE name = 'schema'")
+        found = int(row[0]) if row else 0
+        if found > VERSION:
+            raise NewerFormatError(
+                f"the store has schema {found}; this PairRank knows up to {VERSION}: upgrade pairrank"
+            )
+        return found
+
+    def script(self, text: str) -> None:
+        """Several statements without values, in this database's words."""
+        for word, own in self.words.items():
+            text = text.replace(word, own)
+        for statement in text.split(";"):
+            if statement.strip():
+                self.all(statement)
+
+    def bump(self) -> None:
+        """Tell every worker that rankers, limits or keys have changed."""
+        self.all("UPDATE meta SET value = value + 1 WHERE name = 'epoch'")
+
+
+def unavailable(problem: Exception) -> StorageError:
+    """The `StorageError` for what a database driver raised."""
+    text = " ".join(str(problem).split()) or type(problem).__name__
+    return StorageError(f"the store cannot be used right now: {text[:200]}")

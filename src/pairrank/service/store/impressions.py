@@ -1,0 +1,276 @@
+"""Impressions from the list that was shown to the entry in the log: the state machine, in transactions.
+
+::
+
+    open ──feedback──────────────▶ logged ──learner──▶ learned
+      │ ╲                            ▲
+      │  ╲──event──▶ collecting ─────┤  the window closes, or whole feedback comes
+      │
+      └──retention passes──▶ expired
+
+An impression that waits is a row of ``impressions`` (``collecting`` = 1 once an event has come). Logging it moves the
+row into ``log``, where (ranker, number) is unique: the database itself refuses a second time. A number below the
+ranker's next one that is in neither table has expired.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pairrank.service.store.base import Event, Feedback, ImpressionRow, Served, Status, Verdict
+from pairrank.service.store.tables import RankerTables
+
+
+class _Waiting(NamedTuple):
+    token: str
+    closes: float
+    expires: float
+    ids: list[str]
+
+
+class _Desk(NamedTuple):
+    """One ranker and the impressions that a batch names, read under the ranker's lock."""
+
+    log_seq: int
+    frozen: bool
+    next_number: int
+    waiting: dict[int, _Waiting]
+    logged: dict[int, str]  # number -> token
+
+    def find(self, number: int, token: str, now: float) -> _Waiting | Status:
+        """The impression, or why there is none."""
+        if number in self.logged:
+            return Status.DUPLICATE if self.logged[number] == token else Status.UNKNOWN
+        waiting = self.waiting.get(number)
+        if waiting is None:
+            return Status.EXPIRED if 0 <= number < self.next_number else Status.UNKNOWN
+        if waiting.token != token:
+            return Status.UNKNOWN
+        return Status.EXPIRED if waiting.expires <= now else waiting
+
+
+class ImpressionTables(RankerTables):
+    """Serving, feedback, events, windows and expiry."""
+
+    def allocate(self, ranker_id: int, count: int) -> int:
+        """The first of ``count`` impression numbers that nobody else will get."""
+        with self.database.transaction(flush=False):
+            row = self.database.one(
+                "UPDATE rankers SET next_number = next_number + ? WHERE id = ? RETURNING next_number",
+                (count, ranker_id),
+            )
+            return int(row[0]) - count if row else -1
+
+    def serve(self, impressions: Sequence[Served]) -> None:
+        """Keep impressions until they are logged or expire; those of rankers deleted meanwhile are dropped."""
+        shown: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+        with self.database.transaction(flush=False):
+            ids = sorted({item.ranker_id for item in impressions})
+            living = {row[0] for row in self.database.all(f"SELECT id FROM rankers WHERE id IN {_list(ids)}", ids)}
+            rows = [item for item in impressions if item.ranker_id in living]
+            self.database.many(
+                "INSERT INTO impressions (ranker_id, number, token, created, closes, expires, version, query_id, "
+                "ids, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [item[:10] for item in rows],
+            )
+            for item in rows:
+                count = shown[item.ranker_id, int(item.created // 60)]
+                count[0] += 1
+                count[1] += item.explored
+                count[2] += item.n_blocks
+            self.database.many(
+                "INSERT INTO shown (ranker_id, minute, lists, explored, blocks) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT (ranker_id, minute) DO UPDATE SET lists = shown.lists + excluded.lists, "
+                "explored = shown.explored + excluded.explored, blocks = shown.blocks + excluded.blocks",
+                [(*key, *count) for key, count in sorted(shown.items())],
+            )
+
+    def feedback(self, items: Sequence[Feedback], now: float) -> list[Verdict]:
+        """Log whole feedback, each impression once; an answer for each item, in order, once all is on disk."""
+        verdicts: list[Verdict] = [Verdict(Status.UNKNOWN)] * len(items)
+        with self.database.transaction():
+            for ranker_id, places in _by_ranker(items):
+                desk = self._desk(ranker_id, [items[place].number for place in places])
+                if desk is None:
+                    continue
+                accepted: dict[int, tuple[int, ...]] = {}
+                for place in places:
+                    verdict = _judge(desk, items[place], now)
+                    if items[place].number in accepted and verdict.status is Status.ACCEPTED:
+                        verdict = Verdict(Status.DUPLICATE)
+                    elif verdict.status is Status.ACCEPTED:
+                        accepted[items[place].number] = verdict.positions
+                    verdicts[place] = verdict
+                self._append(ranker_id, desk, accepted, now)
+        return verdicts
+
+    def events(self, items: Sequence[Event], now: float) -> list[Verdict]:
+        """Keep single clicks until their impression's window closes; an answer for each, once all is on disk."""
+        verdicts: list[Verdict] = [Verdict(Status.UNKNOWN)] * len(items)
+        with self.database.transaction():
+            for ranker_id, places in _by_ranker(items):
+                desk = self._desk(ranker_id, [items[place].number for place in places])
+                if desk is not None:
+                    for place in places:
+                        verdicts[place] = self._collect(ranker_id, desk, items[place], now)
+        return verdicts
+
+    def _collect(self, ranker_id: int, desk: _Desk, item: Event, now: float) -> Verdict:
+        found = desk.find(item.number, item.token, now)
+        if isinstance(found, Status):
+            return Verdict(found)
+        if item.document_id not in found.ids:
+            return Verdict(Status.FOREIGN)
+        if found.closes <= now:
+            return Verdict(Status.LATE)
+        new = self.database.all(
+            "INSERT INTO events (ranker_id, number, event_id, position, created) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (ranker_id, number, event_id) DO NOTHING RETURNING position",
+            (ranker_id, item.number, item.event_id, found.ids.index(item.document_id), now),
+        )
+        if not new:
+            return Verdict(Status.DUPLICATE)
+        self.database.all(
+            "UPDATE impressions SET collecting = 1 WHERE ranker_id = ? AND number = ? AND collecting = 0",
+            (ranker_id, item.number),
+        )
+        return Verdict(Status.ACCEPTED, positions=(int(new[0][0]),), shown=len(found.ids))
+
+    def close_windows(self, now: float, limit: int = 500) -> int:
+        """Log the impressions that have collected events and whose window is over; how many there were."""
+        with self.database.reading():
+            due = self.database.all(
+                "SELECT ranker_id, number FROM impressions WHERE collecting = 1 AND closes <= ? "
+                "ORDER BY closes LIMIT ?",
+                (now, limit),
+            )
+        if not due:
+            return 0
+        numbers: dict[int, list[int]] = defaultdict(list)
+        for ranker_id, number in due:
+            numbers[ranker_id].append(number)
+        closed = 0
+        with self.database.transaction():
+            for ranker_id in sorted(numbers):
+                desk = self._desk(ranker_id, numbers[ranker_id])
+                if desk is None:
+                    continue
+                waiting = list(desk.waiting)
+                clicks: dict[int, tuple[int, ...]] = dict.fromkeys(waiting, ())
+                rows = self.database.all(
+                    f"SELECT number, position FROM events WHERE ranker_id = ? AND number IN {_list(waiting)}",
+                    (ranker_id, *waiting),
+                )
+                for number, position in rows:
+                    clicks[number] = (*clicks[number], position)
+                self._append(ranker_id, desk, clicks, now)
+                closed += len(clicks)
+        return closed
+
+    def expire(self, now: float, limit: int = 5000) -> int:
+        """Forget impressions whose retention has passed without feedback; how many there were."""
+        with self.database.transaction(flush=False):
+            due = self.database.all(
+                "SELECT ranker_id, number FROM impressions WHERE expires <= ? AND collecting = 0 LIMIT ?", (now, limit)
+            )
+            self.database.many("DELETE FROM impressions WHERE ranker_id = ? AND number = ? AND collecting = 0", due)
+            return len(due)
+
+    def _desk(self, ranker_id: int, numbers: Sequence[int]) -> _Desk | None:
+        # The update takes the ranker's lock, so that the log's numbers are given out in the order of commits.
+        head = self.database.one(
+            "UPDATE rankers SET log_seq = log_seq WHERE id = ? RETURNING log_seq, frozen, next_number", (ranker_id,)
+        )
+        if head is None:
+            return None
+        marks, values = _list(numbers), (ranker_id, *numbers)
+        waiting = self.database.all(
+            f"SELECT number, token, closes, expires, ids FROM impressions WHERE ranker_id = ? AND number IN {marks}",
+            values,
+        )
+        logged = self.database.all(f"SELECT number, token FROM log WHERE ranker_id = ? AND number IN {marks}", values)
+        return _Desk(
+            int(head[0]),
+            bool(head[1]),
+            int(head[2]),
+            {row[0]: _Waiting(row[1], row[2], row[3], json.loads(row[4])) for row in waiting},
+            dict(logged),
+        )
+
+    def _append(self, ranker_id: int, desk: _Desk, clicks: Mapping[int, Iterable[int]], now: float) -> None:
+        """Move waiting impressions into the log, in the order given."""
+        if not clicks:
+            return
+        kind = "frozen" if desk.frozen else "feedback"
+        rows = []
+        for seq, (number, positions) in enumerate(clicks.items(), desk.log_seq + 1):
+            mask = bytearray(len(desk.waiting[number].ids))
+            for position in positions:
+                mask[position] = 1
+            rows.append((seq, kind, now, bytes(mask), ranker_id, number))
+        self.database.many(
+            "INSERT INTO log (ranker_id, seq, kind, created, number, token, served, version, query_id, ids, clicks, "
+            "body) SELECT ranker_id, ?, ?, ?, number, token, created, version, query_id, ids, ?, body "
+            "FROM impressions WHERE ranker_id = ? AND number = ?",
+            rows,
+        )
+        keys = [row[4:] for row in rows]
+        self.database.many("DELETE FROM impressions WHERE ranker_id = ? AND number = ?", keys)
+        self.database.many("DELETE FROM events WHERE ranker_id = ? AND number = ?", keys)
+        self.database.all(
+            "UPDATE rankers SET log_seq = log_seq + ?, feedback_count = feedback_count + ? WHERE id = ?",
+            (len(rows), len(rows), ranker_id),
+        )
+
+    def impressions(self, ranker_id: int, limit: int = 50, number: int | None = None) -> list[ImpressionRow]:
+        """The newest impressions, waiting or logged (or the one with this number, with its features)."""
+        where, values = ("number >= 0", ()) if number is None else ("number = ?", (number,))
+        column = "NULL" if number is None else "body"
+        waiting = (
+            "SELECT number, token, CASE collecting WHEN 1 THEN 'collecting' ELSE 'open' END, created, version, "
+            f"query_id, ids, NULL, NULL, {column} FROM impressions WHERE ranker_id = ? AND {where} "
+            "ORDER BY number DESC LIMIT ?"
+        )
+        logged = (
+            "SELECT l.number, l.token, CASE WHEN l.kind = 'frozen' THEN 'logged' WHEN l.seq <= h.applied THEN "
+            "'learned' ELSE 'logged' END, l.served, l.version, l.query_id, l.ids, l.clicks, l.seq, "
+            f"{column} FROM log l JOIN heads h ON h.ranker_id = l.ranker_id "
+            f"WHERE l.ranker_id = ? AND l.{where} ORDER BY l.number DESC LIMIT ?"
+        )
+        with self.database.reading():
+            rows = self.database.all(waiting, (ranker_id, *values, limit))
+            rows += self.database.all(logged, (ranker_id, *values, limit))
+        rows.sort(key=lambda row: -int(row[0]))
+        return [
+            ImpressionRow(number, token, state, at, version, query, tuple(json.loads(ids)), _mask(clicks), seq, body)
+            for number, token, state, at, version, query, ids, clicks, seq, body in rows[:limit]
+        ]
+
+
+def _mask(clicks: bytes | None) -> tuple[bool, ...] | None:
+    return None if clicks is None else tuple(byte == 1 for byte in clicks)
+
+
+def _judge(desk: _Desk, item: Feedback, now: float) -> Verdict:
+    found = desk.find(item.number, item.token, now)
+    if isinstance(found, Status):
+        return Verdict(found)
+    if not item.clicks <= set(found.ids):
+        return Verdict(Status.FOREIGN)
+    positions = tuple(place for place, name in enumerate(found.ids) if name in item.clicks)
+    return Verdict(Status.ACCEPTED, late=found.closes <= now, positions=positions, shown=len(found.ids))
+
+
+def _by_ranker(items: Sequence[Feedback | Event]) -> list[tuple[int, list[int]]]:
+    """The places of each ranker's items; rankers in one order for everybody, so that locks never cross."""
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, item in enumerate(items):
+        places[item.ranker_id].append(place)
+    return sorted(places.items())
+
+
+def _list(values: Sequence[int]) -> str:
+    return f"({', '.join('?' * len(values))})" if values else "(NULL)"

@@ -1,0 +1,170 @@
+"""The log as the learner reads it, snapshots, and what is counted by the minute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pairrank.service.store.base import Entry, Progress, RankerRow, Snapshot
+from pairrank.service.store.database import Row
+from pairrank.service.store.impressions import ImpressionTables
+
+HOUR = 3600.0
+NEWEST_KEPT = 10
+
+
+class SqlStore(ImpressionTables):
+    """A whole store over one database connection."""
+
+    def log(self, ranker_id: int, after: int, limit: int) -> list[Entry]:
+        """The entries that follow number ``after``, in order."""
+        with self.database.reading():
+            rows = self.database.all(
+                "SELECT seq, kind, created, target, clicks, body FROM log WHERE ranker_id = ? AND seq > ? "
+                "ORDER BY seq LIMIT ?",
+                (ranker_id, after, limit),
+            )
+        return [Entry(*row) for row in rows]
+
+    def rollback_targets(self, ranker_id: int) -> set[int]:
+        """The versions that entries of the log go back to."""
+        with self.database.reading():
+            rows = self.database.all("SELECT target FROM log WHERE ranker_id = ? AND kind = 'rollback'", (ranker_id,))
+        return {int(row[0]) for row in rows}
+
+    def snapshot(self, ranker_id: int, version: int) -> Snapshot | None:
+        """One version of a model, or None when it is not kept."""
+        with self.database.reading():
+            row = self.database.one(
+                "SELECT version, learned, skipped, digest, created, kept, body FROM snapshots "
+                "WHERE ranker_id = ? AND version = ?",
+                (ranker_id, version),
+            )
+        return _snapshot(row) if row else None
+
+    def versions(self, ranker_id: int) -> list[Snapshot]:
+        """The versions that are kept, newest first, without their bodies."""
+        with self.database.reading():
+            rows = self.database.all(
+                "SELECT version, learned, skipped, digest, created, kept FROM snapshots WHERE ranker_id = ? "
+                "ORDER BY version DESC",
+                (ranker_id,),
+            )
+        return [_snapshot((*row, b"")) for row in rows]
+
+    def publish(self, ranker_id: int, snapshot: Snapshot, applied: int, progress: Progress) -> None:
+        """Make a model the head, if the ranker is still there and nobody has gone further."""
+        with self.database.transaction(flush=False):
+            moved = self.database.all(
+                "UPDATE heads SET version = ?, applied = ?, learned = ?, skipped = ?, digest = ?, updated = ? "
+                "WHERE ranker_id = ? AND applied < ? RETURNING version",
+                (
+                    snapshot.version,
+                    applied,
+                    snapshot.learned,
+                    snapshot.skipped,
+                    snapshot.digest,
+                    snapshot.created,
+                    ranker_id,
+                    applied,
+                ),
+            )
+            if not moved:
+                return
+            self.database.all(
+                "INSERT INTO snapshots (ranker_id, version, learned, skipped, digest, created, kept, body) "
+                "VALUES (?, ?, ?, ?, ?, ?, 0, ?) ON CONFLICT (ranker_id, version) DO NOTHING",
+                (ranker_id, *snapshot[:5], snapshot.body),
+            )
+            self.database.all(
+                "INSERT INTO clicked (ranker_id, minute, lists, clicked_lists, clicks) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT (ranker_id, minute) DO UPDATE SET lists = clicked.lists + excluded.lists, "
+                "clicked_lists = clicked.clicked_lists + excluded.clicked_lists, "
+                "clicks = clicked.clicks + excluded.clicks",
+                (ranker_id, int(snapshot.created // 60), *progress),
+            )
+
+    def thin(self, ranker: RankerRow, now: float) -> int:
+        """Drop versions that nobody needs: see `surplus`."""
+        old = surplus([(s.version, s.created) for s in self.versions(ranker.id) if not s.kept], now)
+        with self.database.transaction(flush=False):
+            head = self.database.one("SELECT version FROM heads WHERE ranker_id = ?", (ranker.id,))
+            self.database.many(
+                "DELETE FROM snapshots WHERE ranker_id = ? AND version = ? AND kept = 0",
+                [(ranker.id, version) for version in old if head and version != head[0]],
+            )
+        return len(old)
+
+    def count_open(self, ranker_id: int) -> int:
+        """Count the waiting impressions and note the number for the workers."""
+        with self.database.transaction(flush=False):
+            row = self.database.one("SELECT count(*) FROM impressions WHERE ranker_id = ?", (ranker_id,))
+            count = int(row[0]) if row else 0
+            self.database.all("UPDATE heads SET open_count = ? WHERE ranker_id = ?", (count, ranker_id))
+        return count
+
+    def oldest_pending(self, ranker_id: int, applied: int) -> float | None:
+        """When the oldest entry that is not yet applied was logged."""
+        with self.database.reading():
+            row = self.database.one("SELECT created FROM log WHERE ranker_id = ? AND seq = ?", (ranker_id, applied + 1))
+        return float(row[0]) if row else None
+
+    def statistics(self, ranker_id: int, since: float, limit: int = 1500) -> list[dict[str, Any]]:
+        """By the minute: lists shown, explored, blocks; lists learned from, with a click, clicks."""
+        minutes: dict[int, dict[str, Any]] = {}
+        with self.database.reading():
+            for table, names in (
+                ("shown", ("lists", "explored", "blocks")),
+                ("clicked", ("lists", "clicked_lists", "clicks")),
+            ):
+                rows = self.database.all(
+                    f"SELECT minute, {', '.join(names)} FROM {table} WHERE ranker_id = ? AND minute >= ? "
+                    "ORDER BY minute DESC LIMIT ?",
+                    (ranker_id, int(since // 60), limit),
+                )
+                for minute, *counts in rows:
+                    empty = {"minute": minute, "shown": {}, "clicked": {}}
+                    minutes.setdefault(minute, empty)[table] = dict(zip(names, counts, strict=True))
+        return [minutes[minute] for minute in sorted(minutes)]
+
+    def compact(self, ranker: RankerRow, now: float, actor: str) -> int:
+        """Make the model's head the new beginning of the truth and drop the log before it; entries dropped."""
+        with self.database.transaction():
+            self.database.all(
+                "UPDATE snapshots SET kept = 1 WHERE ranker_id = ? AND version = ?", (ranker.id, ranker.version)
+            )
+            gone = self.database.all(
+                "DELETE FROM log WHERE ranker_id = ? AND seq <= ? RETURNING seq", (ranker.id, ranker.version)
+            )
+            self.database.all(
+                "DELETE FROM snapshots WHERE ranker_id = ? AND version < ? "
+                "AND version NOT IN (SELECT target FROM log WHERE ranker_id = ? AND target IS NOT NULL) "
+                "AND version NOT IN (SELECT pinned FROM rankers WHERE id = ? AND pinned IS NOT NULL)",
+                (ranker.id, ranker.version, ranker.id, ranker.id),
+            )
+            self.database.all("UPDATE rankers SET base = ? WHERE id = ?", (ranker.version, ranker.id))
+            self._record(now, actor, "compact", ranker.name, f'{{"base": {ranker.version}}}')
+        return len(gone)
+
+
+def _snapshot(row: Row) -> Snapshot:
+    version, learned, skipped, digest, created, kept, body = row
+    return Snapshot(version, learned, skipped, digest, created, bool(kept), body)
+
+
+def surplus(versions: list[tuple[int, float]], now: float) -> list[int]:
+    """Versions to drop of (version, created): kept are the newest ten, then one a minute for an hour, one an hour
+    for a day, one a day for a month."""
+    drop: list[int] = []
+    taken: set[tuple[str, int]] = set()
+    for place, (version, created) in enumerate(sorted(versions, reverse=True)):
+        age = now - created
+        if age < HOUR:
+            slot = ("minute", int(created // 60))
+        elif age < 24 * HOUR:
+            slot = ("hour", int(created // HOUR))
+        else:
+            slot = ("day", int(created // (24 * HOUR)))
+        if place >= NEWEST_KEPT and (slot in taken or age > 720 * HOUR):
+            drop.append(version)
+        taken.add(slot)
+    return drop

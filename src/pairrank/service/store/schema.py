@@ -1,0 +1,135 @@
+"""The tables, as a list of migrations: a database of version n has had the first n of them.
+
+Written once for both databases; the four words in capitals that differ are replaced by each (`Database.words`).
+A migration that has been released is never edited: add another.
+"""
+
+from __future__ import annotations
+
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE rankers (
+        id SERIAL_KEY,
+        name TEXT NOT NULL UNIQUE,
+        config TEXT NOT NULL,
+        limits TEXT NOT NULL,
+        frozen BIGINT NOT NULL DEFAULT 0,
+        pinned BIGINT,
+        next_number BIGINT NOT NULL DEFAULT 0,
+        log_seq BIGINT NOT NULL DEFAULT 0,
+        base BIGINT NOT NULL DEFAULT 0,
+        feedback_count BIGINT NOT NULL DEFAULT 0,
+        created DOUBLE PRECISION NOT NULL
+    );
+    CREATE TABLE heads (
+        ranker_id BIGINT PRIMARY KEY REFERENCES rankers(id) ON DELETE CASCADE,
+        version BIGINT NOT NULL,
+        applied BIGINT NOT NULL,
+        learned BIGINT NOT NULL,
+        skipped BIGINT NOT NULL,
+        digest TEXT NOT NULL,
+        updated DOUBLE PRECISION NOT NULL,
+        open_count BIGINT NOT NULL DEFAULT 0
+    );
+    CREATE TABLE snapshots (
+        ranker_id BIGINT NOT NULL REFERENCES rankers(id) ON DELETE CASCADE,
+        version BIGINT NOT NULL,
+        learned BIGINT NOT NULL,
+        skipped BIGINT NOT NULL,
+        digest TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        kept BIGINT NOT NULL DEFAULT 0,
+        body BYTES NOT NULL,
+        PRIMARY KEY (ranker_id, version)
+    );
+    CREATE TABLE impressions (
+        ranker_id BIGINT NOT NULL REFERENCES rankers(id) ON DELETE CASCADE,
+        number BIGINT NOT NULL,
+        token TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        closes DOUBLE PRECISION NOT NULL,
+        expires DOUBLE PRECISION NOT NULL,
+        collecting BIGINT NOT NULL DEFAULT 0,
+        version BIGINT NOT NULL,
+        query_id TEXT,
+        ids TEXT NOT NULL,
+        body BYTES NOT NULL,
+        PRIMARY KEY (ranker_id, number)
+    );
+    CREATE INDEX impressions_expires ON impressions (expires);
+    CREATE INDEX impressions_closes ON impressions (closes) WHERE collecting = 1;
+    CREATE TABLE events (
+        ranker_id BIGINT NOT NULL REFERENCES rankers(id) ON DELETE CASCADE,
+        number BIGINT NOT NULL,
+        event_id TEXT NOT NULL,
+        position BIGINT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (ranker_id, number, event_id)
+    );
+    CREATE TABLE log (
+        ranker_id BIGINT NOT NULL REFERENCES rankers(id) ON DELETE CASCADE,
+        seq BIGINT NOT NULL,
+        kind TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        target BIGINT,
+        number BIGINT,
+        token TEXT,
+        served DOUBLE PRECISION,
+        version BIGINT,
+        query_id TEXT,
+        ids TEXT,
+        clicks BYTES,
+        body BYTES,
+        PRIMARY KEY (ranker_id, seq),
+        UNIQUE (ranker_id, number)
+    );
+    CREATE TABLE keys (
+        name TEXT PRIMARY KEY,
+        roles TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL
+    );
+    CREATE TABLE audit (
+        id SERIAL_KEY,
+        created DOUBLE PRECISION NOT NULL,
+        actor TEXT NOT NULL,
+        act TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        detail TEXT NOT NULL
+    );
+    """,
+    """
+    CREATE TABLE shown (
+        ranker_id BIGINT NOT NULL REFERENCES rankers(id) ON DELETE CASCADE,
+        minute BIGINT NOT NULL,
+        lists BIGINT NOT NULL,
+        explored BIGINT NOT NULL,
+        blocks BIGINT NOT NULL,
+        PRIMARY KEY (ranker_id, minute)
+    );
+    CREATE TABLE clicked (
+        ranker_id BIGINT NOT NULL REFERENCES rankers(id) ON DELETE CASCADE,
+        minute BIGINT NOT NULL,
+        lists BIGINT NOT NULL,
+        clicked_lists BIGINT NOT NULL,
+        clicks BIGINT NOT NULL,
+        PRIMARY KEY (ranker_id, minute)
+    );
+    """,
+)
+
+VERSION = len(MIGRATIONS)
+
+# In the order in which rows can be copied without breaking a reference.
+TABLES: tuple[str, ...] = (
+    "rankers",
+    "heads",
+    "snapshots",
+    "impressions",
+    "events",
+    "log",
+    "keys",
+    "audit",
+    "shown",
+    "clicked",
+)

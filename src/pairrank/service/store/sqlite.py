@@ -1,0 +1,139 @@
+"""SQLite in one file: write-ahead log, every acknowledged commit flushed, one writer at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pairrank.service.store.database import Database, Row, unavailable
+
+BUSY_SECONDS = 10.0
+# The learner folds the write-ahead log back while nobody waits. This many pages (80 MiB) is for when there is none.
+AUTO_CHECKPOINT_PAGES = 20_000
+MAX_WAL_BYTES = 64 * 2**20
+
+
+class SqliteDatabase(Database):
+    """A connection to one SQLite file."""
+
+    words: ClassVar[Mapping[str, str]] = {
+        "SERIAL_KEY": "INTEGER PRIMARY KEY AUTOINCREMENT",
+        "BYTES": "BLOB",
+    }
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+        super().__init__()
+        self.path = Path(path)
+        self._lead: int | None = None
+        self._flush: bool | None = None
+        mode = "rwc" if create else "rw"
+        try:
+            self._connection = sqlite3.connect(
+                f"{self.path.absolute().as_uri()}?mode={mode}",
+                uri=True,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA foreign_keys = ON")
+            self._connection.execute(f"PRAGMA wal_autocheckpoint = {AUTO_CHECKPOINT_PAGES}")
+        except sqlite3.Error as problem:
+            raise unavailable(problem) from problem
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """The rows that a statement answers."""
+        try:
+            return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as problem:
+            raise unavailable(problem) from problem
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """One statement for many rows of values."""
+        try:
+            self._connection.executemany(sql, rows)
+        except sqlite3.Error as problem:
+            raise unavailable(problem) from problem
+
+    def _begin(self, flush: bool) -> None:
+        if flush is not self._flush:
+            self.all(f"PRAGMA synchronous = {'FULL' if flush else 'NORMAL'}")
+            self._flush = flush
+        self.all("BEGIN IMMEDIATE")
+
+    def _commit(self) -> None:
+        self.all("COMMIT")
+
+    def _rollback(self) -> None:
+        if self._connection.in_transaction:
+            with suppress(sqlite3.Error):  # after some faults SQLite has rolled back by itself
+                self._connection.execute("ROLLBACK")
+
+    def try_lead(self) -> bool:
+        """Take the lock beside the file; the system frees it when the process dies, however it dies."""
+        if self._lead is not None:
+            return True
+        try:
+            handle = os.open(f"{self.path}.learner", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as problem:
+            raise unavailable(problem) from problem
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            return False
+        self._lead = handle
+        return True
+
+    def leads(self) -> bool:
+        """Whether this connection holds the learner's lock."""
+        return self._lead is not None
+
+    def has_table(self, name: str) -> bool:
+        """Whether there is a table of this name."""
+        return bool(self.all("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))
+
+    def tend(self) -> None:
+        """Fold the write-ahead log back into the file; block writers for it only when it has grown large."""
+        with self.reading():
+            self.all("PRAGMA wal_checkpoint(PASSIVE)")
+            wal = Path(f"{self.path}-wal")
+            if wal.exists() and wal.stat().st_size > MAX_WAL_BYTES:
+                self.all("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def check(self) -> list[str]:
+        """SQLite's own check of every page and index."""
+        with self.reading():
+            lines = [str(row[0]) for row in self.all("PRAGMA integrity_check")]
+            lines += [f"broken reference: {row}" for row in self.all("PRAGMA foreign_key_check")]
+        return [line for line in lines if line != "ok"]
+
+    def vacuum(self) -> None:
+        """Give freed pages back to the file system."""
+        with self.reading():
+            self.all("VACUUM")
+            self.all("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def copy_to(self, path: str | os.PathLike[str]) -> None:
+        """A consistent copy of the whole file while others read and write."""
+        target = sqlite3.connect(path)
+        try:
+            with self.reading():
+                self._connection.backup(target)
+        except sqlite3.Error as problem:
+            raise unavailable(problem) from problem
+        finally:
+            target.close()
+
+    def close(self) -> None:
+        """Close the connection and free the learner's lock."""
+        with self._turn:
+            self._connection.close()
+            if self._lead is not None:
+                os.close(self._lead)
+                self._lead = None

@@ -1,0 +1,204 @@
+"""Rankers, their limits and versions, keys and the audit, in SQL that both databases speak."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pairrank.errors import UnknownNameError
+from pairrank.service.store.base import (
+    Config,
+    Key,
+    Limits,
+    RankerExistsError,
+    RankerRow,
+    VersionError,
+)
+from pairrank.service.store.database import Database, Row
+
+_RANKER = """
+    SELECT r.id, r.name, r.config, r.limits, r.frozen, r.pinned, r.next_number, r.log_seq, r.base, r.feedback_count,
+           r.created, h.version, h.applied, h.learned, h.skipped, h.digest, h.updated, h.open_count
+    FROM rankers r JOIN heads h ON h.ranker_id = r.id
+"""
+
+
+class RankerTables:
+    """What is done to rankers as wholes. Every act writes its line into the audit, in the same transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.database.close()
+
+    def create(self, name: str, config: Config, limits: Limits, now: float, actor: str) -> tuple[RankerRow, bool]:
+        """The ranker of this name and whether it is new; another configuration under the name is refused."""
+        body = config.make().to_bytes()
+        digest = hashlib.sha256(body).hexdigest()
+        with self.database.transaction():
+            found = self._find(name)
+            if found is not None:
+                if found.config.to_json() != config.to_json():
+                    raise RankerExistsError(
+                        f"ranker {name!r} exists with another configuration, and configurations are frozen: "
+                        "choose another name, or delete it first"
+                    )
+                return found, False
+            row = self.database.one(
+                "INSERT INTO rankers (name, config, limits, created) VALUES (?, ?, ?, ?) RETURNING id",
+                (name, config.to_json(), limits.to_json(), now),
+            )
+            ranker_id = row[0] if row else None
+            self.database.all(
+                "INSERT INTO snapshots (ranker_id, version, learned, skipped, digest, created, kept, body) "
+                "VALUES (?, 0, 0, 0, ?, ?, 1, ?)",
+                (ranker_id, digest, now, body),
+            )
+            self.database.all(
+                "INSERT INTO heads (ranker_id, version, applied, learned, skipped, digest, updated) "
+                "VALUES (?, 0, 0, 0, 0, ?, ?)",
+                (ranker_id, digest, now),
+            )
+            self._record(now, actor, "create", name, config.to_json())
+            return self._get(name), True
+
+    def ranker(self, name: str) -> RankerRow | None:
+        """The ranker of this name, or None."""
+        with self.database.reading():
+            return self._find(name)
+
+    def rankers(self) -> list[RankerRow]:
+        """All rankers, by name."""
+        with self.database.reading():
+            return [_row(row) for row in self.database.all(f"{_RANKER} ORDER BY r.name")]
+
+    def delete(self, name: str, now: float, actor: str) -> bool:
+        """Forget a ranker with its log, models and impressions; False when there was none."""
+        with self.database.transaction():
+            found = self._find(name)
+            if found is None:
+                return False
+            self.database.all("DELETE FROM rankers WHERE id = ?", (found.id,))
+            self._record(now, actor, "delete", name, f'{{"log_seq": {found.log_seq}}}')
+            return True
+
+    def set_limits(self, name: str, limits: Limits, now: float, actor: str) -> None:
+        """Replace the limits; impressions served before keep the times they were served with."""
+        with self.database.transaction():
+            self._get(name)
+            self.database.all("UPDATE rankers SET limits = ? WHERE name = ?", (limits.to_json(), name))
+            self._record(now, actor, "limits", name, limits.to_json())
+
+    def set_frozen(self, name: str, frozen: bool, now: float, actor: str) -> None:
+        """Stop or resume learning; feedback that comes while frozen is logged and never learned."""
+        with self.database.transaction():
+            self._get(name)
+            self.database.all("UPDATE rankers SET frozen = ? WHERE name = ?", (int(frozen), name))
+            self._record(now, actor, "freeze" if frozen else "unfreeze", name, "{}")
+
+    def pin(self, name: str, version: int | None, now: float, actor: str) -> None:
+        """Serve one kept version while learning goes on; None serves the newest again."""
+        with self.database.transaction():
+            found = self._get(name)
+            if version is not None:
+                self._keep(found, version)
+            self.database.all("UPDATE rankers SET pinned = ? WHERE name = ?", (version, name))
+            self._record(now, actor, "pin", name, json.dumps({"version": version}))
+
+    def roll_back(self, name: str, version: int, now: float, actor: str) -> int:
+        """Log an order to go on learning from a kept version; the answer is its number in the log."""
+        with self.database.transaction():
+            found = self._get(name, lock=True)
+            self._keep(found, version)
+            seq = found.log_seq + 1
+            self.database.all(
+                "INSERT INTO log (ranker_id, seq, kind, created, target) VALUES (?, ?, 'rollback', ?, ?)",
+                (found.id, seq, now, version),
+            )
+            self.database.all("UPDATE rankers SET log_seq = ? WHERE id = ?", (seq, found.id))
+            self._record(now, actor, "rollback", name, json.dumps({"version": version, "seq": seq}))
+            return seq
+
+    def epoch(self) -> int:
+        """A number that grows whenever rankers, limits or keys change."""
+        with self.database.reading():
+            row = self.database.one("SELECT value FROM meta WHERE name = 'epoch'")
+            return int(row[0]) if row else 0
+
+    def heads(self) -> dict[int, tuple[int, int, int]]:
+        """For each ranker's id: the model's version, the last entry applied, the last entry logged."""
+        with self.database.reading():
+            rows = self.database.all(
+                "SELECT r.id, h.version, h.applied, r.log_seq FROM rankers r JOIN heads h ON h.ranker_id = r.id"
+            )
+            return {int(row[0]): (int(row[1]), int(row[2]), int(row[3])) for row in rows}
+
+    # Keys and the audit.
+
+    def keys(self) -> list[Key]:
+        """All access keys."""
+        with self.database.reading():
+            rows = self.database.all("SELECT name, roles, digest, created FROM keys ORDER BY name")
+            return [Key(name, frozenset(roles.split(",")), digest, at) for name, roles, digest, at in rows]
+
+    def put_key(self, key: Key, actor: str) -> None:
+        """Add a key, or replace the one of its name."""
+        with self.database.transaction():
+            self.database.all(
+                "INSERT INTO keys (name, roles, digest, created) VALUES (?, ?, ?, ?) ON CONFLICT (name) "
+                "DO UPDATE SET roles = excluded.roles, digest = excluded.digest, created = excluded.created",
+                (key.name, ",".join(sorted(key.roles)), key.digest, key.created),
+            )
+            self._record(key.created, actor, "key", key.name, json.dumps({"roles": sorted(key.roles)}))
+
+    def drop_key(self, name: str, now: float, actor: str) -> bool:
+        """Revoke a key; False when there was none."""
+        with self.database.transaction():
+            gone = self.database.all("DELETE FROM keys WHERE name = ? RETURNING name", (name,))
+            if gone:
+                self._record(now, actor, "revoke", name, "{}")
+            return bool(gone)
+
+    def audit(self, limit: int = 100) -> list[dict[str, Any]]:
+        """The newest administrative acts, newest first."""
+        with self.database.reading():
+            rows = self.database.all(
+                "SELECT created, actor, act, subject, detail FROM audit ORDER BY id DESC LIMIT ?", (limit,)
+            )
+        names = ("time", "actor", "act", "subject", "detail")
+        return [dict(zip(names, (*row[:4], json.loads(row[4])), strict=True)) for row in rows]
+
+    def _record(self, now: float, actor: str, act: str, subject: str, detail: str) -> None:
+        self.database.all(
+            "INSERT INTO audit (created, actor, act, subject, detail) VALUES (?, ?, ?, ?, ?)",
+            (now, actor, act, subject, detail),
+        )
+        self.database.bump()
+
+    def _find(self, name: str, *, lock: bool = False) -> RankerRow | None:
+        if lock:  # so that the log's numbers are given out in the order of commits
+            self.database.all("UPDATE rankers SET log_seq = log_seq WHERE name = ?", (name,))
+        row = self.database.one(f"{_RANKER} WHERE r.name = ?", (name,))
+        return _row(row) if row else None
+
+    def _get(self, name: str, *, lock: bool = False) -> RankerRow:
+        found = self._find(name, lock=lock)
+        if found is None:
+            raise UnknownNameError(f"no ranker is called {name!r}")
+        return found
+
+    def _keep(self, ranker: RankerRow, version: int) -> None:
+        marked = self.database.all(
+            "UPDATE snapshots SET kept = 1 WHERE ranker_id = ? AND version = ? RETURNING version",
+            (ranker.id, version),
+        )
+        if not marked:
+            raise VersionError(f"version {version} of ranker {ranker.name!r} is not kept: list its versions")
+
+
+def _row(row: Row) -> RankerRow:
+    config, limits = Config.from_json(row[2]), Limits(**json.loads(row[3]))
+    return RankerRow(row[0], row[1], config, limits, bool(row[4]), *row[5:])
