@@ -20,11 +20,11 @@ class DBGD(LinearRanker):
 
         θ ← θ + η u   when the candidate's credit is above that of θ.
 
-    Interleaving is probabilistic; a ranker's credit is the expected number of clicks on its documents, over all
-    assignments of documents to rankers that could have given the list.
+    Interleaving is probabilistic; a ranker's credit is the expected number of clicks on its documents, over
+    all assignments of documents to rankers that could have given the list.
 
-    References: Yue and Joachims, "Interactively Optimizing Information Retrieval Systems as a Dueling Bandits Problem",
-    ICML 2009; Hofmann et al., "A Probabilistic Method for Inferring Preferences from Clicks", CIKM 2011.
+    References: Yue and Joachims, "Interactively Optimizing Information Retrieval Systems as a Dueling Bandits
+    Problem", ICML 2009; Hofmann et al., "A Probabilistic Method for Inferring Preferences from Clicks", CIKM 2011.
 
     Parameters
     ----------
@@ -68,9 +68,7 @@ class DBGD(LinearRanker):
         self._weights = self._weights + self._rate * step
         self._rate *= self.decay
 
-    def _compare(
-        self, scores: FloatArray, k: int, rng: np.random.Generator
-    ) -> tuple[IntArray, dict[str, AnyArray]]:
+    def _compare(self, scores: FloatArray, k: int, rng: np.random.Generator) -> tuple[IntArray, dict[str, AnyArray]]:
         """One list of k from the scores (1 + candidates, n_docs), θ first, and what its credits need."""
         ranks = multileaving.ranks(scores)
         ranking = multileaving.probabilistic(ranks, k, rng, tau=self.tau)
@@ -81,7 +79,7 @@ class DBGD(LinearRanker):
         return multileaving.expected_credits(memory["assignments"], clicks)
 
     def _directions(self, key: IntArray) -> FloatArray:
-        """(candidates, n_features), unit vectors; a function of ``key``, so that an impression need not hold them."""
+        """(candidates, n_features), unit vectors: a function of ``key``, so that impressions stay small."""
         normals = generator(int(key[0]), 0, Purpose.RANK).standard_normal((self._candidates, self.n_features))
         unit: FloatArray = normals / np.linalg.norm(normals, axis=1, keepdims=True)
         return unit

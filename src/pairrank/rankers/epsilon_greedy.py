@@ -14,10 +14,12 @@ from pairrank.types import FloatArray
 
 @dataclass(eq=False, kw_only=True)
 class EpsilonGreedy(SGDRankNet):
-    """At every position a random document with probability ε, else the best that is left; learns as `SGDRankNet`.
+    """At every position a random document with probability ε, else the best that is left.
 
-    Reference: Hofmann et al., "Balancing Exploration and Exploitation in Listwise and Pairwise Online Learning to Rank
-    for Information Retrieval", Information Retrieval 16(1), 2013.
+    It learns as `SGDRankNet` does.
+
+    Reference: Hofmann et al., "Balancing Exploration and Exploitation in Listwise and Pairwise Online Learning to
+    Rank for Information Retrieval", Information Retrieval 16(1), 2013.
 
     Parameters
     ----------
@@ -27,6 +29,7 @@ class EpsilonGreedy(SGDRankNet):
 
     name: ClassVar[str] = "epsilon-greedy"
 
+    learning_rate: float = 0.001
     epsilon: float = 0.8
 
     def _reset(self) -> None:

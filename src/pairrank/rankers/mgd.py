@@ -17,18 +17,18 @@ from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
 
 @dataclass(eq=False, kw_only=True)
 class MGD(DBGD):
-    """Many random directions a list: θ and all θ + δu_i are multileaved, and θ moves to the mean of the winners.
+    """Many random directions a list: θ and all θ + δu_i are multileaved; θ moves to the mean of the winners.
 
         θ ← θ + η · mean{u_i : the credit of candidate i is above that of θ}.
 
-    References: Schuth et al., "Multileave Gradient Descent for Fast Online Learning to Rank", WSDM 2016 (team-draft);
-    Oosterhuis et al., "Probabilistic Multileave Gradient Descent", ECIR 2016 (probabilistic).
+    References: Schuth et al., "Multileave Gradient Descent for Fast Online Learning to Rank", WSDM 2016
+    (team-draft); Oosterhuis et al., "Probabilistic Multileave Gradient Descent", ECIR 2016 (probabilistic).
 
     Parameters
     ----------
     learning_rate, decay, delta, tau : as in `DBGD`; ``tau`` is for probabilistic multileaving alone.
     n_candidates : how many directions are tried at once.
-    multileaving : "probabilistic" (credit: expected clicks) or "team-draft" (credit: clicks on the team's documents).
+    multileaving : "probabilistic" (credit: expected clicks) or "team-draft" (credit: clicks on the team).
     """
 
     name: ClassVar[str] = "mgd"
@@ -47,9 +47,7 @@ class MGD(DBGD):
     def _candidates(self) -> int:
         return self.n_candidates
 
-    def _compare(
-        self, scores: FloatArray, k: int, rng: np.random.Generator
-    ) -> tuple[IntArray, dict[str, AnyArray]]:
+    def _compare(self, scores: FloatArray, k: int, rng: np.random.Generator) -> tuple[IntArray, dict[str, AnyArray]]:
         if self.multileaving == "probabilistic":
             return super()._compare(scores, k, rng)
         ranking, teams = multileaving.team_draft(scores, k, rng)

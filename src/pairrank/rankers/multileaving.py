@@ -1,6 +1,6 @@
 """Multileaving: one list from several rankers, and from its clicks a credit for each of them.
 
-Two rankers make it interleaving. All functions are pure; ``r`` rankers order ``n`` documents, and ``k`` are shown.
+With two rankers it is interleaving. All functions are pure; r rankers order n documents, and k are shown.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pairrank.types import BoolArray, FloatArray, IntArray
 
 
 def ranks(scores: FloatArray) -> IntArray:
-    """(r, n): the rank of every document with every ranker, 1 is best, from ``scores`` (r, n); ties by row number."""
+    """(r, n): every document's rank with every ranker, 1 is best, from ``scores`` (r, n); ties by row number."""
     order = np.argsort(-scores, axis=1, kind="stable")
     result = np.empty(order.shape, dtype=np.int64)
     np.put_along_axis(result, order, np.arange(1, scores.shape[1] + 1)[None, :], axis=1)
@@ -48,17 +48,17 @@ def team_credits(teams: IntArray, clicks: BoolArray, r: int) -> FloatArray:
 
 
 def probabilistic(ranks: IntArray, k: int, rng: np.random.Generator, *, tau: float) -> IntArray:
-    """(k,): position by position, a ranker chosen uniformly draws a document d not yet shown, P(d) ∝ rank(d)^(−τ).
+    """(k,): at every position a random ranker draws a document d that is not yet shown, P(d) ∝ rank(d)^(−τ).
 
-    Reference: Schuth et al., "Probabilistic Multileave for Online Retrieval Evaluation", SIGIR 2015; with two rankers,
-    Hofmann et al., "A Probabilistic Method for Inferring Preferences from Clicks", CIKM 2011.
+    Reference: Schuth et al., "Probabilistic Multileave for Online Retrieval Evaluation", SIGIR 2015; with two
+    rankers, Hofmann et al., "A Probabilistic Method for Inferring Preferences from Clicks", CIKM 2011.
 
     Parameters
     ----------
     ranks : (r, n), from `ranks`. tau : how steeply the probability falls with the rank.
     """
     chosen = ranks[rng.integers(len(ranks), size=k)]
-    # The least of exponential variables falls to each with probability in proportion to its rate, here rank^-τ.
+    # Of exponential variables each is the least with probability in proportion to its rate, here rank^-τ.
     waits = np.log(rng.standard_exponential(chosen.shape)) + tau * np.log(chosen)
     ranking = np.empty(k, dtype=np.int64)
     for position, wait in enumerate(waits):
@@ -70,8 +70,8 @@ def probabilistic(ranks: IntArray, k: int, rng: np.random.Generator, *, tau: flo
 def assignments(ranks: IntArray, ranking: IntArray, *, tau: float) -> FloatArray:
     """(r, k): the probability that each ranker drew the document at each position, given the list.
 
-    At position p ranker x draws d with P_x(d) = rank_x(d)^(−τ) / Σ_{e not yet shown} rank_x(e)^(−τ). Rankers are chosen
-    uniformly and independently, so P(x | d) = P_x(d) / Σ_y P_y(d), independently for every position.
+    At position p ranker x draws d with P_x(d) = rank_x(d)^(−τ) / Σ_{e not yet shown} rank_x(e)^(−τ). Rankers are
+    chosen uniformly and independently, so P(x | d) = P_x(d) / Σ_y P_y(d), independently for every position.
 
     Parameters
     ----------
@@ -89,6 +89,6 @@ def assignments(ranks: IntArray, ranking: IntArray, *, tau: float) -> FloatArray
 
 
 def expected_credits(assignments: FloatArray, clicks: BoolArray) -> FloatArray:
-    """(r,): the expected number of clicks on each ranker's documents, over all assignments (r, k) of documents."""
+    """(r,): the expected number of clicks on each ranker's documents, over all ``assignments`` (r, k)."""
     credit: FloatArray = assignments[:, clicks].sum(axis=1)
     return credit

@@ -20,14 +20,14 @@ _PART = 2**20
 class PDGD(LinearRanker):
     """Lists drawn from a Plackett-Luce model, and a step for every preference that the clicks show.
 
-    A list R has P(R) = Π_p exp(f(R_p)) / Σ_{q ≥ p} exp(f(R_q)). For every clicked d_i and every examined d_j that
-    was not clicked (examined: down to the last click and one more),
+    A list R has P(R) = Π_p exp(f(R_p)) / Σ_{q ≥ p} exp(f(R_q)). For every clicked d_i and every examined d_j
+    that was not clicked (examined: down to the last click and one more),
 
         θ ← θ + η · ρ(d_i, d_j, R) · σ(f_i − f_j) σ(f_j − f_i) · (x_i − x_j),   ρ = P(R*) / (P(R) + P(R*)),
 
-    where R* is R with d_i and d_j exchanged: ρ makes up for the preference that the order of the list itself gives.
-    ρ is computed from the scores at the time of ranking, the gradient from the weights at the time of learning; they
-    are the same when clicks come at once.
+    where R* is R with d_i and d_j exchanged: ρ makes up for the preference that the order of the list itself
+    gives. ρ is computed from the scores at the time of ranking, the gradient from the weights at the time of
+    learning; they are the same when clicks come at once.
 
     Reference: Oosterhuis and de Rijke, "Differentiable Unbiased Online Learning to Rank", CIKM 2018.
 

@@ -162,13 +162,9 @@ def _pair_loss(scores: FloatArray, spans: list[_Span]) -> tuple[float, FloatArra
 def _check_labels(grades: ArrayLike, offsets: ArrayLike, n_docs: int) -> tuple[IntArray, IntArray]:
     labels, bounds = np.asarray(grades), np.asarray(offsets)
     if labels.shape != (n_docs,) or labels.dtype.kind not in "iu":
-        raise DataError(
-            f"grades have shape {labels.shape}, type {labels.dtype}; expected ({n_docs},) whole numbers"
-        )
+        raise DataError(f"grades have shape {labels.shape}, type {labels.dtype}; expected ({n_docs},) whole numbers")
     if bounds.ndim != 1 or bounds.dtype.kind not in "iu" or len(bounds) < 2:
-        raise DataError(
-            f"offsets have shape {bounds.shape}, type {bounds.dtype}; expected whole numbers, two or more"
-        )
+        raise DataError(f"offsets have shape {bounds.shape}, type {bounds.dtype}; expected whole numbers, two or more")
     labels, bounds = labels.astype(np.int64), bounds.astype(np.int64)
     if bounds[0] != 0 or bounds[-1] != n_docs or (np.diff(bounds) < 0).any():
         raise DataError(f"offsets must rise from 0 to the number of documents, {n_docs}")
