@@ -20,7 +20,7 @@ from pairrank.rankers.base import Draw, LinearRanker, State, check_choice, check
 from pairrank.rankers.posterior import Posterior
 from pairrank.rankers.precision import Precision
 from pairrank.rng import Purpose, generator
-from pairrank.types import BoolArray, FloatArray, Impression, Inspection, IntArray
+from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, Inspection, IntArray
 
 # Bytes of documents that the incremental estimator keeps before it folds the oldest into its quadratic model.
 HISTORY_BYTES = 256 * 2**20
@@ -223,7 +223,8 @@ class PairRank(LinearRanker):
             draw = lambda cut, m: self._draw_lazily(candidates, cut, m, rng)  # noqa: E731
         places, blocks = _fill(ends, k, draw)
         explored = bool(ends[-1] >= len(ends))
-        memory = {}
+        # With the blocks, the ends tell their sizes even where a block runs on below what was shown.
+        memory: dict[str, AnyArray] = {"ends": ends}
         if self.settings.learn_from == "uncertain":
             memory["randomised"] = self._randomised(candidates, places, blocks)
         return Draw(candidates.order[places], blocks, explored, memory)
