@@ -227,6 +227,11 @@ def make(text: str | os.PathLike[str], *, n_grades: int, stop: str = "click") ->
     return users
 
 
+def canonical(text: str | os.PathLike[str], *, stop: str = "click") -> str:
+    """The text as the users themselves print it: options in one order, tables of files written out."""
+    return str(make(text, n_grades=_SCALES[0], stop=stop))
+
+
 def _build(name: str, options: dict[str, Any], n_grades: int, stop: str) -> Users:
     if name == Position.name:
         return Position(n_grades, **_only(options, "eta", "noise"))

@@ -238,7 +238,7 @@ def reciprocal_rank(listed: IntArray, offsets: IntArray, k: int | None = None) -
 
 
 def average_relevance_position(listed: IntArray, offsets: IntArray) -> FloatArray:
-    """(n_queries,), Σ g_r · r / Σ g_r over the ranks r of each list, lower is better; NaN without a relevant document."""
+    """(n_queries,), Σ g_r · r / Σ g_r over the ranks r of each list, lower is better; NaN without a relevant one."""
     lists, n = _list_of(offsets), len(offsets) - 1
     total = _sums(lists, listed, n)
     weighted = _sums(lists, listed * (_rank(offsets) + 1.0), n)

@@ -1,0 +1,140 @@
+"""``pairrank simulate``: rankers against simulated users on labelled data."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pairrank.sim import Summary
+
+_EPILOG = """\
+Within one seed all rankers meet the same queries and the same users' coins. With --out, Ctrl-C leaves a state that
+the same command resumes, and runs that are done are not run again.
+
+columns, also the keys of --json rows:
+  ndcg, ndcg_ci    NDCG@10 of the final ranker on the test split, mean over seeds; half of its 95 % t interval
+  cndcg, cndcg_ci  sum over rounds of NDCG@10 of the shown lists, discounted by 0.9995 a round; likewise
+  regret           mis-ordered pairs of the full lists, summed over rounds, mean over seeds
+  seconds          computing time of all seeds together
+With one seed there is no interval: null.
+
+examples:
+  pairrank simulate synthetic:tiny --ranker pairrank --ranker pdgd --clicks navigational
+  pairrank simulate MQ2008 --ranker 'pairrank-c(alpha=0.3)' --clicks perfect --rounds 2000 --seeds 5 --out results
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "simulate",
+        help="compare rankers under simulated users",
+        description="Run rankers against simulated users and say how well they rank and how well they learned.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
+    parser.add_argument("--ranker", action="append", metavar="NAME", help="may be repeated (default: pairrank)")
+    parser.add_argument(
+        "--clicks",
+        action="append",
+        metavar="NAME",
+        help="perfect, navigational, informational, almost-random, position(eta=1), cascade or file:PATH; "
+        "may be repeated (default: navigational)",
+    )
+    parser.add_argument("--rounds", type=_positive, default=1000, metavar="N", help="queries served (default: 1000)")
+    parser.add_argument("--seeds", type=_positive, default=1, metavar="N", help="runs, seeds 0 to N-1 (default: 1)")
+    parser.add_argument("--k", type=_positive, default=10, metavar="N", help="positions shown (default: 10)")
+    parser.add_argument("--fold", type=_positive, default=1, metavar="N", help="fold of the data (default: 1)")
+    parser.add_argument(
+        "--stop",
+        choices=("click", "anywhere"),
+        default="click",
+        help="where users may stop: after a click (default), or anywhere as in the authors' program",
+    )
+    parser.add_argument("--normalise", default="query", metavar="NAME", help="of the features (default: query)")
+    parser.add_argument(
+        "--engine",
+        choices=("serial", "processes", "ray"),
+        default="serial",
+        help="where runs are run (default: serial)",
+    )
+    parser.add_argument("--jobs", type=_positive, metavar="N", help="processes at once (default: one per core)")
+    parser.add_argument("--out", metavar="DIR", help="keep the records there, as Parquet")
+    parser.add_argument("--json", action="store_true", help="print a JSON array with a row per ranker and users")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from pairrank import clicks, rankers
+    from pairrank.cli.progress import progress
+    from pairrank.lab.executors import run_all
+    from pairrank.sim import RunSpec
+
+    # One spelling each, in the order given; what is named twice is run once.
+    names = dict.fromkeys(rankers.spell(*rankers.parse(text)) for text in args.ranker or ["pairrank"])
+    users = dict.fromkeys(clicks.canonical(text, stop=args.stop) for text in args.clicks or ["navigational"])
+    specs = [
+        RunSpec(
+            data=args.data,
+            ranker=name,
+            clicks=who,
+            rounds=args.rounds,
+            seed=seed,
+            k=args.k,
+            fold=args.fold,
+            normalise=args.normalise,
+        )
+        for name in names
+        for who in users
+        for seed in range(args.seeds)
+    ]
+    with progress(args.rounds * len(specs), "rounds") as report:
+        summaries = run_all(specs, args.out, args.engine, jobs=args.jobs, report=report)
+    rows = [_row(list(group)) for _, group in groupby(summaries, key=lambda s: (s.spec.ranker, s.spec.clicks))]
+    print(json.dumps(rows, indent=1) if args.json else _table(rows))
+    return 0
+
+
+def _row(runs: Sequence[Summary]) -> dict[str, Any]:
+    """The seeds of one ranker and users in one row."""
+    from pairrank.metrics import mean_interval
+
+    spec = runs[0].spec
+    ndcg, ndcg_ci = mean_interval([run.ndcg for run in runs])
+    cndcg, cndcg_ci = mean_interval([run.cndcg for run in runs])
+    numbers = {
+        "ndcg": ndcg,
+        "ndcg_ci": ndcg_ci,
+        "cndcg": cndcg,
+        "cndcg_ci": cndcg_ci,
+        "regret": sum(run.regret for run in runs) / len(runs),
+        "seconds": sum(run.seconds for run in runs),
+    }
+    known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
+    return {"ranker": spec.ranker, "clicks": spec.clicks, "rounds": spec.rounds, "seeds": len(runs), **known}
+
+
+_FORMATS = {"ndcg": ".4f", "ndcg_ci": ".4f", "cndcg": ".1f", "cndcg_ci": ".1f", "regret": ".0f", "seconds": ".1f"}
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows as aligned text."""
+    cells = [list(rows[0])]
+    for row in rows:
+        cells.append(["-" if value is None else format(value, _FORMATS.get(name, "")) for name, value in row.items()])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in cells)
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return number

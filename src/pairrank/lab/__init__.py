@@ -1,0 +1,1 @@
+"""The laboratory: many runs at once, and what to make of them."""

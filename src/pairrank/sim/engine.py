@@ -1,0 +1,93 @@
+"""The loop: a query comes, the ranker shows a list, the user clicks, the ranker learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import numpy as np
+
+from pairrank.rankers import Ranker
+from pairrank.sim.records import EVALUATION_COLUMNS, PHASES, ROUND_COLUMNS, Records
+from pairrank.sim.world import World
+from pairrank.types import AnyArray, FloatArray
+
+HEARTBEAT = 0.1  # seconds between looks at the clock by whoever watches a run
+
+
+@dataclass(eq=False)
+class Progress:
+    """How far a run has come: rounds done, and the records so far."""
+
+    columns: dict[str, AnyArray]
+    done: int = 0
+    profiles: dict[int, FloatArray] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+
+    @classmethod
+    def start(cls, rounds: int) -> Progress:
+        """No round done of ``rounds``."""
+        columns: dict[str, AnyArray] = {name: np.zeros(rounds, dtype) for name, dtype in ROUND_COLUMNS.items()}
+        return cls(columns | {name: np.full(rounds, np.nan) for name in EVALUATION_COLUMNS})
+
+
+def play(world: World, ranker: Ranker, progress: Progress, watch: Callable[[], bool] = lambda: True) -> bool:
+    """Play the rounds that are left; True when all are done.
+
+    ``watch`` is called between rounds, every `HEARTBEAT` seconds; when it answers False the run stops there, and
+    playing on later from the same ranker and progress gives what an undisturbed run gives.
+    """
+    spec, columns, seconds = world.spec, progress.columns, progress.seconds
+    scheduled = frozenset(spec.evaluation_rounds().tolist())
+    due = perf_counter() + HEARTBEAT
+    for t in range(progress.done, spec.rounds):
+        asked = world.round(t)
+
+        began = perf_counter()
+        impression = ranker.rank(asked.features, spec.k)
+        ranked = perf_counter()
+        ranking = impression.ranking
+        shown = asked.grades[ranking]
+        clicks = world.users.clicks(shown, asked.coins[ranking])
+        clicked = perf_counter()
+        columns["query"][t] = asked.query
+        columns["clicks"][t] = np.count_nonzero(clicks)
+        columns["online_ndcg"][t] = world.online_ndcg(asked.query, shown)
+        columns["regret"][t] = world.regret(asked, ranking, ranker)
+        judged = perf_counter()
+        ranker.learn(impression, clicks)
+        learned = perf_counter()
+        if t + 1 in scheduled:
+            _evaluate(world, ranker, progress, t)
+        ended = perf_counter()
+
+        seconds["rank"] += ranked - began
+        seconds["users"] += clicked - ranked
+        seconds["learn"] += learned - judged
+        seconds["evaluate"] += ended - learned + judged - clicked
+        progress.done = t + 1
+        if ended >= due:
+            if not watch():
+                return progress.done == spec.rounds
+            due = perf_counter() + HEARTBEAT
+    return True
+
+
+def _evaluate(world: World, ranker: Ranker, progress: Progress, t: int) -> None:
+    columns, blocks = progress.columns, world.blocks(ranker)
+    columns["ndcg"][t] = world.held_out_ndcg(ranker, t)
+    columns["cosine"][t] = world.cosine(ranker)
+    if blocks is None:
+        return
+    columns["n_blocks"][t] = blocks.number
+    columns["block_at_1"][t], columns["block_at_5"][t], columns["block_at_10"][t] = blocks.at_ranks
+    if t + 1 == world.spec.rounds or str(t + 1).strip("0") == "1":  # 1, 10, 100, ...
+        progress.profiles[t + 1] = blocks.by_rank
+
+
+def records(world: World, progress: Progress) -> Records:
+    """The records of a run that is done."""
+    for column in progress.columns.values():
+        column.setflags(write=False)
+    return Records(world.spec, progress.columns, progress.profiles, progress.seconds)

@@ -1,0 +1,131 @@
+"""What a simulated run gives: one row a round, in memory as arrays and on disk as Parquet."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from pairrank import metrics
+from pairrank.errors import FileFormatError, MissingExtraError
+from pairrank.sim.spec import RunSpec
+from pairrank.types import AnyArray, FloatArray, IntArray
+
+# Written in every round, about the list that was shown.
+ROUND_COLUMNS: Mapping[str, type] = MappingProxyType(
+    {"query": np.int64, "clicks": np.int64, "online_ndcg": np.float64, "regret": np.int64}
+)
+# Written after the scheduled rounds, about the ranker; NaN elsewhere, and where a ranker has no such thing.
+EVALUATION_COLUMNS = ("ndcg", "cosine", "n_blocks", "block_at_1", "block_at_5", "block_at_10")
+PHASES = ("rank", "users", "learn", "evaluate")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run in four numbers: final held-out NDCG@10, cNDCG, total regret, and the seconds that it took."""
+
+    spec: RunSpec
+    ndcg: float
+    cndcg: float
+    regret: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The records of one run.
+
+    Attributes
+    ----------
+    spec : what was run.
+    columns : by name, one value a round (rounds count from 1):
+        ``query`` index of the query in the training split, ``clicks`` how many, ``online_ndcg`` NDCG@10 of the shown
+        list (0 where no candidate is relevant), ``regret`` mis-ordered pairs of the full list (what was shown, then
+        the rest by the ranker's score before it learned); and, NaN except after scheduled rounds, ``ndcg`` the mean
+        held-out NDCG@10 over queries with a relevant document (ties broken at random), ``cosine`` to the ideal
+        weights, ``n_blocks`` and ``block_at_1``, ``_5``, ``_10`` the number of blocks and the size of the block at a
+        rank, as means over a fixed panel of training queries.
+    profiles : by round (1, 10, 100, ... and the last), the mean size of the block at every rank.
+    seconds : spent in each phase; never part of what must be equal between equal runs.
+    """
+
+    spec: RunSpec
+    columns: Mapping[str, AnyArray]
+    profiles: Mapping[int, FloatArray] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> AnyArray:
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return self.spec.rounds
+
+    @cached_property
+    def evaluated(self) -> IntArray:
+        """The rounds after which the ranker was evaluated; ``records["ndcg"][records.evaluated - 1]`` is the curve."""
+        return self.spec.evaluation_rounds()
+
+    @property
+    def ndcg(self) -> float:
+        """Held-out NDCG@10 after the last round."""
+        return float(self.columns["ndcg"][-1])
+
+    @property
+    def cndcg(self) -> float:
+        """Σ_t γ^(t-1) NDCG@10 of the shown lists, γ = 0.9995."""
+        return metrics.cndcg(self.columns["online_ndcg"])
+
+    @property
+    def regret(self) -> int:
+        """Mis-ordered pairs over all rounds."""
+        return int(self.columns["regret"].sum())
+
+    def summary(self) -> Summary:
+        """The run in four numbers."""
+        return Summary(self.spec, self.ndcg, self.cndcg, self.regret, sum(self.seconds.values()))
+
+    def to_parquet(self) -> bytes:
+        """The records (without the seconds) as a Parquet file that carries its spec; equal records, equal bytes."""
+        pa, parquet = _arrow()
+        rounds = range(1, self.spec.rounds + 1)
+        table = {"round": pa.array(rounds, pa.int64())}
+        table |= {name: pa.array(self.columns[name]) for name in ROUND_COLUMNS}
+        # An absent value is a null on disk: readers other than ours then leave it out of their means.
+        table |= {name: pa.array(self.columns[name], from_pandas=True) for name in EVALUATION_COLUMNS}
+        profiles = [self.profiles.get(t) for t in rounds]
+        table["block_size_by_rank"] = pa.array(profiles, pa.list_(pa.float64()))
+        written = pa.table(table).replace_schema_metadata({"pairrank.spec": self.spec.to_json()})
+        sink = io.BytesIO()
+        parquet.write_table(written, sink, compression="zstd", write_page_checksum=True)
+        return sink.getvalue()
+
+    @classmethod
+    def from_parquet(cls, blob: bytes, *, seconds: Mapping[str, float], source: str = "these bytes") -> Records:
+        """The records that `to_parquet` wrote; raises `FileFormatError` for anything truncated or damaged."""
+        pa, parquet = _arrow()
+        try:
+            table = parquet.read_table(pa.BufferReader(blob), page_checksum_verification=True)
+            spec = RunSpec.from_json((table.schema.metadata or {})[b"pairrank.spec"], source=source)
+            columns = {name: table[name].to_numpy() for name in ROUND_COLUMNS}
+            columns |= {name: table[name].to_numpy().astype(np.float64) for name in EVALUATION_COLUMNS}
+            lists = table["block_size_by_rank"].to_pylist()
+        except (pa.ArrowException, KeyError, OSError) as problem:
+            raise FileFormatError(f"{source} is truncated, damaged or not a run's records: {problem}") from None
+        if table.num_rows != spec.rounds:
+            raise FileFormatError(f"{source} holds {table.num_rows} rounds; its spec says {spec.rounds}")
+        profiles = {t: np.array(sizes) for t, sizes in enumerate(lists, start=1) if sizes is not None}
+        return cls(spec, columns, profiles, seconds)
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow", "lab") from None
+    return pyarrow, parquet

@@ -1,0 +1,195 @@
+"""`simulate`: one run from its spec, on disk or in memory, fresh or from where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from pairrank import data as datasets
+from pairrank import rankers
+from pairrank.data.dataset import Dataset
+from pairrank.errors import OptionError
+from pairrank.rankers import Ranker
+from pairrank.sim import engine
+from pairrank.sim.engine import Progress
+from pairrank.sim.folder import RunFolder
+from pairrank.sim.records import Records
+from pairrank.sim.spec import RunSpec
+from pairrank.sim.world import World
+
+Splits = tuple[Dataset, Dataset]
+Watch = Callable[[int], bool]
+
+
+def simulate(
+    run: RunSpec | str | os.PathLike[str] | Dataset | Splits | None = None,
+    *,
+    data: str | os.PathLike[str] | Dataset | Splits | None = None,
+    ranker: str | Ranker = "pairrank",
+    clicks: str = "navigational",
+    rounds: int = 1000,
+    seed: int = 0,
+    k: int = 10,
+    fold: int = 1,
+    normalise: str = "query",
+    evaluation: str = "test",
+    schedule: str = "geometric:12",
+    panel: int = 10,
+    ideal: str = "offline-ranknet",
+    out: str | os.PathLike[str] | None = None,
+    watch: Watch | None = None,
+    checkpoint_seconds: float = 30.0,
+) -> Records:
+    """Simulate one run and return its records.
+
+    Give a `RunSpec`, or data and the fields of one (they are explained there). Data may also be in memory: a
+    `Dataset`, or a pair of them to train and to evaluate on. A ranker may be an object of your own, fresh.
+
+    With ``out`` the run is kept below that folder: one that is done is read instead of run again, and one that was
+    interrupted goes on from its last checkpoint, to the same records as if nothing had happened. Ctrl-C then writes
+    a checkpoint first. ``watch(rounds_done)`` is called about ten times a second; False stops the run likewise.
+    """
+    own = ranker if isinstance(ranker, Ranker) else None
+    source: Any = data if run is None or isinstance(run, RunSpec) else run
+    if isinstance(run, RunSpec):
+        spec = run
+        if source is not None and _label(source) != spec.data:
+            raise OptionError(f"the data are {_label(source)!r} and the spec says {spec.data!r}; give one of them")
+    else:
+        spec = RunSpec(
+            data=_label(source),
+            ranker=ranker if isinstance(ranker, str) else rankers.spell(ranker.name, ranker.options()),
+            clicks=clicks,
+            rounds=rounds,
+            seed=seed,
+            k=k,
+            fold=fold,
+            normalise=normalise,
+            evaluation=evaluation,
+            schedule=schedule,
+            panel=panel,
+            ideal=ideal,
+        )
+    folder = None if out is None else RunFolder(out, spec)
+    done = folder.finished() if folder else None
+    if done is not None:
+        return done
+    with _single_thread():
+        train, held_out = _pair(source) or _load(spec)
+        fresh = own or rankers.make(spec.ranker, n_features=train.n_features, seed=spec.seed)
+        world = World.of(spec, train, held_out)
+        return _run(world, fresh, folder, watch, checkpoint_seconds)
+
+
+def _run(
+    world: World, fresh: Ranker, folder: RunFolder | None, watch: Watch | None, checkpoint_seconds: float
+) -> Records:
+    saved = folder.load_checkpoint(fresh) if folder else None
+    if folder:
+        folder.open()
+    ranker, progress = saved or (_taught(fresh, world.train), Progress.start(world.spec.rounds))
+    last = perf_counter()
+    with _asked_to_stop(folder is not None) as asked:
+
+        def look() -> bool:
+            nonlocal last
+            go_on = (watch is None or watch(progress.done)) and not asked()
+            if folder and (not go_on or perf_counter() - last >= checkpoint_seconds):
+                folder.save_checkpoint(ranker, progress)
+                last = perf_counter()
+            return go_on
+
+        if not engine.play(world, ranker, progress, look):
+            raise KeyboardInterrupt
+    records = engine.records(world, progress)
+    if folder:
+        folder.save(records)
+    return records
+
+
+def _taught(ranker: Ranker, train: Dataset) -> Ranker:
+    """The ranker itself; one that learns from labels has done so."""
+    if hasattr(ranker, "fit"):
+        ranker.fit(train.features, train.grades, train.offsets)
+    return ranker
+
+
+def _label(source: Any) -> str:
+    """What the spec says of the data: the path or name, or a hash of data in memory."""
+    if source is None:
+        raise OptionError("there are no data; expected a path, a synthetic: name, a Dataset or a pair of Datasets")
+    if isinstance(source, (str, os.PathLike)):
+        return os.fspath(source)
+    digest = hashlib.sha256()
+    for dataset in _pair(source) or ():
+        for array in (dataset.features, dataset.grades, dataset.offsets):
+            digest.update(np.ascontiguousarray(array).data)
+    return f"memory:{digest.hexdigest()[:16]}"
+
+
+def _pair(source: Any) -> Splits | None:
+    if source is None or isinstance(source, (str, os.PathLike)):
+        return None
+    if isinstance(source, Dataset):
+        return source, source
+    if isinstance(source, tuple) and len(source) == 2 and all(isinstance(split, Dataset) for split in source):
+        return source
+    raise OptionError(f"data are {type(source).__name__}; expected a path, a name, a Dataset or a pair of Datasets")
+
+
+def _load(spec: RunSpec) -> Splits:
+    if spec.data.startswith("memory:"):
+        raise OptionError(f"the spec's data are {spec.data!r}, which live in memory only; pass them as data=")
+    return (
+        _split(spec.data, "train", spec.fold, spec.normalise),
+        _split(spec.data, spec.evaluation, spec.fold, spec.normalise),
+    )
+
+
+@lru_cache(maxsize=8)
+def _split(path: str, split: str, fold: int, normalise: str) -> Dataset:
+    # Remembered, so that the runs of a sweep share what is computed once per data set.
+    return datasets.load(path, split, fold, normalise=normalise)
+
+
+def _single_thread() -> AbstractContextManager[Any]:
+    """One thread for matrix products: the number of threads may change the last bits of a sum."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    limits: AbstractContextManager[Any] = threadpool_limits(1)
+    return limits
+
+
+@contextmanager
+def _asked_to_stop(wanted: bool) -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C into a question that the loop asks between rounds; a second one interrupts at once."""
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:  # somebody else's business: a worker that ignores Ctrl-C, a notebook
+        yield lambda: False
+        return
+    interrupted = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,110 @@
+"""What a simulated run is: a frozen value, to and from JSON, with an id that is a hash of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from pairrank import clicks, rankers
+from pairrank.errors import FileFormatError, NewerFormatError, OptionError, UnknownNameError
+from pairrank.rng import check_seed
+from pairrank.types import IntArray
+
+SPEC_VERSION = 1
+SPLITS = ("train", "vali", "test")
+
+_SCHEDULE = re.compile(r"(geometric|every):([1-9]\d*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One simulated run. Equal specs give equal records, bit for bit.
+
+    Attributes
+    ----------
+    data : folder, file or ``synthetic:`` name. fold, normalise : how it is read.
+    ranker : short text, as in ``pairrank-c(alpha=0.3)``. clicks : the users' short text.
+    rounds : queries served. seed : of the queries, the users' coins and the ranker. k : positions shown.
+    evaluation : the split that held-out NDCG@10 is measured on.
+    schedule : after which rounds it is measured: ``geometric:N`` (N times in every tenfold, and after the last) or
+        ``every:N``.
+    panel : how many training queries the block statistics are averaged over.
+    ideal : the ranker whose weights the cosine compares with, fitted to the training labels; empty for none. Known
+        ideal weights of the data come first.
+    """
+
+    data: str
+    ranker: str = "pairrank"
+    clicks: str = "navigational"
+    rounds: int = 1000
+    seed: int = 0
+    k: int = 10
+    fold: int = 1
+    normalise: str = "query"
+    evaluation: str = "test"
+    schedule: str = "geometric:12"
+    panel: int = 10
+    ideal: str = "offline-ranknet"
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        for name, low in (("rounds", 1), ("k", 1), ("fold", 1), ("panel", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < low:
+                raise OptionError(f"{name} is {value!r}; expected a whole number, {low} or more")
+        if self.evaluation not in SPLITS:
+            raise OptionError(f"evaluation is {self.evaluation!r}; expected one of {', '.join(SPLITS)}")
+        if not _SCHEDULE.fullmatch(self.schedule):
+            raise OptionError(f"schedule is {self.schedule!r}; expected geometric:N or every:N, as in geometric:12")
+        # One spelling for one run, so that its id does not depend on spaces or on the order of options.
+        object.__setattr__(self, "ranker", _canonical(self.ranker))
+        object.__setattr__(self, "clicks", clicks.canonical(self.clicks))
+
+    @property
+    def run_id(self) -> str:
+        """Sixteen hex digits, a hash of everything above."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    def evaluation_rounds(self) -> IntArray:
+        """The rounds after which the ranker is evaluated, rising; the last one is always among them."""
+        kind, number = self.schedule.split(":")
+        if kind == "every":
+            rounds = np.arange(int(number), self.rounds, int(number))
+        else:
+            steps = np.arange(int(number) * np.log10(self.rounds) + 1) / int(number)
+            rounds = np.rint(10.0**steps).astype(np.int64)
+        return np.union1d(rounds[rounds < self.rounds], [self.rounds])
+
+    def to_json(self) -> str:
+        """Canonical JSON, with the version of the format."""
+        return json.dumps({"version": SPEC_VERSION, **asdict(self)}, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, source: str = "this spec") -> RunSpec:
+        """The spec that `to_json` wrote; refuses what a newer version wrote."""
+        try:
+            values: dict[str, Any] = dict(json.loads(text))
+            version = int(values.pop("version"))
+        except (KeyError, TypeError, ValueError):
+            raise FileFormatError(f"{source} is not the JSON of a run's spec, or is damaged") from None
+        if version > SPEC_VERSION:
+            raise NewerFormatError(
+                f"{source} has version {version}; this PairRank reads up to {SPEC_VERSION}: upgrade pairrank"
+            )
+        unknown = set(values) - {f.name for f in fields(cls)}
+        if unknown or "data" not in values:
+            raise FileFormatError(f"{source} is damaged: its fields are {sorted(values)}")
+        return cls(**values)
+
+
+def _canonical(ranker: str) -> str:
+    try:
+        return rankers.spell(*rankers.parse(ranker))
+    except UnknownNameError:
+        # Perhaps somebody's own ranker, handed to `simulate` as an object; `rankers.make` will say if it is not.
+        return ranker

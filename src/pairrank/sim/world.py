@@ -1,0 +1,184 @@
+"""All of a run that does not depend on the ranker: which queries come, the users' coins, how lists are judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from pairrank import clicks, metrics, rankers
+from pairrank.data.dataset import Dataset
+from pairrank.errors import DataError, OptionError
+from pairrank.rankers import Ranker
+from pairrank.rng import Purpose, generator
+from pairrank.sim.spec import RunSpec
+from pairrank.types import FloatArray, IntArray
+
+CUTOFF = 10  # NDCG@10 everywhere, however many positions are shown
+BLOCK_RANKS = (1, 5, 10)
+_BATCH = 128  # rounds whose coins are drawn at once: to make a generator costs more than to draw a round's coins
+_ROWS = 2**16  # held-out documents scored at a time, so that a large split is never copied whole
+
+
+class Round(NamedTuple):
+    """One query as it comes: its index, candidates, grades, two coins a document, and a lot that breaks ties."""
+
+    query: int
+    features: FloatArray
+    grades: IntArray
+    coins: FloatArray
+    lots: FloatArray
+
+
+class Blocks(NamedTuple):
+    """Block statistics, as means over the panel: how many, the size at some ranks, and the size at every rank."""
+
+    number: float
+    at_ranks: FloatArray
+    by_rank: FloatArray
+
+
+class Coins:
+    """(n_docs, 3) uniforms for every round: a function of the seed, the round and the queries, never of the ranker."""
+
+    def __init__(self, seed: int, sizes: IntArray) -> None:
+        self._seed = seed
+        self._sizes = sizes
+        self._batch = -1
+        self._rounds: list[FloatArray] = []
+
+    def of(self, t: int) -> FloatArray:
+        """The coins of round ``t``, from 0."""
+        batch, place = divmod(t, _BATCH)
+        if batch != self._batch:
+            ends = self._sizes[batch * _BATCH : (batch + 1) * _BATCH].cumsum()
+            draws = generator(self._seed, batch, Purpose.CLICKS).random((ends[-1], 3))
+            self._rounds, self._batch = np.split(draws, ends[:-1]), batch
+        return self._rounds[place]
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """What all rankers of one seed meet alike.
+
+    Queries are drawn uniformly from the training split. Each candidate of each round has coins of its own: two
+    rankers that show the same document in the same round at the same rank meet the same luck.
+    """
+
+    spec: RunSpec
+    train: Dataset
+    held_out: Dataset
+    users: clicks.Users
+    queries: IntArray
+    coins: Coins
+    ideal: FloatArray | None
+    panel: tuple[int, ...]
+    evaluator: metrics.NDCG
+    ideal_dcg: FloatArray
+    gains: FloatArray
+
+    @classmethod
+    def of(cls, spec: RunSpec, train: Dataset, held_out: Dataset) -> World:
+        """The world of ``spec`` on these splits."""
+        if train.n_queries == 0 or held_out.n_features != train.n_features:
+            raise OptionError(
+                f"there are {train.n_queries} training queries with {train.n_features} features, and "
+                f"{held_out.n_features} features in the held-out split; expected a query at least and equal features"
+            )
+        queries = generator(spec.seed, 0, Purpose.QUERIES).integers(train.n_queries, size=spec.rounds)
+        panel = generator(spec.seed, 1, Purpose.QUERIES).permutation(train.n_queries)[: spec.panel]
+        return cls(
+            spec=spec,
+            train=train,
+            held_out=held_out,
+            users=clicks.make(spec.clicks, n_grades=train.n_grades),
+            queries=queries,
+            coins=Coins(spec.seed, np.diff(train.offsets)[queries]),
+            ideal=ideal_weights(train, spec.ideal),
+            panel=tuple(panel.tolist()),
+            evaluator=metrics.NDCG(held_out.grades, held_out.offsets, CUTOFF),
+            ideal_dcg=metrics.NDCG(train.grades, train.offsets, CUTOFF).ideal,
+            gains=metrics.gain(np.arange(train.n_grades)),
+        )
+
+    def round(self, t: int) -> Round:
+        """Round ``t``, from 0."""
+        query = int(self.queries[t])
+        features, grades = self.train.query(query)
+        coins = self.coins.of(t)
+        return Round(query, features.astype(np.float64), grades, coins[:, :2], coins[:, 2])
+
+    def online_ndcg(self, query: int, shown: IntArray) -> float:
+        """NDCG@10 of a shown list, given the grades from its top; 0 where the query has no relevant document."""
+        ideal = self.ideal_dcg[query]
+        top = self.gains[shown[:CUTOFF]]
+        return float(top @ metrics.discount(len(top)) / ideal) if ideal > 0 else 0.0
+
+    def regret(self, asked: Round, ranking: IntArray, ranker: Ranker) -> int:
+        """Mis-ordered pairs of the full list: what was shown, then the rest by the ranker's score as it is now.
+
+        The rest's ties are broken by lot: files are often sorted by grade, and a ranker that knows nothing would
+        look as if it knew the order.
+        """
+        grades = asked.grades
+        if self.ideal_dcg[asked.query] == 0:
+            return 0
+        if len(ranking) < len(grades):
+            hidden = np.ones(len(grades), dtype=bool)
+            hidden[ranking] = False
+            rest = np.flatnonzero(hidden)
+            scores = ranker.score(asked.features[rest])
+            ranking = np.concatenate([ranking, rest[np.lexsort((asked.lots[rest], -scores))]])
+        return metrics.regret(grades[ranking])
+
+    def held_out_ndcg(self, ranker: Ranker, t: int) -> float:
+        """The mean NDCG@10 of the held-out split over queries with a relevant document, ties broken at random."""
+        features = self.held_out.features
+        parts = [ranker.score(features[i : i + _ROWS]) for i in range(0, len(features), _ROWS)]
+        rng = generator(self.spec.seed, t, Purpose.TIES)
+        return self.evaluator.mean(np.concatenate(parts), ties="random", rng=rng)
+
+    def cosine(self, ranker: Ranker) -> float:
+        """Of the ranker's weights to the ideal ones; NaN for rankers without weights."""
+        weights = getattr(ranker, "weights", None)
+        if self.ideal is None or weights is None:
+            return float("nan")
+        return metrics.cosine(weights, self.ideal)
+
+    def blocks(self, ranker: Ranker) -> Blocks | None:
+        """Block statistics over the panel, or None for a ranker without blocks."""
+        sizes = []
+        for query in self.panel:
+            inspection = ranker.inspect(self.train.query(query)[0])
+            if inspection is None:
+                return None
+            sizes.append(inspection.block_sizes)
+        if not sizes:
+            return None
+        lists = [metrics.block_size_by_rank(s).astype(np.float64) for s in sizes]
+        longest = max(*BLOCK_RANKS, *map(len, lists))
+        padded = np.array([np.pad(by_rank, (0, longest - len(by_rank)), constant_values=np.nan) for by_rank in lists])
+        present = ~np.isnan(padded)
+        counted = present.sum(axis=0)
+        means = np.divide(np.nansum(padded, axis=0), counted, out=np.full(longest, np.nan), where=counted > 0)
+        return Blocks(float(np.mean([len(s) for s in sizes])), means[np.array(BLOCK_RANKS) - 1], means[counted > 0])
+
+
+@lru_cache(maxsize=4)
+def ideal_weights(train: Dataset, ranker: str) -> FloatArray | None:
+    """The data's own ideal weights, else those of ``ranker`` fitted to the labels, else None."""
+    if train.theta is not None:
+        return train.theta
+    if not ranker:
+        return None
+    model = rankers.make(ranker, n_features=train.n_features)
+    if not hasattr(model, "fit"):
+        raise OptionError(f"ideal is {ranker!r}, which does not learn from labels; expected offline-ranknet or nothing")
+    try:
+        model.fit(train.features, train.grades, train.offsets)
+    except DataError:  # labels that prefer nothing to anything have no ideal
+        return None
+    weights: FloatArray | None = getattr(model, "weights", None)
+    return weights
