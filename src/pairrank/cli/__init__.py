@@ -12,6 +12,7 @@ from pairrank.version import __version__
 
 # In the order of `pairrank --help`. A module must import quickly: what is heavy is imported inside `run`.
 COMMANDS: tuple[str, ...] = (
+    "simulate",
     "export",
 )
 
