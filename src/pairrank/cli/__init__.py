@@ -14,6 +14,7 @@ from pairrank.version import __version__
 COMMANDS: tuple[str, ...] = (
     "simulate",
     "export",
+    "data",
 )
 
 

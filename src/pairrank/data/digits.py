@@ -2,7 +2,7 @@
 
 `pairs` reads the ``index:value`` tokens of many lines with a few dozen array operations instead of a call per token.
 Runs of up to eight digits are loaded as one 64-bit word and turned into a number with three multiplications (the
-"SIMD within a register" trick). A value with a mantissa below 2^53 and a power of ten up to 22 is one exact integer
+"SIMD within a register" trick). A value with a mantissa below 2^53 and a power of ten up to 22 is one exact number
 divided or multiplied by another, so it is rounded once, as ``float(text)`` is (Clinger's fast path). Tokens outside
 these limits are handed to ``float`` one by one; text of another shape is refused, and the caller reads it line by line.
 """
@@ -16,15 +16,16 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from pairrank.types import FloatArray, IntArray
+from pairrank.types import BoolArray, FloatArray, IntArray
 
 NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
-_PAD = 16
+_PAD = 16  # blanks before the text, so that two words can be loaded before its first byte
+_NEWLINE, _PLUS, _MINUS, _DOT, _COLON, _E = b"\n+-.:e"
+_BLANK = np.isin(np.arange(256), list(b" \t\n\r\x0b\x0c"))
 _WHOLE_POWERS = 10 ** np.arange(19, dtype=np.uint64)
-_POWERS = _WHOLE_POWERS.astype(np.float64)  # each exact
-_NEWLINE, _SPACE, _MINUS, _DOT, _COLON = b"\n -.:"
-_LONGEST = 16  # digits in one run: two words
+_POWERS = 10.0 ** np.arange(23)  # each exact
+_MANTISSA = np.uint64(2**53)
 
 
 class Pairs(NamedTuple):
@@ -35,6 +36,30 @@ class Pairs(NamedTuple):
     values: FloatArray
 
 
+class _Scan(NamedTuple):
+    """A text (padded), the places of its bytes that are not digits (``breaks``), and what stands there (``kinds``)."""
+
+    text: NDArray[np.uint8]
+    breaks: IntArray
+    kinds: NDArray[np.uint8]
+
+    def number(self, left: IntArray) -> tuple[NDArray[np.uint64], IntArray]:
+        """The digits between break ``left`` and the next one: as a number (0 beyond 16 of them), and how many."""
+        stop = self.breaks[left + 1]
+        length = stop - self.breaks[left] - 1
+        number = _eight(self._words(stop - 8), length)
+        long = np.flatnonzero(length > 8)
+        if len(long):
+            high = _eight(self._words(stop[long] - 16), length[long] - 8)
+            number[long] = np.where(length[long] > 16, 0, number[long] + high * np.uint64(10**8))
+        return number, length
+
+    def _words(self, start: IntArray) -> NDArray[np.uint64]:
+        """The eight bytes from each ``start`` on, the first one lowest."""
+        aligned = self.text[: len(self.text) // 8 * 8].view("<u8")
+        return as_strided(aligned, shape=(len(self.text) - 7,), strides=(1,), writeable=False)[start]
+
+
 def pairs(text: bytes) -> Pairs | None:
     """The ``index:value`` tokens of the lines of ``text``, which ends with a newline; None if it has any other shape.
 
@@ -42,82 +67,86 @@ def pairs(text: bytes) -> Pairs | None:
     """
     padded = np.frombuffer(b" " * _PAD + text, dtype=np.uint8)
     breaks = np.flatnonzero(padded[_PAD - 1 :] - np.uint8(48) > 9) + (_PAD - 1)
-    kind = padded[breaks]
-    blank = np.flatnonzero(kind <= _SPACE)
+    scan = _Scan(padded, breaks, padded[breaks])
+    blank = np.flatnonzero(_BLANK[scan.kinds])
     filled = np.flatnonzero(np.diff(breaks[blank]) > 1)
     first, last = blank[filled], blank[filled + 1]
-    colon = breaks[first + 1]
-    index_length = colon - breaks[first] - 1
-    if not ((kind[first + 1] == _COLON) & (index_length > 0) & (index_length <= 8)).all():
+    indices, length = scan.number(first)
+    if not ((scan.kinds[first + 1] == _COLON) & (length > 0) & (length <= 8)).all():
         return None
-    words = _words(padded)
-    value = _values(padded, words, breaks, kind, first + 1, last)
-    if value is None:
+    values = _values(scan, first + 1, last)
+    if values is None:
         return None
-    lines = np.flatnonzero(kind == _NEWLINE)
+    lines = np.flatnonzero(scan.kinds == _NEWLINE)
     counts = np.diff(np.searchsorted(first, lines), prepend=0)
-    return Pairs(counts, _whole(words, colon, index_length).astype(np.int64), value)
+    return Pairs(counts, indices.astype(np.int64), values)
 
 
-def _values(
-    padded: NDArray[np.uint8],
-    words: NDArray[np.uint64],
-    breaks: IntArray,
-    kind: NDArray[np.uint8],
-    colon: IntArray,
-    last: IntArray,
-) -> FloatArray | None:
-    """Values between the breaks numbered ``colon`` and ``last``; None if one is not a number."""
-    negative = (kind[colon + 1] == _MINUS) & (breaks[colon + 1] - breaks[colon] == 1)
+def _values(scan: _Scan, colon: IntArray, last: IntArray) -> FloatArray | None:
+    """The values between the breaks ``colon`` and ``last``: [-]digits[.digits][e[+-]digits]; None if one is none."""
+    negative = _signed(scan, colon, _MINUS)
     left = colon + negative
-    point = kind[left + 1] == _DOT
-    stop = breaks[left + 1]
-    length = stop - breaks[left] - 1
-    plain = (left + point + 1 == last) & (length > 0) & (length <= _LONGEST)
-    mantissa = _whole(words, stop, np.where(plain, length, 0))
-    decimals = np.zeros(len(colon), dtype=np.int64)
+    mantissa, length = scan.number(left)
+    point = scan.kinds[left + 1] == _DOT
+    stop = left + 1 + point  # the break after the mantissa
+    good = (length > 0) & (length <= 16)
+    power = np.zeros(len(colon), dtype=np.int64)
 
-    fraction = np.flatnonzero(plain & point)
-    end = breaks[last[fraction]]
-    decimals[fraction] = end - stop[fraction] - 1
-    digits = decimals[fraction]
-    short = digits + length[fraction] <= 18  # so that the mantissa fits a 64-bit word
-    plain[fraction[~short]] = False
-    fraction, end, digits = fraction[short], end[short], digits[short]
-    mantissa[fraction] = mantissa[fraction] * _WHOLE_POWERS[digits] + _whole(words, end, digits)
+    decimal = np.flatnonzero(point & good)
+    if len(decimal):
+        fraction, more = scan.number(left[decimal] + 1)
+        fits = more + length[decimal] <= 18  # so that the mantissa fits a 64-bit word
+        good[decimal] = fits
+        more *= fits
+        mantissa[decimal] = mantissa[decimal] * _WHOLE_POWERS[more] + fraction
+        power[decimal] = -more
 
-    plain &= mantissa < np.uint64(2**53)
-    value = mantissa.astype(np.float64)
-    value[fraction] /= _POWERS[digits]
-    np.negative(value, out=value, where=negative)
-    for token in np.flatnonzero(~plain):
-        spelt = padded[breaks[colon[token]] + 1 : breaks[last[token]]].tobytes()
+    scientific = np.flatnonzero(scan.kinds[stop] | 32 == _E)
+    if len(scientific):
+        exponent, stop[scientific], fits = _exponents(scan, stop[scientific])
+        good[scientific] &= fits
+        power[scientific] += exponent
+
+    good &= (stop == last) & (mantissa < _MANTISSA) & (np.abs(power) <= 22)
+    values = mantissa.astype(np.float64)
+    values /= _POWERS[np.where(good & (power < 0), -power, 0)]
+    if len(scientific):
+        values *= _POWERS[np.where(good & (power > 0), power, 0)]
+    np.negative(values, out=values, where=negative)
+    return _mended(scan, values, np.flatnonzero(~good), colon, last)
+
+
+def _exponents(scan: _Scan, left: IntArray) -> tuple[IntArray, IntArray, BoolArray]:
+    """Of the exponents after the breaks ``left``: value, the break that ends them, and whether they are sound."""
+    negative = _signed(scan, left, _MINUS)
+    left = left + (negative | _signed(scan, left, _PLUS))
+    number, length = scan.number(left)
+    sound = (length > 0) & (length <= 3)
+    value = np.where(sound, number, 0).astype(np.int64)
+    return np.where(negative, -value, value), left + 1, sound
+
+
+def _signed(scan: _Scan, left: IntArray, sign: int) -> BoolArray:
+    """Whether ``sign`` stands right after each break ``left``."""
+    after: BoolArray = (scan.kinds[left + 1] == sign) & (scan.breaks[left + 1] - scan.breaks[left] == 1)
+    return after
+
+
+def _mended(scan: _Scan, values: FloatArray, tokens: IntArray, colon: IntArray, last: IntArray) -> FloatArray | None:
+    """``values`` with those of ``tokens`` read by ``float``; None if one of them is not a number."""
+    for token in tokens:
+        spelt = scan.text[scan.breaks[colon[token]] + 1 : scan.breaks[last[token]]].tobytes()
         if NUMBER.fullmatch(spelt) is None:
             return None
-        value[token] = float(spelt)
-    return value
-
-
-def _words(padded: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Element i is the eight bytes from byte i on, the first one lowest, as a view."""
-    head = padded[: len(padded) // 8 * 8].view("<u8")
-    return as_strided(head, shape=(len(padded) - 7,), strides=(1,), writeable=False)
-
-
-def _whole(words: NDArray[np.uint64], stop: IntArray, length: IntArray) -> NDArray[np.uint64]:
-    """The whole numbers spelt by the ``length`` (up to 16) digits before each byte ``stop``."""
-    number = _eight(words[stop - 8], np.minimum(length, 8))
-    long = np.flatnonzero(length > 8)
-    if len(long):
-        number[long] += _eight(words[stop[long] - 16], length[long] - 8) * np.uint64(10**8)
-    return number
+        values[token] = float(spelt)
+    return values
 
 
 def _eight(word: NDArray[np.uint64], length: IntArray) -> NDArray[np.uint64]:
-    """The number spelt by the last ``length`` of the eight digits in each ``word``, which is overwritten."""
-    shift = (np.uint64(64) - (length.astype(np.uint64) << np.uint64(3))).astype(np.uint64)
-    word >>= shift  # twice, because a shift by all 64 bits must leave nothing
-    word <<= shift
+    """The number spelt by the last ``length`` (or eight, if that is more) of the digits in each ``word``."""
+    shift = (64 - 8 * np.minimum(length, 8)).astype(np.uint64)
+    word >>= shift
+    word <<= shift  # bytes before the digits are 0 now; a shift by 64 leaves nothing
     word &= np.uint64(0x0F0F0F0F0F0F0F0F)
     word *= np.uint64(2561)
     word >>= np.uint64(8)

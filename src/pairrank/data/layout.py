@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pairrank.data.letor import SUFFIXES
+from pairrank.data.streams import SUFFIXES
 from pairrank.errors import DataError, OptionError
 
 SPLITS = ("train", "vali", "test")
@@ -55,11 +55,14 @@ def find(path: Path, split: str, fold: int) -> Source:
     return Source(path.resolve().name, _file(folder, prefix, split), _file(folder, prefix, "train"), shared=False)
 
 
-def folds(path: Path) -> list[int]:
-    """The numbers that ``fold`` may take for a folder, or [1] where there is nothing to choose."""
-    found = set(_numbered(path, _FOLD)) if path.is_dir() else set()
-    found = found or (set(_numbered(path, _SET)) if path.is_dir() else set())
-    return sorted(found) or [1]
+def available(text: str, fold: int) -> list[str]:
+    """The splits that a folder (or a synthetic name) has; train is always among them, or `find` says what is wrong."""
+    path = Path(text)
+    if not path.is_dir():
+        return list(SPLITS)
+    find(path, "train", fold)
+    folder, prefix = _fold_folder(path, fold)
+    return [split for split in SPLITS if _candidates(folder, prefix, split)]
 
 
 def _fold_folder(path: Path, fold: int) -> tuple[Path, str]:
@@ -85,16 +88,21 @@ def _numbered(path: Path, pattern: re.Pattern[str]) -> dict[int, Path]:
     return {int(m[1]): entry for m, entry in matches if m is not None and entry.is_dir() == wanted_folder}
 
 
-def _file(folder: Path, prefix: str, split: str) -> Path:
-    names = [
-        f"{prefix}{spelling}{extension}{suffix}"
+def _candidates(folder: Path, prefix: str, split: str) -> list[Path]:
+    """The files that could be ``split``, the likeliest first."""
+    present = {entry.name.lower(): entry for entry in folder.iterdir() if entry.is_file()}
+    return [
+        present[name]
         for spelling in _SPELLINGS[split]
         for extension in (".txt", "")
         for suffix in SUFFIXES
+        if (name := f"{prefix}{spelling}{extension}{suffix}") in present
     ]
-    present = {entry.name.lower(): entry for entry in folder.iterdir() if entry.is_file()}
-    for name in names:
-        if name in present:
-            return present[name]
+
+
+def _file(folder: Path, prefix: str, split: str) -> Path:
+    found = _candidates(folder, prefix, split)
+    if found:
+        return found[0]
     there = ", ".join(sorted(entry.name for entry in folder.iterdir())[:12]) or "nothing"
     raise DataError(f"{folder}: no file for split {split!r}; expected {prefix}{split}.txt or the like, found {there}")

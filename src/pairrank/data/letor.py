@@ -8,30 +8,26 @@ work, and a block that it declines is read again line by line, which is slow but
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import os
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairrank.data import digits
+from pairrank.data import digits, streams
 from pairrank.data.dataset import Dataset
 from pairrank.data.normalize import LARGEST
-from pairrank.errors import DataError, MissingExtraError
+from pairrank.errors import DataError
 from pairrank.types import AnyArray, IntArray
 
-SUFFIXES = ("", ".gz", ".bz2", ".zst")
-BLOCK = 2**19
 # Blocks are joined into arrays of this size, which the allocator gives back to the system as soon as they are freed.
 SLAB = 2**25
 MAX_INDEX = 100_000
 MAX_GRADE = 30
+_GRADES = {b"%d" % grade: grade for grade in range(MAX_GRADE + 1)}
 EXPECTED = "expected 'grade qid:id index:value index:value ...', indices from 1, each once"
 
 
@@ -63,7 +59,8 @@ def parse(path: Path, *, regroup: bool = False, progress: Callable[[int], None] 
     recent: list[NDArray[np.float32]] = []
     grades: list[int] = []
     runs: list[tuple[bytes, int, int]] = []
-    for block in _blocks(path, progress):
+    for line, text in streams.lines(path, progress):
+        block = _block(path, text, line)
         recent.append(block.features)
         if sum(part.nbytes for part in recent) > SLAB:
             slabs.append(_joined(recent))
@@ -88,7 +85,7 @@ def write_letor(dataset: Dataset | Raw, path: str | os.PathLike[str]) -> None:
     width = dataset.features.shape[1]
     ids = dataset.feature_ids if isinstance(dataset, Dataset) else np.arange(1, width + 1)
     prefixes = [f" {i}:" for i in ids]
-    with _opened(Path(path), "wb") as file:
+    with streams.writer(Path(path)) as file:
         for query, name in enumerate(dataset.query_ids):
             rows = slice(int(dataset.offsets[query]), int(dataset.offsets[query + 1]))
             texts = dataset.features[rows].astype("U16").tolist()
@@ -136,13 +133,6 @@ def _joined(blocks: list[NDArray[np.float32]]) -> NDArray[np.float32]:
     return matrix
 
 
-def _blocks(path: Path, progress: Callable[[int], None] | None) -> Iterator[_Block]:
-    line = 1
-    for text in _texts(path, progress):
-        yield _block(path, text, line)
-        line += text.count(b"\n")
-
-
 def _block(path: Path, text: bytes, line: int) -> _Block:
     """The documents of ``text``, whole lines of which the first is number ``line`` of the file."""
     grades: list[int] = []
@@ -153,11 +143,12 @@ def _block(path: Path, text: bytes, line: int) -> _Block:
         parts = whole.partition(b"#")[0].split(None, 2)
         if not parts:
             continue
-        if len(parts) < 2 or not parts[0].isdigit() or not parts[1].startswith(b"qid:") or len(parts[1]) == 4:
-            parts = _header(path, number, parts)
-        grade = int(parts[0])
-        if grade > MAX_GRADE:
-            _fail(path, number, f"the grade is {grade}; expected a whole number from 0 to {MAX_GRADE}")
+        grade = _GRADES.get(parts[0])
+        if grade is None:
+            grade = _grade(path, number, parts[0])
+        if len(parts) < 2 or not parts[1].startswith(b"qid:") or parts[1] == b"qid:":
+            came = _shown(parts[1]) if len(parts) > 1 else "nothing"
+            _fail(path, number, f"{came} follows the grade; expected qid: and the query's id")
         if parts[1] != current:
             if count:
                 runs.append((current[4:], began, count))
@@ -173,14 +164,12 @@ def _block(path: Path, text: bytes, line: int) -> _Block:
     return _Block(_slowly(path, text, line) if features is None else features, grades, runs)
 
 
-def _header(path: Path, line: int, parts: list[bytes]) -> list[bytes]:
-    """``parts`` of a line that does not begin with a whole grade and a qid: 2.0 is as good as 2, the rest is wrong."""
-    if digits.NUMBER.fullmatch(parts[0]) is None or float(parts[0]) != abs(round(float(parts[0]))):
-        _fail(path, line, f"the grade is {_shown(parts[0])}; expected a whole number from 0 to {MAX_GRADE}")
-    if len(parts) < 2 or not parts[1].startswith(b"qid:") or len(parts[1]) == 4:
-        came = _shown(parts[1]) if len(parts) > 1 else "nothing"
-        _fail(path, line, f"{came} follows the grade; expected qid: and the query's id")
-    return [b"%d" % min(float(parts[0]), MAX_GRADE + 1), *parts[1:]]
+def _grade(path: Path, line: int, text: bytes) -> int:
+    """A grade spelt at length: 2.0 is as good as 2."""
+    value = float(text) if digits.NUMBER.fullmatch(text) else -1.0
+    if not value.is_integer() or not 0 <= value <= MAX_GRADE:
+        _fail(path, line, f"the grade is {_shown(text)}; expected a whole number from 0 to {MAX_GRADE}")
+    return int(value)
 
 
 def _dense(pairs: digits.Pairs) -> NDArray[np.float32] | None:
@@ -222,7 +211,7 @@ def _row(path: Path, line: int, tokens: list[bytes]) -> dict[int, float]:
         index, colon, value = token.partition(b":")
         if not colon or not index.isdigit():
             _fail(path, line, f"found {_shown(token)}; {EXPECTED}")
-        if not 1 <= int(index[:20]) <= MAX_INDEX:
+        if len(index) > 8 or not 1 <= int(index) <= MAX_INDEX:
             _fail(path, line, f"the feature index is {_shown(index)}; expected 1 to {MAX_INDEX}")
         if int(index) in row:
             _fail(path, line, f"feature {int(index)} comes twice; {EXPECTED}")
@@ -239,42 +228,3 @@ def _shown(token: bytes) -> str:
 
 def _fail(path: Path, line: int, what: str) -> NoReturn:
     raise DataError(f"{path}: line {line}: {what}")
-
-
-def _texts(path: Path, progress: Callable[[int], None] | None) -> Iterator[bytes]:
-    """Blocks of whole lines; the last line gets its newline if it lacks one."""
-    rest, line = b"", 1
-    try:
-        with _opened(path, "rb") as file:
-            raw = getattr(file, "fileobj", None) or getattr(file, "_fp", None) or file
-            while block := file.read(BLOCK):
-                cut = block.rfind(b"\n") + 1
-                if cut:
-                    whole = rest + block[:cut]
-                    yield whole
-                    line += whole.count(b"\n")
-                    rest = block[cut:]
-                else:
-                    rest += block
-                if progress is not None:
-                    progress(raw.tell())
-    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
-        _fail(path, line, f"from here on the compressed data is cut off or damaged ({problem}); fetch it again")
-    except OSError as problem:
-        raise DataError(f"{path}: line {line}: cannot be read: {problem.strerror or problem}") from problem
-    if rest:
-        yield rest + b"\n"
-
-
-def _opened(path: Path, mode: str) -> BinaryIO:
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".zst": _zstandard}
-    opened: BinaryIO = openers.get(path.suffix, open)(path, mode)
-    return opened
-
-
-def _zstandard(path: Path, mode: str) -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtraError("zstandard", "lab") from None
-    return zstandard.open(path, mode)

@@ -50,10 +50,13 @@ def load(
     """
     normalise = check_name(normalise)
     text = os.fspath(path_or_name)
-    if text.startswith(synthetic.PREFIX):
-        origin = _generated(text, split, fold, normalise)
-    else:
-        origin = _filed(Path(text), split, fold, regroup=regroup, cache=cache)
+    try:
+        if text.startswith(synthetic.PREFIX):
+            origin = _generated(text, split, fold, normalise)
+        else:
+            origin = _filed(Path(text), split, fold, regroup=regroup, cache=cache)
+    except OSError as problem:
+        raise DataError(f"{text}: cannot be read: {problem.strerror or problem}") from problem
     options = {"normalise": normalise, "drop_constant": drop_constant}
     name = store.key(kind="dataset", split=origin.split, training=origin.training, **options) if cache else ""
     entry = store.get(name) if cache else None

@@ -1,0 +1,109 @@
+"""Text files, plain or compressed (.gz, .bz2, .zst), as blocks of whole lines."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pairrank.errors import DataError, MissingExtraError
+
+SUFFIXES = ("", ".gz", ".bz2", ".zst")
+# Bytes of text at a time: large enough for array operations, small enough for their arrays to stay in the cache.
+BLOCK = 2**19
+
+
+def lines(path: Path, progress: Callable[[int], None] | None = None) -> Iterator[tuple[int, bytes]]:
+    """Blocks of whole lines, each with the number of its first line; a last line without a newline gets one.
+
+    ``progress`` is called with the number of bytes of the file read so far. Raises `DataError`.
+    """
+    rest, line = b"", 1
+    try:
+        with open(path, "rb") as file:
+            for block in _decompressed(file, path.suffix):
+                cut = block.rfind(b"\n") + 1
+                if cut:
+                    yield line, rest + block[:cut]
+                    line += block.count(b"\n")
+                    rest = block[cut:]
+                else:
+                    rest += block
+                if progress is not None:
+                    progress(file.tell())
+    except _DamageError as problem:
+        raise DataError(
+            f"{path}: line {line}: the compressed data is cut off or damaged hereafter ({problem}); expected a whole "
+            "file: fetch it again"
+        ) from None
+    except OSError as problem:
+        raise DataError(f"{path}: line {line}: cannot be read: {problem.strerror or problem}") from problem
+    if rest:
+        yield line, rest + b"\n"
+
+
+class _DamageError(Exception):
+    """Compressed data that end too early or make no sense."""
+
+
+def _decompressed(file: BinaryIO, suffix: str) -> Iterator[bytes]:
+    """The content of ``file`` in blocks."""
+    if suffix == ".zst":
+        yield from _unzstandard(file)
+        return
+    content: Any = file
+    if suffix == ".gz":
+        content = gzip.GzipFile(fileobj=file)
+    elif suffix == ".bz2":
+        content = bz2.BZ2File(file)
+    while block := _careful(content.read, BLOCK):
+        yield block
+
+
+def _careful(read: Callable[[Any], bytes], argument: Any) -> bytes:
+    try:
+        return read(argument)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+        raise _DamageError(problem) from None
+    except OSError as problem:
+        if problem.errno is None:  # what bz2 says of bytes that are not its own
+            raise _DamageError(problem) from None
+        raise
+
+
+def _unzstandard(file: BinaryIO) -> Iterator[bytes]:
+    """Frame by frame, because the package's own reader takes a cut-off frame for a whole one."""
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError("zstandard", "lab") from None
+    frame = None
+    while block := file.read(BLOCK // 8):
+        while block:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            try:
+                yield frame.decompress(block)
+            except zstandard.ZstdError as problem:
+                raise _DamageError(problem) from None
+            block = frame.unused_data if frame.eof else b""
+            frame = None if frame.eof else frame
+    if frame is not None:
+        raise _DamageError("the last frame does not end")
+
+
+def writer(path: Path) -> BinaryIO:
+    """A file to write bytes to, compressed as the ending of its name says."""
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".zst": _zstandard_writer}
+    opened: BinaryIO = openers.get(path.suffix, open)(path, "wb")
+    return opened
+
+
+def _zstandard_writer(path: Path, mode: str) -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError("zstandard", "lab") from None
+    return zstandard.open(path, mode)
