@@ -73,11 +73,11 @@ class Learner:
             del self._models[gone]
             self._progress.pop(gone, None)
         busy = False
-        for ranker_id, (_, applied, log_seq) in heads.items():
-            if ranker_id in self._broken or (ranker_id not in self._models and applied == log_seq):
+        for ranker_id, head in heads.items():
+            if ranker_id in self._broken or (ranker_id not in self._models and head.applied == head.log_seq):
                 continue
             try:
-                busy |= self._follow(ranker_id, log_seq)
+                busy |= self._follow(ranker_id, head.log_seq)
             except FileFormatError as problem:
                 # One damaged ranker must not stop the others; `pairrank store verify` tells more.
                 logger.error("ranker %d stops learning: %s", ranker_id, problem)

@@ -116,6 +116,15 @@ class RankerRow:
     open_count: int
 
 
+class Head(NamedTuple):
+    """Where a ranker stands: its model's version, the last entry applied, the last one logged, impressions waiting."""
+
+    version: int
+    applied: int
+    log_seq: int
+    open_count: int
+
+
 class Served(NamedTuple):
     """An impression as it goes into the store."""
 

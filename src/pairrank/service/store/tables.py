@@ -9,6 +9,7 @@ from typing import Any
 from pairrank.errors import UnknownNameError
 from pairrank.service.store.base import (
     Config,
+    Head,
     Key,
     Limits,
     RankerExistsError,
@@ -128,13 +129,14 @@ class RankerTables:
             row = self.database.one("SELECT value FROM meta WHERE name = 'epoch'")
             return int(row[0]) if row else 0
 
-    def heads(self) -> dict[int, tuple[int, int, int]]:
-        """For each ranker's id: the model's version, the last entry applied, the last entry logged."""
+    def heads(self) -> dict[int, Head]:
+        """Where each ranker stands, by its id."""
         with self.database.reading():
             rows = self.database.all(
-                "SELECT r.id, h.version, h.applied, r.log_seq FROM rankers r JOIN heads h ON h.ranker_id = r.id"
+                "SELECT r.id, h.version, h.applied, r.log_seq, h.open_count "
+                "FROM rankers r JOIN heads h ON h.ranker_id = r.id"
             )
-            return {int(row[0]): (int(row[1]), int(row[2]), int(row[3])) for row in rows}
+            return {int(row[0]): Head(*row[1:]) for row in rows}
 
     # Keys and the audit.
 

@@ -1,0 +1,170 @@
+"""Rankers as wholes: create, read, delete, versions, pin, rollback, freeze, limits."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from pairrank import rankers
+from pairrank.errors import InputError, UnknownNameError
+from pairrank.service.auth import check_name
+from pairrank.service.desk import Desk, RefusalError, answer
+from pairrank.service.schemas import (
+    CreateBody,
+    FreezeBody,
+    LimitsBody,
+    PinBody,
+    RollbackBody,
+    body_of,
+    parse,
+)
+from pairrank.service.store.base import Config, Limits, RankerRow
+
+_LIMITS = tuple(LimitsBody.model_fields)
+# How long an administrative answer waits for the learner to catch up, so that it tells of what was just sent.
+WAIT_SECONDS = 1.0
+ROLLBACK_SECONDS = 5.0
+
+
+def config_of(body: CreateBody) -> Config:
+    """A ranker's frozen configuration. PairRank's estimator is ``bounded`` unless something else is asked for.
+
+    A service learns without end, and every published model is written whole: both need a state of bounded size.
+    """
+    options = dict(body.options)
+    base, spelt = rankers.parse(body.ranker)
+    if base.startswith("pairrank") and not {"estimator", "Q", "loss", "preset"} & (options.keys() | spelt.keys()):
+        options["estimator"] = "bounded"
+    names = body.feature_names
+    if names is not None and (len(names) != body.n_features or len(set(names)) != len(names)):
+        raise InputError(f"feature_names must be {body.n_features} different names; got {len(set(names))}")
+    return Config(body.n_features, body.ranker, body.seed, options, None if names is None else tuple(names))
+
+
+def describe(row: RankerRow) -> dict[str, Any]:
+    """A ranker as the API shows it."""
+    return {
+        "name": row.name,
+        "n_features": row.config.n_features,
+        "ranker": row.config.ranker,
+        "seed": row.config.seed,
+        "options": dict(row.config.options),
+        "feature_names": row.config.feature_names,
+        "limits": asdict(row.limits),
+        "frozen": row.frozen,
+        "pinned": row.pinned,
+        "created": row.created,
+        "model_version": row.version,
+        "served_version": row.version if row.pinned is None else row.pinned,
+        "state_digest": row.digest,
+        "feedback_count": row.feedback_count,
+        "learned_count": row.learned,
+        "skipped_count": row.skipped,
+        "log_length": row.log_seq,
+        "log_applied": row.applied,
+        "lag": row.log_seq - row.applied,
+        "open_impressions": row.open_count,
+        "updated": row.updated,
+    }
+
+
+def routes(desk: Desk) -> APIRouter:
+    """The router with the administrative endpoints."""
+    router = APIRouter(prefix="/v1/rankers", tags=["rankers"])
+
+    @router.get("", summary="All rankers")
+    async def index(request: Request) -> Response:
+        desk.allow(request, None)
+        return answer({"rankers": [describe(row) for row in await desk.shelf.read(desk.store.rankers)]})
+
+    @router.put("/{name}", openapi_extra=body_of(CreateBody), summary="Create a ranker")
+    async def create(name: str, request: Request) -> Response:
+        actor = desk.allow(request, "admin")
+        check_name(name, "ranker")
+        body = parse(CreateBody, await desk.body(request))
+        if body.n_features > desk.settings.max_features:
+            raise InputError(f"n_features is {body.n_features}; at most {desk.settings.max_features} are allowed")
+        config, limits = config_of(body), Limits().changed(_given(body))
+        existing = await desk.shelf.read(desk.store.rankers)
+        if len(existing) >= desk.settings.max_rankers and name not in {row.name for row in existing}:
+            raise RefusalError(429, "rankers", f"there are {len(existing)} rankers; no more are allowed")
+        row, new = await desk.administer(desk.store.create, name, config, limits, desk.clock(), actor)
+        return answer(describe(row), 201 if new else 200)
+
+    @router.get("/{name}", summary="One ranker, its model's version and digest")
+    async def read(name: str, request: Request, wait: Annotated[float, Query(ge=0, le=30)] = WAIT_SECONDS) -> Response:
+        desk.allow(request, None)
+        row = await desk.shelf.caught_up(name, wait)
+        if row is None:
+            raise UnknownNameError(f"no ranker is called {name[:70]!r}")
+        return answer(describe(row))
+
+    @router.delete("/{name}", summary="Delete a ranker with its log and models")
+    async def delete(name: str, request: Request) -> Response:
+        actor = desk.allow(request, "admin")
+        if not await desk.administer(desk.store.delete, name, desk.clock(), actor):
+            raise UnknownNameError(f"no ranker is called {name[:70]!r}")
+        return answer({"status": "deleted"})
+
+    @router.get("/{name}/versions", summary="The versions that can be pinned or gone back to")
+    async def versions(name: str, request: Request) -> Response:
+        desk.allow(request, None)
+        row = await desk.ranker(name)
+        kept = await desk.shelf.read(desk.store.versions, row.id)
+        return answer(
+            {
+                "versions": [
+                    {
+                        "version": s.version,
+                        "created": s.created,
+                        "state_digest": s.digest,
+                        "learned_count": s.learned,
+                        "kept": s.kept,
+                        "current": s.version == row.version,
+                        "pinned": s.version == row.pinned,
+                    }
+                    for s in kept
+                ]
+            }
+        )
+
+    @router.post("/{name}/freeze", openapi_extra=body_of(FreezeBody, required=False), summary="Stop learning or resume")
+    async def freeze(name: str, request: Request) -> Response:
+        actor = desk.allow(request, "admin")
+        body = parse(FreezeBody, await desk.body(request))
+        await desk.administer(desk.store.set_frozen, name, body.frozen, desk.clock(), actor)
+        return answer(describe(await desk.ranker(name)))
+
+    @router.post("/{name}/limits", openapi_extra=body_of(LimitsBody), summary="Change what may be explored and kept")
+    async def limit(name: str, request: Request) -> Response:
+        actor = desk.allow(request, "admin")
+        body = parse(LimitsBody, await desk.body(request))
+        limits = (await desk.ranker(name)).limits.changed(_given(body))
+        await desk.administer(desk.store.set_limits, name, limits, desk.clock(), actor)
+        return answer(describe(await desk.ranker(name)))
+
+    @router.post("/{name}/pin", openapi_extra=body_of(PinBody), summary="Serve one version; learning goes on")
+    async def pin(name: str, request: Request) -> Response:
+        actor = desk.allow(request, "admin")
+        body = parse(PinBody, await desk.body(request))
+        await desk.administer(desk.store.pin, name, body.version, desk.clock(), actor)
+        return answer(describe(await desk.ranker(name)))
+
+    @router.post("/{name}/rollback", openapi_extra=body_of(RollbackBody), summary="Go on learning from a version")
+    async def rollback(name: str, request: Request) -> Response:
+        actor = desk.allow(request, "admin")
+        body = parse(RollbackBody, await desk.body(request))
+        await desk.administer(desk.store.roll_back, name, body.version, desk.clock(), actor)
+        row = await desk.shelf.caught_up(name, ROLLBACK_SECONDS)
+        await desk.shelf.refresh()
+        if row is None:
+            raise UnknownNameError(f"no ranker is called {name[:70]!r}")
+        return answer(describe(row))
+
+    return router
+
+
+def _given(body: LimitsBody) -> dict[str, Any]:
+    return {name: getattr(body, name) for name in _LIMITS if getattr(body, name) is not None}

@@ -1,0 +1,157 @@
+"""The application, assembled from values: ``make_app(store, settings)``."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pairrank.errors import PairRankError
+from pairrank.service import administration, observation, ranking
+from pairrank.service.desk import Desk, RefusalError, answer, refusal
+from pairrank.service.settings import Settings
+from pairrank.service.telemetry import request_id
+from pairrank.version import __version__
+
+logger = logging.getLogger("pairrank.requests")
+
+_SNIPPET = Path(__file__).parent / "pairrank.js"
+# Pages load nothing from elsewhere, are framed by nobody and tell nobody where their readers came from.
+_HEADERS = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    (
+        "Content-Security-Policy",
+        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+)
+
+
+def make_app(
+    store: str | Path,
+    settings: Settings | None = None,
+    *,
+    clock: Callable[[], float] = time.time,
+    learner: bool = False,
+) -> FastAPI:
+    """The service over a store. ``learner`` True also learns in this process; else another process must."""
+    settings = settings or Settings()
+    desk = Desk(store, settings, clock=clock, learner=learner)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with desk.open():
+            yield
+
+    app = FastAPI(
+        title="PairRank",
+        version=__version__,
+        description="Ranking that learns from clicks while it serves.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        exception_handlers={
+            PairRankError: _on_problem,
+            RequestValidationError: _on_invalid,
+            HTTPException: _on_http,
+            Exception: _on_fault,
+        },
+    )
+    app.state.desk = desk
+    for part in (ranking, administration, observation):
+        app.include_router(part.routes(desk))
+    app.add_api_route("/pairrank.js", _snippet, methods=["GET"], include_in_schema=False)
+    if find_spec("pairrank.service.pages") is not None:
+        pages = import_module("pairrank.service.pages")
+        if hasattr(pages, "routes"):
+            app.router.routes.extend(pages.routes(desk))
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(settings.origins), allow_methods=["POST"], allow_headers=["*"]
+        )
+    app.add_middleware(Envelope, desk=desk)
+    return app
+
+
+class Envelope:
+    """Around every request: an id, the security headers, a count by status, a line in the log where there is need."""
+
+    def __init__(self, app: ASGIApp, desk: Desk) -> None:
+        self._app, self._desk = app, desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        own = secrets.token_hex(8)
+        token = request_id.set(own)
+        started, status = time.perf_counter(), 500
+
+        async def dressed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = own
+                for name, value in _HEADERS:
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, dressed)
+        finally:
+            self._desk.metrics.requests.labels(status).inc()
+            if self._desk.settings.access_log or status >= 500 or scope["method"] in ("PUT", "DELETE"):
+                fields = {
+                    "method": scope["method"],
+                    "path": scope["path"],
+                    "status": status,
+                    "milliseconds": round(1e3 * (time.perf_counter() - started), 3),
+                }
+                logger.info("request", extra={"fields": fields})
+            request_id.reset(token)
+
+
+async def _snippet(request: Request) -> Response:
+    return Response(_SNIPPET.read_bytes(), media_type="text/javascript")
+
+
+async def _on_problem(_: Request, problem: Exception) -> Response:
+    if not isinstance(problem, PairRankError):
+        raise problem
+    return refusal(problem)
+
+
+async def _on_invalid(_: Request, problem: Exception) -> Response:
+    errors: list[Any] = list(problem.errors()) if isinstance(problem, RequestValidationError) else []
+    place = ".".join(str(part) for part in errors[0]["loc"]) if errors else "the request"
+    return refusal(RefusalError(422, "input", f"{place}: {errors[0]['msg'].lower() if errors else 'is not valid'}"))
+
+
+async def _on_http(_: Request, problem: Exception) -> Response:
+    status = problem.status_code if isinstance(problem, HTTPException) else 500
+    detail = str(problem.detail) if isinstance(problem, HTTPException) else ""
+    headers = dict(problem.headers or {}) if isinstance(problem, HTTPException) else {}
+    response = answer({"error": "http", "message": detail.lower() or "the request was refused"}, status)
+    response.headers.update(headers)
+    return response
+
+
+async def _on_fault(_: Request, problem: Exception) -> Response:
+    logger.error("a fault in the program", exc_info=problem)
+    return answer({"error": "internal", "message": "something went wrong; the log tells more"}, 500)

@@ -1,0 +1,147 @@
+"""What all endpoints of a worker share: the store's two connections, the shelf, the writer, the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from pairrank.errors import InputError, PairRankError, StorageError, UnknownNameError
+from pairrank.service.auth import NoKeyError, RoleError, authorise
+from pairrank.service.documents import MalformedError
+from pairrank.service.learner import Learner
+from pairrank.service.settings import Settings
+from pairrank.service.shelf import Shelf
+from pairrank.service.store import open_store
+from pairrank.service.store.base import RankerExistsError, RankerRow, VersionError
+from pairrank.service.store.log import SqlStore
+from pairrank.service.telemetry import Metrics
+from pairrank.service.writer import Writer
+
+
+class RefusalError(PairRankError):
+    """An answer other than 200: a status, a short code and one sentence."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+# The first that fits.
+_STATUS: tuple[tuple[type[PairRankError], int, str], ...] = (
+    (NoKeyError, 401, "key"),
+    (RoleError, 403, "role"),
+    (MalformedError, 400, "malformed"),
+    (UnknownNameError, 404, "unknown"),
+    (VersionError, 404, "version"),
+    (RankerExistsError, 409, "exists"),
+    (InputError, 422, "input"),
+    (StorageError, 503, "store"),
+)
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    """A JSON response."""
+    return Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, media_type="application/json")
+
+
+def refusal(problem: PairRankError) -> Response:
+    """The response for an error: its status, a code for programs and one sentence for people."""
+    if isinstance(problem, RefusalError):
+        status, code = problem.status, problem.code
+    else:
+        status, code = next(((s, c) for kind, s, c in _STATUS if isinstance(problem, kind)), (500, "internal"))
+    response = answer({"error": code, "message": str(problem) if status != 500 else "something went wrong"}, status)
+    if status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if status in (429, 503):
+        response.headers["Retry-After"] = "1"
+    return response
+
+
+class Desk:
+    """One worker's state. ``learner`` True also learns, in a thread: everything in one process."""
+
+    def __init__(
+        self, url: str | Path, settings: Settings, *, clock: Callable[[], float] = time.time, learner: bool = False
+    ) -> None:
+        self.url, self.settings, self.clock = str(url), settings, clock
+        self.metrics = Metrics()
+        self.started = clock()
+        self._learner = learner
+        self.store: SqlStore
+        self.shelf: Shelf
+        self.writer: Writer
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Connect, start the threads; drain and stop them at the end."""
+        self.store = await asyncio.to_thread(open_store, self.url)
+        writing = await asyncio.to_thread(open_store, self.url)
+        self.shelf, self.writer = Shelf(self.store), Writer(writing, self.clock)
+        stop, thread = threading.Event(), None
+        if self._learner:
+            learning = await asyncio.to_thread(open_store, self.url)
+            thread = threading.Thread(target=Learner(learning, self.clock).run, args=(stop,), daemon=True)
+            thread.start()
+        await self.shelf.start()
+        try:
+            yield
+        finally:
+            await self.writer.close()
+            stop.set()
+            if thread is not None:
+                await asyncio.to_thread(thread.join)
+                learning.close()
+            await self.shelf.close()
+            writing.close()
+            self.store.close()
+
+    def allow(self, request: Request, role: str | None) -> str:
+        """Who asks: the key's name, or "local" where there are no keys; raises when the role is missing."""
+        if not self.shelf.keys:
+            return "local"
+        return authorise(self.shelf.keys, request.headers.get("authorization"), role)
+
+    async def body(self, request: Request) -> bytes:
+        """The request's body, if it is small enough and comes in time."""
+        limit = self.settings.max_body_bytes
+        length = request.headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > limit:
+            raise RefusalError(413, "too-large", f"the body is larger than {limit} bytes")
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self.settings.body_seconds):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size > limit:
+                        raise RefusalError(413, "too-large", f"the body is larger than {limit} bytes")
+                    chunks.append(chunk)
+        except TimeoutError:
+            raise RefusalError(408, "slow", "the body took too long to arrive") from None
+        except ClientDisconnect:
+            raise RefusalError(400, "gone", "the client left before the body had arrived") from None
+        return b"".join(chunks)
+
+    async def ranker(self, name: str) -> RankerRow:
+        """The ranker of this name, from the store."""
+        row = await self.shelf.read(self.store.ranker, name)
+        if row is None:
+            raise UnknownNameError(f"no ranker is called {name[:70]!r}")
+        return row
+
+    async def administer(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Do an administrative act and show its effect in this worker at once; others see it within a moment."""
+        result = await self.shelf.read(work, *args)
+        with suppress(StorageError):
+            await self.shelf.refresh()
+        return result

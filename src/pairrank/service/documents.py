@@ -1,0 +1,158 @@
+"""The documents of a rank request, from JSON or Arrow IPC, checked once at the door."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from pairrank.errors import FeatureError, InputError
+from pairrank.types import FloatArray
+
+ARROW_TYPES = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file")
+MAX_ID = 256
+
+
+class MalformedError(InputError):
+    """A body that is not what its content type says."""
+
+
+class Query(NamedTuple):
+    """A checked rank request: ids and features of the candidates, how many to show."""
+
+    query_id: str | None
+    ids: list[str]
+    features: FloatArray
+    k: int | None
+
+
+def parse_json(body: bytes) -> Any:
+    """Strict JSON: UTF-8, no NaN, no infinity, nothing after the value."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as problem:
+        raise MalformedError(f"the body is not JSON: {problem}") from None
+
+
+def from_json(body: bytes, n_features: int, names: Sequence[str] | None, max_documents: int) -> Query:
+    """A rank request in JSON; with ``names``, a document may give its features by name, and those left out are 0."""
+    request = parse_json(body)
+    if not isinstance(request, dict):
+        raise InputError("the body is not a JSON object with documents")
+    unknown = request.keys() - {"query_id", "documents", "k"}
+    if unknown:
+        raise InputError(f"the body has {min(unknown)!r}; expected documents, k and query_id")
+    documents = request.get("documents")
+    if not isinstance(documents, list) or not documents:
+        raise InputError("documents must be a list with one document at least")
+    _check_count(len(documents), max_documents)
+    try:
+        ids = [document["id"] for document in documents]
+        rows = [document["features"] for document in documents]
+    except (KeyError, TypeError, IndexError):
+        raise InputError("every document must be an object with id and features") from None
+    if sum(map(len, documents)) != 2 * len(documents):
+        raise InputError("a document has more than id and features")
+    if names is not None:
+        rows = [_by_name(row, names) if isinstance(row, dict) else row for row in rows]
+    # A bool is a number to Python; the words tell cheaply whether there can be one.
+    booleans = b"true" in body or b"false" in body
+    return Query(
+        _query_id(request.get("query_id")), _check_ids(ids), _matrix(rows, n_features, booleans), _k(request.get("k"))
+    )
+
+
+def _matrix(rows: list[Any], n_features: int, booleans: bool) -> FloatArray:
+    """(n_docs, n_features) from lists of numbers."""
+    if not all(type(row) is list for row in rows):
+        raise FeatureError("features must be a list of numbers (or, where the ranker has feature names, an object)")
+    if any(len(row) != n_features for row in rows):
+        wrong = next(len(row) for row in rows if len(row) != n_features)
+        raise FeatureError(f"a document has {wrong} features; this ranker was made for {n_features}")
+    if booleans and any(type(value) is bool for row in rows for value in row):
+        raise FeatureError("features must be numbers; got true or false")
+    try:
+        flat = array("d", list(chain.from_iterable(rows)))
+    except (TypeError, OverflowError):
+        raise FeatureError("features must be finite numbers") from None
+    return np.frombuffer(flat, dtype=np.float64).reshape(len(rows), n_features)
+
+
+def _by_name(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    unknown = row.keys() - set(names)
+    if unknown:
+        raise FeatureError(f"no feature is called {min(unknown)!r}; see the ranker's feature_names")
+    return [row.get(name, 0.0) for name in names]
+
+
+def from_arrow(body: bytes, n_features: int, max_documents: int, k: str | None, query_id: str | None) -> Query:
+    """A rank request as an Arrow IPC stream or file with columns id and features; ``k`` comes with the address."""
+    import pyarrow as pa
+
+    try:
+        source = pa.py_buffer(body)
+        opened = pa.ipc.open_file(source) if body[:6] == b"ARROW1" else pa.ipc.open_stream(source)
+        table = opened.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        raise MalformedError(f"the body is not Arrow IPC: {' '.join(str(problem).split())[:120]}") from None
+    if set(table.column_names) != {"id", "features"} or table.num_columns != 2:
+        raise InputError("the Arrow table must have the columns id and features, and no other")
+    if table.num_rows == 0:
+        raise InputError("the Arrow table has no rows; expected one document at least")
+    _check_count(table.num_rows, max_documents)
+    if k is not None and not (k.isascii() and k.isdigit() and len(k) < 10):
+        raise InputError(f"k is {k[:20]!r}; expected a whole number")
+    ids = table.column("id").to_pylist()
+    features = _arrow_matrix(pa, table.column("features").combine_chunks(), table.num_rows, n_features)
+    return Query(_query_id(query_id), _check_ids(ids), features, _k(None if k is None else int(k)))
+
+
+def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> FloatArray:
+    kind = column.type
+    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not lists or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
+        raise FeatureError(f"features have Arrow type {kind}; expected a (fixed-size) list of float32 or float64")
+    values = column.flatten()
+    if column.null_count or values.null_count:
+        raise FeatureError("features hold nulls; every document needs all of its numbers")
+    if pa.types.is_fixed_size_list(kind):
+        equal = kind.list_size == n_features
+    else:
+        equal = bool(np.all(np.diff(column.offsets.to_numpy()) == n_features))
+    if not equal or len(values) != n_docs * n_features:
+        raise FeatureError(f"a document has another number of features than the {n_features} of this ranker")
+    matrix: FloatArray = values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    return matrix.reshape(n_docs, n_features)
+
+
+def _check_count(count: int, max_documents: int) -> None:
+    if count > max_documents:
+        raise InputError(f"there are {count} documents; at most {max_documents} are allowed in a request")
+
+
+def _check_ids(ids: list[Any]) -> list[str]:
+    for name in ids:
+        if type(name) is not str or not 0 < len(name) <= MAX_ID:
+            raise InputError(f"a document's id must be a text of 1 to {MAX_ID} characters")
+    if len(set(ids)) != len(ids):
+        twice = next(name for name in ids if ids.count(name) > 1)
+        raise InputError(f"two documents have the id {twice[:50]!r}; ids must differ")
+    return ids
+
+
+def _query_id(value: Any) -> str | None:
+    if value is not None and (type(value) is not str or len(value) > MAX_ID or "\0" in value):
+        raise InputError(f"query_id must be a text of at most {MAX_ID} characters")
+    return None if value is None else str(value)
+
+
+def _k(value: Any) -> int | None:
+    if value is not None and (type(value) is not int or not 1 <= value <= sys.maxsize):
+        raise InputError("k must be a whole number of positions, 1 or more")
+    return None if value is None else int(value)

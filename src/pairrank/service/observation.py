@@ -1,0 +1,170 @@
+"""What the pages and the people who watch need: impressions, statistics, the audit, a stream, metrics, health."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query, Request, Response
+from starlette.responses import StreamingResponse
+
+from pairrank.errors import PairRankError, StorageError
+from pairrank.service.administration import describe
+from pairrank.service.desk import Desk, RefusalError, answer
+from pairrank.service.ranking import parse_impression
+from pairrank.service.store.base import ImpressionRow, RankerRow
+from pairrank.service.telemetry import CONTENT_TYPE
+from pairrank.types import Impression, Inspection
+
+STREAM_SECONDS = 0.5
+
+
+def routes(desk: Desk) -> APIRouter:
+    """The router with the endpoints that only read."""
+    router = APIRouter(tags=["observation"])
+
+    @router.get("/v1/rankers/{name}/impressions", summary="The newest impressions")
+    async def impressions(name: str, request: Request, limit: Annotated[int, Query(ge=1, le=500)] = 50) -> Response:
+        desk.allow(request, "admin")
+        row = await desk.ranker(name)
+        found = await desk.shelf.read(desk.store.impressions, row.id, limit)
+        return answer({"impressions": [_brief(item) for item in found]})
+
+    @router.get("/v1/rankers/{name}/impressions/{impression_id}", summary="One impression, and what today's model says")
+    async def impression(name: str, impression_id: str, request: Request) -> Response:
+        desk.allow(request, "admin")
+        row = await desk.ranker(name)
+        place = parse_impression(impression_id)
+        found = await desk.shelf.read(desk.store.impressions, row.id, 1, place[0]) if place else []
+        if not found or place is None or found[0].token != place[1]:
+            raise RefusalError(404, "unknown", "no such impression is kept")
+        shelved = await desk.shelf.get(name)
+        shown = Impression.from_bytes(found[0].body or b"")
+        view = shelved.ranker.inspect(shown.features)
+        return answer(
+            _brief(found[0])
+            | {
+                "explored": shown.explored,
+                "n_documents": shown.n_docs,
+                "locked": shown.locked,
+                "blocks": shown.blocks.tolist(),
+                "features": shown.features.tolist(),
+                "feature_names": row.config.feature_names,
+                "inspection": None if view is None else _view(view, shelved.version),
+            }
+        )
+
+    @router.get("/v1/rankers/{name}/statistics", summary="Lists, clicks and exploration by the minute")
+    async def statistics(name: str, request: Request, minutes: Annotated[int, Query(ge=1, le=1440)] = 60) -> Response:
+        desk.allow(request, None)
+        return answer(await _statistics(desk, await desk.ranker(name), minutes))
+
+    @router.get("/v1/audit", summary="The newest administrative acts")
+    async def audit(request: Request, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+        desk.allow(request, "admin")
+        return answer({"audit": await desk.shelf.read(desk.store.audit, limit)})
+
+    @router.get("/v1/stream", summary="Server-sent events: all rankers, twice a second when something changed")
+    async def stream(request: Request) -> Response:
+        desk.allow(request, None)
+        return StreamingResponse(
+            _stream(desk, request), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
+
+    @router.get("/healthz", summary="The process answers")
+    async def healthz() -> Response:
+        return answer({"status": "ok"})
+
+    @router.get("/readyz", summary="The store answers and the log of before the start is applied")
+    async def readyz() -> Response:
+        await desk.shelf.refresh()
+        if desk.shelf.recovering:
+            raise RefusalError(
+                503, "recovering", "the learner is still applying the log; ranking works with an older model"
+            )
+        return answer({"status": "ready"})
+
+    @router.get("/metrics", summary="Prometheus metrics")
+    async def metrics(request: Request) -> Response:
+        desk.allow(request, None)
+        try:
+            rows = await desk.shelf.read(desk.store.rankers)
+            lags = {row.name: await _lag(desk, row) for row in rows}
+        except StorageError:  # the counters are worth having above all when the store is in trouble
+            rows, lags = [], {}
+        return Response(desk.metrics.render(rows, lags), media_type=CONTENT_TYPE)
+
+    return router
+
+
+async def _lag(desk: Desk, row: RankerRow) -> float:
+    """Seconds since the oldest entry that is not applied was logged."""
+    since = await desk.shelf.read(desk.store.oldest_pending, row.id, row.applied)
+    return 0.0 if since is None else max(0.0, desk.clock() - since)
+
+
+async def _statistics(desk: Desk, row: RankerRow, minutes: int) -> dict[str, Any]:
+    found = await desk.shelf.read(desk.store.statistics, row.id, desk.clock() - 60 * minutes)
+    return {
+        "name": row.name,
+        "model_version": row.version,
+        "lag_events": row.log_seq - row.applied,
+        "lag_seconds": await _lag(desk, row),
+        "minutes": [
+            {
+                "time": 60 * item["minute"],
+                "lists": item["shown"].get("lists", 0),
+                "explored": item["shown"].get("explored", 0),
+                "blocks": item["shown"].get("blocks", 0),
+                "feedback": item["clicked"].get("lists", 0),
+                "clicked": item["clicked"].get("clicked_lists", 0),
+                "clicks": item["clicked"].get("clicks", 0),
+            }
+            for item in found
+        ],
+    }
+
+
+async def _stream(desk: Desk, request: Request) -> AsyncIterator[bytes]:
+    last: list[dict[str, Any]] | None = None
+    while not await request.is_disconnected():
+        try:
+            rows = [describe(row) for row in await desk.shelf.read(desk.store.rankers)]
+        except PairRankError as problem:
+            yield b"event: problem\ndata: " + orjson.dumps({"message": str(problem)}) + b"\n\n"
+        else:
+            if rows != last:
+                last = rows
+                yield b"event: rankers\ndata: " + orjson.dumps({"rankers": rows, "time": desk.clock()}) + b"\n\n"
+            else:
+                yield b": still here\n\n"
+        await asyncio.sleep(STREAM_SECONDS)
+
+
+def _brief(item: ImpressionRow) -> dict[str, Any]:
+    return {
+        "impression_id": f"{item.number}-{item.token}",
+        "number": item.number,
+        "state": item.state,
+        "time": item.created,
+        "model_version": item.version,
+        "query_id": item.query_id,
+        "ids": item.ids,
+        "clicks": item.clicks,
+        "log_entry": item.seq,
+    }
+
+
+def _view(view: Inspection, version: int) -> dict[str, Any]:
+    """What the model of today is certain of for the documents that were shown, in shown order."""
+    return {
+        "model_version": version,
+        "unit": view.unit,
+        "scores": view.scores.tolist(),
+        "blocks": view.blocks.tolist(),
+        "probability": view.probability.tolist(),
+        "width": view.width.tolist(),
+        "certain": view.certain.tolist(),
+    }

@@ -1,0 +1,167 @@
+"""The three endpoints that traffic goes through: rank, feedback, events."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from pairrank.errors import InputError
+from pairrank.service.desk import Desk, RefusalError, answer
+from pairrank.service.documents import ARROW_TYPES, Query, from_arrow, from_json, parse_json
+from pairrank.service.schemas import MAX_EVENTS, RANK_BODY, EventBody, FeedbackBody, body_of, check, parse
+from pairrank.service.shelf import Shelved
+from pairrank.service.store.base import Event, Feedback, Served, Status
+
+# The fractional parts of n·φ are spread evenly, so any share of consecutive numbers is explored to within one list.
+GOLDEN = 0.6180339887498949
+
+
+def explores(number: int, share: float) -> bool:
+    """Whether impression ``number`` belongs to the share of traffic that may explore."""
+    return share >= 1.0 or (number * GOLDEN) % 1.0 < share
+
+
+def parse_impression(text: str) -> tuple[int, str] | None:
+    """Number and token of an impression's id, or None when it is no such id."""
+    number, dash, token = text.partition("-")
+    if not dash or not (number.isascii() and number.isdigit()) or len(number) > 18 or not token:
+        return None
+    return int(number), token
+
+
+def routes(desk: Desk) -> APIRouter:
+    """The router with the three endpoints."""
+    router = APIRouter(prefix="/v1/rankers/{name}", tags=["ranking"])
+
+    @router.post("/rank", openapi_extra=RANK_BODY, summary="Order documents for one query")
+    async def rank(name: str, request: Request) -> Response:
+        started = time.perf_counter()
+        desk.allow(request, "rank")
+        item = await desk.shelf.get(name)
+        query = await _query(desk, request, item)
+        if desk.shelf.open_count(item.row.id) >= item.row.limits.max_open:
+            raise RefusalError(
+                429, "open", f"{item.row.limits.max_open} impressions wait for feedback; no more are allowed"
+            )
+        if item.next_number >= item.end_number:  # another request took the last one while the body arrived
+            item = await desk.shelf.get(name)
+        response = await _rank(desk, item, query)
+        desk.metrics.rank_seconds.labels(name).observe(time.perf_counter() - started)
+        return response
+
+    @router.post("/feedback", openapi_extra=body_of(FeedbackBody), summary="The clicks of an impression, once for all")
+    async def feedback(name: str, request: Request) -> Response:
+        desk.allow(request, "feedback")
+        item = await desk.shelf.get(name)
+        body = parse(FeedbackBody, await desk.body(request))
+        found = parse_impression(body.impression_id)
+        if found is None:
+            desk.metrics.feedback.labels(name, "unknown").inc()
+            raise RefusalError(404, "unknown", "no such impression was served")
+        verdict = await desk.writer.feedback(Feedback(item.row.id, *found, frozenset(body.clicks)))
+        desk.metrics.feedback.labels(name, verdict.status.value).inc()
+        match verdict.status:
+            case Status.ACCEPTED:
+                desk.metrics.clicked(name, verdict.positions, verdict.shown)
+                return answer({"status": "accepted", "late": True} if verdict.late else {"status": "accepted"})
+            case Status.DUPLICATE:
+                return answer({"status": "duplicate"})
+            case Status.EXPIRED:
+                raise RefusalError(410, "expired", "the impression is older than the retention; nothing was learned")
+            case Status.FOREIGN:
+                raise RefusalError(422, "foreign", "clicks name a document that the impression did not show")
+            case _:
+                raise RefusalError(404, "unknown", "no such impression was served")
+
+    @router.post("/events", openapi_extra=body_of(EventBody, many=True), summary="Single clicks, as they happen")
+    async def events(name: str, request: Request) -> Response:
+        if not desk.settings.public_events:
+            desk.allow(request, "feedback")
+        item = await desk.shelf.get(name)
+        sent = parse_json(await desk.body(request))
+        if not isinstance(sent, list) or len(sent) > MAX_EVENTS:
+            raise InputError(f"the body must be a list of at most {MAX_EVENTS} events")
+        bodies = [check(EventBody, event) for event in sent]
+        for body in bodies:
+            if body.type != "click":
+                raise InputError(f"an event has the type {body.type[:50]!r}; expected click")
+            if "\0" in body.event_id:
+                raise InputError("an event_id holds a null character")
+        found = [parse_impression(body.impression_id) for body in bodies]
+        known = [
+            Event(item.row.id, *place, body.event_id, body.document_id)
+            for body, place in zip(bodies, found, strict=True)
+            if place is not None
+        ]
+        verdicts = iter(await desk.writer.events(known)) if known else iter(())
+        statuses = [Status.UNKNOWN if place is None else next(verdicts).status for place in found]
+        for status in statuses:
+            desk.metrics.events.labels(name, status.value).inc()
+        return answer([{"event_id": b.event_id, "status": s.value} for b, s in zip(bodies, statuses, strict=True)])
+
+    return router
+
+
+async def _query(desk: Desk, request: Request, item: Shelved) -> Query:
+    config, most = item.row.config, desk.settings.max_documents
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind in ARROW_TYPES:
+        given = request.query_params
+        body = await desk.body(request)
+        return from_arrow(body, config.n_features, most, given.get("k"), given.get("query_id"))
+    if kind != "application/json":
+        raise RefusalError(
+            415, "type", f"the content type is {kind[:80]!r}; expected application/json or {ARROW_TYPES[0]}"
+        )
+    return from_json(await desk.body(request), config.n_features, config.feature_names, most)
+
+
+async def _rank(desk: Desk, item: Shelved, query: Query) -> Response:
+    row, number, version = item.row, item.next_number, item.version
+    impression = item.ranker.rank(
+        query.features,
+        query.k,
+        number=number,
+        explore=explores(number, row.limits.explore_share),
+        locked=row.limits.locked,
+    )
+    item.next_number = number + 1
+    shown = [query.ids[place] for place in impression.ranking.tolist()]
+    scores = item.ranker.score(impression.features).tolist()
+    blocks = impression.blocks.tolist()
+    token, now = secrets.token_hex(8), desk.clock()
+    n_blocks = len(set(blocks))
+    await desk.writer.serve(
+        Served(
+            row.id,
+            number,
+            token,
+            now,
+            now + row.limits.window_seconds,
+            now + row.limits.retention_seconds,
+            version,
+            query.query_id,
+            orjson.dumps(shown).decode(),
+            impression.to_bytes(),
+            impression.explored,
+            n_blocks,
+        )
+    )
+    desk.metrics.documents.labels(row.name).inc(len(query.ids))
+    desk.metrics.blocks.labels(row.name).inc(n_blocks)
+    if impression.explored:
+        desk.metrics.explored.labels(row.name).inc()
+    return answer(
+        {
+            "impression_id": f"{number}-{token}",
+            "model_version": version,
+            "explored": impression.explored,
+            "ranking": [
+                {"id": name, "position": position, "score": score, "block": block}
+                for position, (name, score, block) in enumerate(zip(shown, scores, blocks, strict=True), 1)
+            ],
+        }
+    )

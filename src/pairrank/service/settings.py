@@ -1,0 +1,126 @@
+"""What can be set: by flag, by environment (``PAIRRANK_PORT=…``) or in a TOML file, in this order of precedence."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pairrank.errors import OptionError, StorageError
+
+PREFIX = "PAIRRANK_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of `pairrank serve`.
+
+    store : sqlite:///FILE or postgresql://…
+    host, port, workers : where to listen, and how many processes rank.
+    max_body_bytes, max_documents, max_features, max_rankers : what a request may ask for.
+    body_seconds : how long a client may take to send a body.
+    drain_seconds : how long a stop waits for requests that are under way.
+    allow_origins : web origins (comma-separated; * for all) whose pages may send events.
+    public_events : whether events need no key: the impression's id, which only its page knows, is proof enough.
+    access_log : one line for every request, not only for faults and administration.
+    log_level : debug, info, warning or error.
+    """
+
+    store: str = "sqlite:///pairrank.db"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    max_body_bytes: int = 8 * 2**20
+    max_documents: int = 2000
+    max_features: int = 10_000
+    max_rankers: int = 1000
+    body_seconds: float = 15.0
+    drain_seconds: float = 15.0
+    allow_origins: str = ""
+    public_events: bool = False
+    access_log: bool = False
+    log_level: str = "info"
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("port", 0, 65_535),
+            ("workers", 1, 256),
+            ("max_body_bytes", 1024, 2**31),
+            ("max_documents", 1, 1_000_000),
+            ("max_features", 1, 100_000),
+            ("max_rankers", 1, 1_000_000),
+            ("body_seconds", 0.1, 3600),
+            ("drain_seconds", 0, 3600),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise OptionError(f"{name} is {getattr(self, name)}; expected {low} to {high}")
+        if self.log_level not in ("debug", "info", "warning", "error"):
+            raise OptionError(f"log_level is {self.log_level!r}; expected debug, info, warning or error")
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the service."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The allowed origins, one by one."""
+        return tuple(part.strip() for part in self.allow_origins.split(",") if part.strip())
+
+
+def load_settings(
+    flags: Mapping[str, Any], environment: Mapping[str, str] | None = None, file: str | None = None
+) -> Settings:
+    """Settings from flags (None: not given), else the environment, else the file, else the defaults."""
+    environment = os.environ if environment is None else environment
+    file = file or environment.get(f"{PREFIX}CONFIG")
+    known = {f.name: type(f.default) for f in fields(Settings)}
+    values: dict[str, Any] = {}
+    if file:
+        for name, value in _read(file).items():
+            values[name] = _convert(name, value, known, file)
+    for name in known:
+        text = environment.get(PREFIX + name.upper())
+        if text is not None:
+            values[name] = _convert(name, text, known, PREFIX + name.upper())
+    for name, value in flags.items():
+        if value is not None:
+            values[name] = _convert(name, value, known, f"--{name.replace('_', '-')}")
+    return Settings(**values)
+
+
+def _read(file: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise StorageError(f"cannot read {file}: {problem.strerror or problem}") from problem
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise OptionError(f"{file} is not TOML: {problem}") from None
+
+
+def _convert(name: str, value: Any, known: Mapping[str, type], source: str) -> Any:
+    if name not in known:
+        raise OptionError(f"{source} sets {name!r}, which is no setting; there are: {', '.join(known)}")
+    wanted = known[name]
+    if wanted is bool and isinstance(value, str):
+        if value.lower() in ("1", "true", "yes", "on"):
+            return True
+        if value.lower() in ("0", "false", "no", "off", ""):
+            return False
+    elif wanted is bool:
+        if isinstance(value, bool):
+            return value
+    else:
+        try:
+            if not isinstance(value, bool):
+                return wanted(value)
+        except (TypeError, ValueError):
+            pass
+    raise OptionError(f"{source}: {name} is {value!r}; expected {wanted.__name__}")

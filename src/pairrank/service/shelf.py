@@ -1,0 +1,159 @@
+"""The models that a rank worker serves from: read-only, replaced whole when the learner publishes a newer one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pairrank import rankers
+from pairrank.errors import PairRankError, StorageError, UnknownNameError
+from pairrank.service.model import Model
+from pairrank.service.store.base import Head, Key, RankerRow
+from pairrank.service.store.log import SqlStore
+
+logger = logging.getLogger("pairrank.shelf")
+
+POLL_SECONDS = 0.05
+# Numbers are taken from the store in blocks, so that ranking needs no write of its own for them.
+NUMBERS = 1000
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Shelved:
+    """A ranker as this worker serves it."""
+
+    row: RankerRow
+    ranker: rankers.Ranker
+    version: int
+    next_number: int = 0
+    end_number: int = 0
+
+
+class Shelf:
+    """Rankers by name, loaded when first asked for and kept fresh by polling; and the keys."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="reader")
+        self._items: dict[str, Shelved] = {}
+        self._loading: dict[str, asyncio.Task[Shelved]] = {}
+        self._epoch = -1
+        self._heads: dict[int, Head] = {}
+        self._targets: dict[int, int] | None = None
+        self._poll: asyncio.Task[None] | None = None
+        self.keys: list[Key] = []
+
+    async def start(self) -> None:
+        """Read the store once, then follow it."""
+        await self.refresh()
+        self._poll = asyncio.create_task(self._follow())
+
+    async def close(self) -> None:
+        """Stop following."""
+        if self._poll is not None:
+            self._poll.cancel()
+            await asyncio.gather(self._poll, return_exceptions=True)
+        self._thread.shutdown(wait=True)
+
+    async def read(self, work: Callable[..., T], *args: Any) -> T:
+        """Run something that reads (or administers) the store, off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+
+    async def get(self, name: str) -> Shelved:
+        """The ranker of this name, ready to rank."""
+        found = self._items.get(name)
+        if found is None:
+            task = self._loading.get(name)
+            if task is None:
+                task = self._loading[name] = asyncio.create_task(self._load(name))
+                task.add_done_callback(lambda _: self._loading.pop(name, None))
+            found = await asyncio.shield(task)
+        while found.next_number >= found.end_number:
+            await self._number(found)
+        return found
+
+    async def caught_up(self, name: str, seconds: float) -> RankerRow | None:
+        """The ranker's row once its model has caught up with its log as it is now, ``seconds`` later at the latest."""
+        deadline = time.monotonic() + seconds
+        row = await self.read(self._store.ranker, name)
+        target = row.log_seq if row else 0
+        while row is not None and row.applied < target and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+            row = await self.read(self._store.ranker, name)
+        return row
+
+    def open_count(self, ranker_id: int) -> int:
+        """How many impressions of a ranker wait, as last counted."""
+        head = self._heads.get(ranker_id)
+        return head.open_count if head else 0
+
+    @property
+    def recovering(self) -> bool:
+        """Whether the learner still has to apply entries that were logged before this worker started."""
+        if self._targets is None:
+            return True
+        for ranker_id, target in list(self._targets.items()):
+            head = self._heads.get(ranker_id)
+            if head is None or head.applied >= target:
+                del self._targets[ranker_id]
+        return bool(self._targets)
+
+    async def refresh(self) -> None:
+        """Bring rankers, limits, keys and models up to what the store has."""
+        epoch, heads = await self.read(lambda: (self._store.epoch(), self._store.heads()))
+        self._heads = heads
+        if self._targets is None:
+            self._targets = {ranker_id: head.log_seq for ranker_id, head in heads.items()}
+        if epoch != self._epoch:
+            self.keys = await self.read(self._store.keys)
+            rows = {row.name: row for row in await self.read(self._store.rankers)}
+            for name, item in list(self._items.items()):
+                row = rows.get(name)
+                if row is None or row.id != item.row.id:
+                    del self._items[name]
+                else:
+                    item.row = row
+            self._epoch = epoch
+        for item in list(self._items.values()):
+            head = heads.get(item.row.id)
+            wanted = item.row.pinned if item.row.pinned is not None or head is None else head.version
+            if wanted is not None and wanted != item.version:
+                ranker = await self.read(self._open, item.row, wanted)
+                item.ranker, item.version = ranker, wanted
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            try:
+                await self.refresh()
+            except PairRankError as problem:  # serve what is on the shelf; writes tell of the fault
+                logger.warning("%s", problem)
+                await asyncio.sleep(5 * POLL_SECONDS)
+
+    async def _load(self, name: str) -> Shelved:
+        row = await self.read(self._store.ranker, name)
+        if row is None:
+            raise UnknownNameError(f"no ranker is called {name!r}")
+        version = row.pinned if row.pinned is not None else row.version
+        ranker = await self.read(self._open, row, version)
+        return self._items.setdefault(name, Shelved(row, ranker, version))
+
+    def _open(self, row: RankerRow, version: int) -> rankers.Ranker:
+        snapshot = self._store.snapshot(row.id, version)
+        if snapshot is None:
+            raise StorageError(f"version {version} of ranker {row.name!r} is gone; a newer one is on its way")
+        return Model.restore(snapshot).ranker
+
+    async def _number(self, item: Shelved) -> None:
+        first = await self.read(self._store.allocate, item.row.id, NUMBERS)
+        if first < 0:
+            raise UnknownNameError(f"no ranker is called {item.row.name!r}")
+        if item.next_number >= item.end_number:  # else another request was quicker; its numbers come first
+            item.next_number, item.end_number = first, first + NUMBERS

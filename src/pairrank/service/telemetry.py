@@ -1,0 +1,123 @@
+"""What the service tells about itself: Prometheus metrics and one JSON object a log line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterable
+from contextvars import ContextVar
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from pairrank.service.store.base import RankerRow
+
+MAX_POSITION = 20
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+request_id: ContextVar[str] = ContextVar("request_id", default="-")
+
+
+class Metrics:
+    """The counters of one worker; those of all workers are added up when the supervisor has set a folder for them."""
+
+    def __init__(self) -> None:
+        self.registry = own = CollectorRegistry()
+        self.rank_seconds = Histogram(
+            "pairrank_rank_seconds",
+            "Time to answer a rank request",
+            ["ranker"],
+            buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+            registry=own,
+        )
+        self.documents = Counter("pairrank_documents", "Candidates ranked", ["ranker"], registry=own)
+        self.explored = Counter("pairrank_explored", "Lists in which chance had a say", ["ranker"], registry=own)
+        self.blocks = Counter("pairrank_blocks", "Blocks in the lists shown", ["ranker"], registry=own)
+        self.feedback = Counter(
+            "pairrank_feedback", "Feedback by what became of it", ["ranker", "status"], registry=own
+        )
+        self.events = Counter(
+            "pairrank_events", "Single events by what became of them", ["ranker", "status"], registry=own
+        )
+        self.shown_at = Counter(
+            "pairrank_shown_at_position", "Positions of lists that got feedback", ["ranker", "position"], registry=own
+        )
+        self.clicks_at = Counter(
+            "pairrank_clicks_at_position", "Clicks by position", ["ranker", "position"], registry=own
+        )
+        self.requests = Counter("pairrank_requests", "Requests by status", ["status"], registry=own)
+
+    def clicked(self, ranker: str, positions: Iterable[int], shown: int) -> None:
+        """Count one list with feedback: click-through by position is clicks over shown."""
+        for position in range(min(shown, MAX_POSITION)):
+            self.shown_at.labels(ranker, position + 1).inc()
+        for position in positions:
+            if position < MAX_POSITION:
+                self.clicks_at.labels(ranker, position + 1).inc()
+
+    def render(self, rows: Iterable[RankerRow], lags: dict[str, float]) -> bytes:
+        """All metrics as text: the workers' counters, and gauges read from the store."""
+        registry = CollectorRegistry()
+        if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            counters = generate_latest(registry)
+        else:
+            counters = generate_latest(self.registry)
+        gauges = CollectorRegistry()
+        gauges.register(_Gauges(list(rows), lags))
+        return counters + generate_latest(gauges)
+
+
+class _Gauges:
+    def __init__(self, rows: list[RankerRow], lags: dict[str, float]) -> None:
+        self._rows, self._lags = rows, lags
+
+    def collect(self) -> Iterable[Metric]:
+        for name, text, value in (
+            ("model_version", "Log entry of the newest model", lambda row: row.version),
+            ("feedback_logged", "Feedback in the log", lambda row: row.feedback_count),
+            ("learner_lag_events", "Entries logged and not yet applied", lambda row: row.log_seq - row.applied),
+            ("learner_lag_seconds", "Age of the oldest entry not applied", lambda row: self._lags.get(row.name, 0.0)),
+            ("open_impressions", "Impressions waiting for feedback", lambda row: row.open_count),
+            ("skipped_entries", "Entries that the ranker refused", lambda row: row.skipped),
+            ("frozen", "1 when the ranker does not learn", lambda row: int(row.frozen)),
+        ):
+            family = GaugeMetricFamily(f"pairrank_{name}", text, labels=["ranker"])
+            for row in self._rows:
+                family.add_metric([row.name], value(row))
+            yield family
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line, with the request's id where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line for a record; what was passed as ``extra={"fields": {...}}`` is on it too."""
+        line: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "process": record.process,
+        }
+        if request_id.get() != "-":
+            line["request_id"] = request_id.get()
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def configure_logging(level: str) -> None:
+    """Send this package's and uvicorn's logs to standard error as JSON lines."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name in ("pairrank", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(level.upper())
+        logger.propagate = False
+    logging.getLogger("uvicorn").setLevel("WARNING")
