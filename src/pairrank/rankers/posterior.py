@@ -50,8 +50,10 @@ class Posterior:
         self._pairs_part = np.zeros((n_features, n_features) if mean_loss else (0, 0))
         self.n_pairs = 0
         self._at_rebuild = 0  # pairs when H was last computed afresh
-        self._since = 0  # pairs since the last refresh
-        self._interval = 1.0  # pairs until the next
+        # θ̂ strays from the exact minimiser in step with how far it has moved since the last refresh, so that is the
+        # clock: squared distances of its moves in the H-norm, added up.
+        self._moved = 0.0
+        self._allowance = 0.0  # how much of it until the next refresh
         self.strayed = 0.0  # what the last refresh measured, in the H-norm
 
     def set_prior(self, mean: FloatArray, precision: FloatArray) -> None:
@@ -66,23 +68,23 @@ class Posterior:
         # Only documents that take part in a pair matter.
         used, places = np.unique(np.concatenate([pairs.winner, pairs.loser]), return_inverse=True)
         n = len(pairs.weight)
-        self._take_in(documents[used], Pairs(places[:n], places[n:], pairs.weight))
+        self._moved += self._take_in(documents[used], Pairs(places[:n], places[n:], pairs.weight))
         self.n_pairs += n
-        self._since += n
         if self.n_pairs >= GROWTH * max(self._at_rebuild, 8) and len(self.history):
             self._rebuild()
         elif self._mean_loss:
             self._rescale()
-        if self._since >= self._interval and len(self.history):
+        if self._moved >= self._allowance and len(self.history):
             self._refresh()
         if self.history.n_documents > self._capacity:
             self._fold()
 
-    def _take_in(self, D: FloatArray, pairs: Pairs) -> None:
+    def _take_in(self, D: FloatArray, pairs: Pairs) -> float:
         """Minimise (quadratic model so far) + (loss of these pairs), exactly; then add their curvature to H.
 
         With A = H⁻¹Dᵀ and K = DA the minimiser is θ + A b, where the scores s' = s + K b(s') and b(s') collects
-        w σ(-(s'_w - s'_l)) with plus at winners and minus at losers: an equation in k unknowns.
+        w σ(-(s'_w - s'_l)) with plus at winners and minus at losers: an equation in k unknowns. Returns the squared
+        length of the move, bᵀKb, in the norm of H before it.
         """
         win, lose, weight = pairs
         k = len(D)
@@ -114,6 +116,7 @@ class Posterior:
         else:
             self.P += rows.T @ rows
             self._q = self.P @ self.theta
+        return float(b @ K @ b)
 
     def gradient(self) -> FloatArray:
         """∇L(θ̂), (d,), over the whole history; zero at the exact minimiser."""
@@ -152,9 +155,10 @@ class Posterior:
                 break
             previous = size
         if self._tolerance and self.n_pairs > SMALL:
-            factor = 0.5 * self._tolerance / max(self.strayed, 1e-300)
-            self._interval = min(max(self._since * min(max(factor, 0.25), 2.0), 1.0), self.n_pairs / 8)
-        self._since = 0
+            # Aim well inside the tolerance; one lucky measurement may at most double the time to the next.
+            factor = 0.3 * self._tolerance / max(self.strayed, 1e-300)
+            self._allowance = max(self._moved, self._allowance) * min(max(factor, 0.1), 2.0)
+        self._moved = 0.0
 
     def _newton(self, goal: float) -> None:
         """Newton's method with its own Hessian in each step, and halving: slow and sure."""
@@ -194,8 +198,8 @@ class Posterior:
             "pairs_part": self._pairs_part,
             "n_pairs": self.n_pairs,
             "at_rebuild": self._at_rebuild,
-            "since": self._since,
-            "interval": self._interval,
+            "moved": self._moved,
+            "allowance": self._allowance,
             "strayed": self.strayed,
         }
 
@@ -214,6 +218,6 @@ class Posterior:
         self.P, self._q = state["P"].copy(), state["q"].copy()
         self._pairs_part = state["pairs_part"].copy()
         self.n_pairs, self._at_rebuild = int(state["n_pairs"]), int(state["at_rebuild"])
-        self._since, self._interval = int(state["since"]), float(state["interval"])
+        self._moved, self._allowance = float(state["moved"]), float(state["allowance"])
         self.strayed = float(state["strayed"])
         self.history.restore(state)

@@ -1,0 +1,126 @@
+"""Blocks as contiguous runs of the score order, against the paper's definition in a graph library."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairrank.kernel import confidence, partition
+
+RULES = {"probability": partition.certain_by_probability, "score": partition.certain_by_score}
+
+
+def graph_blocks(certain: np.ndarray, refine: bool) -> list[frozenset[int]]:
+    """The paper's construction: components of uncertain pairs, merged along cycles, in topological order."""
+    n = len(certain)
+    orders = nx.DiGraph(list(zip(*np.nonzero(certain), strict=True)))
+    orders.add_nodes_from(range(n))
+    if refine:
+        orders = nx.transitive_closure_dag(orders)
+    uncertain = nx.Graph()
+    uncertain.add_nodes_from(range(n))
+    uncertain.add_edges_from(
+        (i, j) for i in range(n) for j in range(i) if not orders.has_edge(i, j) and not orders.has_edge(j, i)
+    )
+    blocks = nx.DiGraph()
+    member = {}
+    for number, component in enumerate(nx.connected_components(uncertain)):
+        blocks.add_node(number)
+        member.update(dict.fromkeys(component, number))
+    blocks.add_edges_from((member[i], member[j]) for i, j in orders.edges if member[i] != member[j])
+    merged = nx.condensation(blocks)
+    inverse = {number: set() for number in blocks}
+    for document, number in member.items():
+        inverse[number].add(document)
+    return [
+        frozenset().union(*(inverse[b] for b in merged.nodes[node]["members"])) for node in nx.topological_sort(merged)
+    ]
+
+
+def instance(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features (with duplicates and ties), weights and an inverse, of a random kind."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(1, 14)), int(rng.integers(1, 5))
+    X = rng.integers(0, 3, (n, d)).astype(float) if rng.random() < 0.4 else rng.normal(size=(n, d))
+    X[rng.integers(0, n, n // 3)] = X[rng.integers(n)]
+    theta = np.zeros(d) if rng.random() < 0.05 else rng.normal(size=d) * rng.choice([0.3, 2.0, 8.0])
+    pairs = rng.normal(size=(int(rng.integers(0, 200)), d))
+    return X, theta, np.linalg.inv(np.eye(d) * rng.choice([0.1, 5.0]) + pairs.T @ pairs)
+
+
+def sorted_certain(
+    X: np.ndarray, theta: np.ndarray, inverse: np.ndarray, rule: str, factor: float
+) -> tuple[np.ndarray, ...]:
+    scores = X @ theta
+    order = np.argsort(-scores, kind="stable")
+    s = scores[order]
+    return order, RULES[rule](s, s, confidence.squared_widths(X[order], inverse), factor)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("refine", [False, True])
+def test_blocks_equal_the_graph_library(rule: str, refine: bool) -> None:
+    several = 0
+    for seed in range(1500):
+        X, theta, inverse = instance(seed)
+        _order, certain = sorted_certain(
+            X, theta, inverse, rule, float(np.random.default_rng(seed).choice([0.05, 0.3, 1.0]))
+        )
+        expected = graph_blocks(certain, refine)
+        closed = partition.transitive_closure(certain) if refine else certain
+        ends = partition.block_ends(partition.reaches(closed))
+        numbers = partition.block_numbers(ends, len(X))
+        assert [frozenset(np.flatnonzero(numbers == b).tolist()) for b in range(len(ends))] == expected, seed
+        several += len(expected) > 1
+    assert several > 300  # the instances are not all trivial
+
+
+@given(st.integers(0, 100_000))
+def test_closure_equals_the_graph_library(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 25))
+    certain = np.triu(rng.random((n, n)) < rng.random() * 0.5, 1)
+    graph = nx.DiGraph(list(zip(*np.nonzero(certain), strict=True)))
+    graph.add_nodes_from(range(n))
+    expected = nx.to_numpy_array(nx.transitive_closure_dag(graph), nodelist=range(n)) > 0
+    assert np.array_equal(partition.transitive_closure(certain), expected)
+
+
+@given(st.integers(0, 100_000))
+def test_certainty_in_score_space_is_transitive(seed: int) -> None:
+    X, theta, inverse = instance(seed)
+    _, certain = sorted_certain(X, theta, inverse, "score", 0.5)
+    assert np.array_equal(partition.transitive_closure(certain), certain)
+
+
+@given(st.integers(0, 100_000), st.integers(1, 14), st.integers(1, 5))
+def test_leading_blocks_are_the_first_of_all_blocks(seed: int, k: int, chunk: int) -> None:
+    X, theta, inverse = instance(seed)
+    k = min(k, len(X))
+    _, certain = sorted_certain(X, theta, inverse, "score", 0.3)
+    whole = partition.block_ends(partition.reaches(certain))
+    asked: list[int] = []
+
+    def rows(start: int, stop: int) -> np.ndarray:
+        asked.extend(range(start, stop))
+        return certain[start:stop]
+
+    ends, _ = partition.leading_blocks(rows, len(X), k, chunk)
+    assert ends.tolist() == whole[: np.searchsorted(whole, k - 1) + 1].tolist()
+    assert asked == list(range(len(asked)))
+
+
+def test_leading_blocks_stop_when_the_rest_cannot_matter() -> None:
+    certain = np.triu(np.ones((1000, 1000), dtype=bool), 1)
+    asked = []
+
+    def rows(start: int, stop: int) -> np.ndarray:
+        asked.append(stop)
+        return certain[start:stop]
+
+    ends, _ = partition.leading_blocks(rows, 1000, 10, 16)
+    assert ends.tolist() == list(range(10))
+    assert asked == [16]

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pairrank
+from pairrank import rankers
+from pairrank.errors import FileFormatError, OptionError, UnknownNameError
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    st.sampled_from(rankers.names()), st.dictionaries(st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True), scalars)
+)
+def test_a_ranker_is_read_from_its_own_text(name: str, options: dict[str, object]) -> None:
+    assert rankers.parse(rankers.spell(name, options)) == (name, options)
+
+
+def test_bare_words_are_text() -> None:
+    assert rankers.parse("pairrank-c(alpha=theory, refine=true, Q=2)") == (
+        "pairrank-c",
+        {"alpha": "theory", "refine": True, "Q": 2},
+    )
+
+
+@pytest.mark.parametrize("text", ["nobody", "pairrank(", "", "PairRank", "pairrank)x("])
+def test_unknown_names_are_refused(text: str) -> None:
+    with pytest.raises(UnknownNameError, match="there are: "):
+        rankers.parse(text)
+
+
+def test_unknown_and_unreadable_options_are_refused() -> None:
+    with pytest.raises(OptionError, match="colour"):
+        rankers.make("pairrank", n_features=3, colour=1)
+    with pytest.raises(OptionError, match="name=value"):
+        rankers.parse("pairrank(alpha)")
+
+
+def test_plain_pairrank_is_the_class_without_arguments() -> None:
+    assert rankers.make("pairrank", n_features=3).fingerprint == pairrank.PairRank(3).fingerprint
+
+
+@pytest.mark.parametrize("name", rankers.names())
+def test_save_and_load(name: str, tmp_path: Path) -> None:
+    ranker = rankers.make(name, n_features=4, seed=3)
+    ranker.save(tmp_path / "model")
+    loaded = pairrank.load(tmp_path / "model")
+    assert type(loaded) is type(ranker)
+    assert loaded.digest() == ranker.digest()
+
+
+def test_a_ranker_unknown_here_is_refused(tmp_path: Path) -> None:
+    from pairrank import archive
+
+    (tmp_path / "model").write_bytes(archive.pack("ranker", {"name": "tomorrow"}, {}))
+    with pytest.raises(FileFormatError, match="tomorrow"):
+        pairrank.load(tmp_path / "model")

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pairrank import archive
+from pairrank.errors import FileFormatError, NewerFormatError, StorageError
+
+arrays = hnp.arrays(
+    st.sampled_from(["f8", "f4", "i8", "i4", "i2", "u1", "u8", "?"]),
+    hnp.array_shapes(min_dims=0, min_side=0, max_side=4),
+)
+values = st.dictionaries(
+    st.text(max_size=5), st.none() | st.booleans() | st.integers() | st.text(max_size=5), max_size=3
+)
+
+
+@given(values, st.dictionaries(st.text("abc.", min_size=1, max_size=4), arrays, max_size=3))
+def test_round_trip(scalars: dict[str, object], contents: dict[str, np.ndarray]) -> None:
+    blob = archive.pack("thing", scalars, contents)
+    assert blob == archive.pack("thing", scalars, contents)
+    out, back = archive.unpack(blob, "thing")
+    assert out == scalars
+    assert back.keys() == contents.keys()
+    for name, array in contents.items():
+        assert back[name].dtype == array.dtype
+        np.testing.assert_array_equal(back[name], array)
+
+
+def test_row_order_and_byte_order_do_not_matter() -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    blob = archive.pack("thing", {}, {"a": array})
+    assert blob == archive.pack("thing", {}, {"a": np.asfortranarray(array)})
+    assert blob == archive.pack("thing", {}, {"a": array.astype(">f8")})
+
+
+def test_every_truncation_and_every_flipped_byte_is_noticed() -> None:
+    blob = archive.pack("thing", {"x": 1}, {"a": np.arange(4.0)})
+    for cut in range(len(blob)):
+        with pytest.raises(FileFormatError):
+            archive.unpack(blob[:cut], "thing")
+    for place in range(len(blob)):
+        bad = bytearray(blob)
+        bad[place] ^= 0x55
+        try:
+            out, back = archive.unpack(bytes(bad), "thing")
+        except FileFormatError:
+            continue
+        # What still opens can differ only in the header's scalars; the arrays are under the checksum.
+        assert place < len(blob) - 32
+        assert set(back) != {"a"} or np.array_equal(back["a"], np.arange(4.0)) or back["a"].dtype != np.float64, out
+
+
+def test_a_safetensors_reader_understands_the_layout() -> None:
+    import json
+
+    blob = archive.pack("thing", {}, {"a": np.arange(3.0)})
+    length = int.from_bytes(blob[:8], "little")
+    header = json.loads(blob[8 : 8 + length])
+    assert header["a"] == {"dtype": "F64", "shape": [3], "data_offsets": [0, 24]}
+    assert all(isinstance(value, str) for value in header["__metadata__"].values())
+    assert np.frombuffer(blob[8 + length :]).tolist() == [0.0, 1.0, 2.0]
+
+
+def test_other_kinds_and_newer_versions_are_refused() -> None:
+    blob = archive.pack("thing", {}, {})
+    with pytest.raises(FileFormatError, match="holds a thing"):
+        archive.unpack(blob, "other")
+    with pytest.raises(NewerFormatError, match="upgrade"):
+        archive.unpack(blob.replace(b'"format":"1"', b'"format":"2"'), "thing")
+
+
+def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    archive.write_atomically(target, b"one")
+    archive.write_atomically(target, b"two")
+    assert target.read_bytes() == b"two"
+    with pytest.raises(StorageError, match="cannot write"):
+        archive.write_atomically(tmp_path / "no" / "file", b"x")
+    with pytest.raises(StorageError, match="cannot read"):
+        archive.read_file(tmp_path / "absent")
+    assert os.listdir(tmp_path) == ["file"]

@@ -1,0 +1,109 @@
+"""Every ranker in the registry keeps the contract; and the contract suite notices rankers that do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from pairrank import rankers
+from pairrank.checks import CHECKS, Check, ContractError, check_ranker
+from pairrank.rankers.base import Draw, LinearRanker
+from pairrank.types import BoolArray, FloatArray, Impression
+
+VARIANTS = [
+    "pairrank(estimator=exact)",
+    "pairrank(estimator=bounded)",
+    "pairrank(preset=authors)",
+    "pairrank(preset=paper, alpha=theory, Q=2.0)",
+    "pairrank(exploration=random, pairs=matched)",
+    "pairrank(preset=paper, pairs=all, refine=true)",
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", [*rankers.names(), *VARIANTS])
+def test_ranker_keeps_the_contract(name: str, check: Check) -> None:
+    check(lambda n_features, seed: rankers.make(name, n_features=n_features, seed=seed))
+
+
+@dataclass(eq=False, kw_only=True)
+class Greedy(LinearRanker):
+    """A ranker that keeps the contract, to be broken in one place at a time."""
+
+    name: ClassVar[str] = "greedy"
+
+    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        order = np.argsort(-(features @ self._weights), kind="stable")[:k]
+        return Draw(order, np.zeros(k, dtype=np.int64), False, {})
+
+    def _learn(self, impression: Impression, clicks: BoolArray) -> None:
+        if clicks.any() and not clicks.all():
+            X = impression.features
+            self._weights = self._weights + 0.1 * (X[clicks].mean(axis=0) - X[~clicks].mean(axis=0))
+
+
+class Repeats(Greedy):
+    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        return Draw(np.zeros(k, dtype=np.int64), np.zeros(k, dtype=np.int64), False, {})
+
+
+class Impure(Greedy):
+    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        self._weights = self._weights + 1e-9
+        return super()._rank(features, k, rng)
+
+
+class Unseeded(Greedy):
+    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        return super()._rank(features, k, rng)._replace(ranking=np.random.default_rng().permutation(len(features))[:k])
+
+
+class Upside(Greedy):
+    def _learn(self, impression: Impression, clicks: BoolArray) -> None:
+        super()._learn(impression, ~clicks)
+
+
+class Forgetful(Greedy):
+    def _state(self) -> dict[str, object]:
+        return {"weights": np.round(self._weights, 3)}
+
+
+class Hoarder(Greedy):
+    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        self.__dict__.setdefault("seen", []).append(features.copy())
+        return super()._rank(features, k, rng)
+
+
+class Leaky(Greedy):
+    @property
+    def weights(self) -> FloatArray:
+        return self._weights
+
+
+class LastQuery(Greedy):
+    """Remembers the last list inside, as research scripts do."""
+
+    _last = np.zeros((1, 6))
+
+    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        draw = super()._rank(features, k, rng)
+        self._last = features[draw.ranking]
+        return draw
+
+    def _learn(self, impression: Impression, clicks: BoolArray) -> None:
+        rows = min(len(self._last), len(clicks))
+        if clicks[:rows].any():
+            self._weights = self._weights + 0.1 * self._last[:rows][clicks[:rows]].mean(axis=0)
+
+
+def test_a_good_ranker_passes() -> None:
+    check_ranker(lambda n_features, seed: Greedy(n_features, seed=seed))
+
+
+@pytest.mark.parametrize("broken", [Repeats, Impure, Unseeded, Upside, Forgetful, Hoarder, Leaky, LastQuery])
+def test_a_broken_ranker_is_noticed(broken: type[Greedy]) -> None:
+    with pytest.raises(ContractError):
+        check_ranker(lambda n_features, seed: broken(n_features, seed=seed))
