@@ -1,0 +1,49 @@
+"""All candidates of the newest impressions, in memory, so that a drawing shows more than what was shown."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pairrank.types import FloatArray
+
+MAX_BYTES = 32 * 2**20
+MAX_KEPT = 500
+
+
+class Candidates(NamedTuple):
+    """The candidates of one impression, in the order in which they came."""
+
+    ids: Sequence[str]
+    features: FloatArray
+
+
+class Recent:
+    """A bounded memory of candidates by ranker and impression number; the oldest leave first."""
+
+    def __init__(self, max_kept: int = MAX_KEPT, max_bytes: int = MAX_BYTES) -> None:
+        self._kept: OrderedDict[tuple[str, int], Candidates] = OrderedDict()
+        self._bytes = 0
+        self._limits = (max_kept, max_bytes)
+        self._turn = threading.Lock()
+
+    def keep(self, ranker: str, number: int, ids: Sequence[str], features: FloatArray) -> None:
+        """Remember one impression's candidates, as references: nobody may write to them afterwards."""
+        max_kept, max_bytes = self._limits
+        with self._turn:
+            self._drop((ranker, number))
+            self._kept[ranker, number] = Candidates(ids, features)
+            self._bytes += features.nbytes
+            while self._kept and (len(self._kept) > max_kept or self._bytes > max_bytes):
+                self._drop(next(iter(self._kept)))
+
+    def find(self, ranker: str, number: int) -> Candidates | None:
+        """The candidates, or None when they were never here or have left."""
+        return self._kept.get((ranker, number))
+
+    def _drop(self, key: tuple[str, int]) -> None:
+        gone = self._kept.pop(key, None)
+        if gone is not None:
+            self._bytes -= gone.features.nbytes
