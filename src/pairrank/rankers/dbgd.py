@@ -13,6 +13,9 @@ from pairrank.rankers.base import Draw, LinearRanker, State, check_number_in
 from pairrank.rng import Purpose, generator
 from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, IntArray
 
+# Credits of rankers that agree on the list are equal but for rounding; far below any real difference.
+_TIE = 1e-9
+
 
 @dataclass(eq=False, kw_only=True)
 class DBGD(LinearRanker):
@@ -61,7 +64,7 @@ class DBGD(LinearRanker):
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
         credit = self._credits(impression.memory, clicks)
-        winners = np.flatnonzero(credit[1:] > credit[0])
+        winners = np.flatnonzero(credit[1:] > credit[0] + _TIE)
         if len(winners) == 0:
             return
         step = self._directions(impression.memory["key"])[winners].mean(axis=0)

@@ -1,0 +1,163 @@
+"""RankNet: gradients against finite differences, the offline fit against a slow twin and on real data."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime, minimize
+
+from pairrank.errors import DataError, FeatureError, OptionError
+from pairrank.rankers import ranknet
+from pairrank.rankers.ranknet import OfflineRankNet, SGDRankNet, ascent
+from pairrank.types import FloatArray, IntArray
+
+Labelled = tuple[FloatArray, IntArray, IntArray]
+
+
+def labelled(seed: int, n_queries: int = 8, n_features: int = 3, noise: float = 0.5) -> Labelled:
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(0, 9, size=n_queries)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    X = rng.random((offsets[-1], n_features))
+    ideal = np.linspace(-1, 1, n_features)
+    grades = np.digitize(X @ ideal + noise * rng.normal(size=len(X)), [-0.3, 0.0, 0.3])
+    return X, grades, offsets
+
+
+def slow_loss(theta: FloatArray, data: Labelled, l2: float) -> float:
+    """The objective as the formula reads: a loop over all pairs."""
+    X, grades, offsets = data
+    losses = [
+        np.logaddexp(0, (X[j] - X[i]) @ theta)
+        for start, end in pairwise(offsets)
+        for i in range(start, end)
+        for j in range(start, end)
+        if grades[i] > grades[j]
+    ]
+    return float(np.mean(losses) + l2 / 2 * theta @ theta)
+
+
+def test_ascent_is_the_gradient_of_the_log_likelihood() -> None:
+    rng = np.random.default_rng(0)
+    X, theta = rng.random((5, 4)), rng.normal(size=4)
+    i, j = np.array([0, 0, 3, 3]), np.array([1, 2, 1, 2])
+
+    def likelihood(weights: FloatArray) -> float:
+        return float(-np.logaddexp(0, (X[j] - X[i]) @ weights).sum())
+
+    np.testing.assert_allclose(ascent(X, theta, i, j), approx_fprime(theta, likelihood), rtol=1e-5)
+
+
+def test_sgd_steps_along_every_clicked_over_every_examined_unclicked() -> None:
+    ranker = SGDRankNet(3, learning_rate=0.5)
+    X = np.random.default_rng(1).random((6, 3))
+    ranker.learn(ranker.rank(X), [0, 1, 0, 0, 0, 0])  # θ = 0 keeps the rows' order; examined are rows 0 to 2
+    expected = 0.5 * 0.5 * ((X[1] - X[0]) + (X[1] - X[2]))
+    np.testing.assert_allclose(ranker.weights, expected)
+
+
+def test_sgd_shows_the_best_first_and_every_position_is_a_block() -> None:
+    ranker = SGDRankNet(1)
+    ranker._restore({"weights": np.array([2.0])})
+    impression = ranker.rank(np.array([[0.1], [0.7], [0.4], [0.7]]), 3)
+    assert impression.ranking.tolist() == [1, 3, 2]
+    assert impression.blocks.tolist() == [0, 1, 2]
+    assert not impression.explored
+
+
+def test_sgd_learns_nothing_without_a_click_or_when_all_are_clicked() -> None:
+    ranker = SGDRankNet(2)
+    X = np.random.default_rng(0).random((4, 2))
+    ranker.learn(ranker.rank(X), [0, 0, 0, 0])
+    ranker.learn(ranker.rank(X), [1, 1, 1, 1])
+    assert not ranker.weights.any()
+
+
+@given(seed=st.integers(0, 2**32), part=st.sampled_from([1, 3, 2**20]))
+def test_pair_loss_and_slope_equal_the_loop_over_pairs(seed: int, part: int) -> None:
+    X, grades, offsets = data = labelled(seed)
+    query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    order = np.lexsort((-grades, query))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranknet, "_MATRIX", part)
+        spans = ranknet._spans(grades[order], offsets)
+    if not spans:
+        return
+    theta = np.array([0.5, -2.0, 1.0])
+    loss, slope = ranknet._pair_loss(X[order] @ theta, spans)
+    assert loss == pytest.approx(slow_loss(theta, data, 0.0))
+    numeric = approx_fprime(theta, lambda t: slow_loss(t, data, 0.0))
+    np.testing.assert_allclose(slope @ X[order], numeric, atol=1e-6)
+
+
+def test_fit_finds_the_minimum() -> None:
+    data = labelled(3)
+    ranker = OfflineRankNet(3, l2=0.01).fit(*data)
+    slow = minimize(slow_loss, np.zeros(3), args=(data, 0.01), options={"gtol": 1e-7})
+    np.testing.assert_allclose(ranker.weights, slow.x, atol=1e-3)
+
+
+def test_fit_recovers_the_ideal_direction_and_repeats_itself() -> None:
+    data = labelled(0, n_queries=200, n_features=5, noise=0.0)
+    ranker = OfflineRankNet(5).fit(*data)
+    ideal = np.linspace(-1, 1, 5)
+    assert ranker.weights @ ideal / np.linalg.norm(ranker.weights) / np.linalg.norm(ideal) > 0.99
+    again = OfflineRankNet(5)
+    again._restore({"weights": np.full(5, 9.0)})
+    np.testing.assert_array_equal(again.fit(*data).weights, ranker.weights)
+
+
+def test_offline_ranknet_ignores_clicks() -> None:
+    ranker = OfflineRankNet(2)
+    X = np.random.default_rng(0).random((4, 2))
+    assert not ranker.weights.any()
+    assert ranker.rank(X).ranking.tolist() == [0, 1, 2, 3]
+    assert ranker.learn(ranker.rank(X), [0, 1, 0, 0])
+    assert not ranker.weights.any()
+
+
+def test_wrong_labels_are_refused_and_change_nothing() -> None:
+    X, grades, offsets = labelled(1)
+    ranker = OfflineRankNet(3).fit(X, grades, offsets)
+    before = ranker.digest()
+    wrong: list[tuple[type[Exception], object, object, object]] = [
+        (FeatureError, X[:, :2], grades, offsets),
+        (DataError, X, grades[:-1], offsets),
+        (DataError, X, grades + 0.5, offsets),
+        (DataError, X, grades, offsets[:-1]),
+        (DataError, X, grades, offsets[::-1]),
+        (DataError, X, grades, offsets[:1]),
+        (DataError, X, grades, offsets.astype(float)),
+        (DataError, X, np.zeros_like(grades), offsets),
+    ]
+    for error, *arguments in wrong:
+        with pytest.raises(error):
+            ranker.fit(*arguments)  # type: ignore[arg-type]
+    assert ranker.digest() == before
+    with pytest.raises(OptionError):
+        OfflineRankNet(3, l2=0.0)
+    with pytest.raises(OptionError):
+        SGDRankNet(3, learning_rate=0.0)
+
+
+@pytest.mark.parametrize(("name", "least"), [("MQ2008", 0.70), ("MSLR-sample", 0.36)])
+def test_fit_reaches_the_ceiling_on_real_data(name: str, least: float, real_data: Path) -> None:
+    from pairrank.data import load
+
+    train = load(real_data / name, "train", cache=False)
+    test = load(real_data / name, "test", cache=False)
+    ranker = OfflineRankNet(train.n_features).fit(train.features, train.grades, train.offsets)
+    values = []
+    for q in range(test.n_queries):
+        X, grades = test.query(q)
+        discount = 1 / np.log2(np.arange(2, 2 + min(10, len(grades))))
+        ideal = (2.0 ** np.sort(grades)[::-1][: len(discount)] - 1) @ discount
+        if ideal:
+            shown = ranker.rank(X, 10).ranking
+            values.append((2.0 ** grades[shown] - 1) @ discount / ideal)
+    assert np.mean(values) > least
