@@ -163,29 +163,34 @@ class PairRank(LinearRanker):
         # The Laplace posterior has its own matrix; only the paper's widths need M.
         self._precision = Precision(self.n_features, s.lam) if s.width == "probability" else None
 
-    def set_prior(self, mean: ArrayLike, precision: ArrayLike) -> None:
+    def set_prior(self, mean: ArrayLike, precision: ArrayLike, M: ArrayLike | None = None) -> None:
         """Start from what is known: θ ~ N(mean, precision⁻¹) instead of N(0, I/λ), before anything is learned.
 
-        The loss gets ½(θ - mean)ᵀ precision (θ - mean), and M and H start at ``precision`` (d, d), so exploration
-        begins narrow where the prior knows and wide where it does not.
+        The loss gets ½(θ - mean)ᵀ precision (θ - mean), H starts at ``precision`` (d, d), and the paper's M at ``M``
+        (d, d), or there too, so exploration begins narrow where the prior knows and wide where it does not.
         """
         if self._posterior.n_pairs:
             raise OptionError("a prior can be set only before anything was learned")
         if self.settings.loss == "mean":
             raise OptionError('a prior needs loss="sum": the mean loss has a penalty of its own')
-        mu, P = np.array(mean, dtype=np.float64), np.array(precision, dtype=np.float64)
-        d = self.n_features
-        if mu.shape != (d,) or P.shape != (d, d) or not (np.isfinite(mu).all() and np.isfinite(P).all()):
-            raise OptionError(f"a prior needs a finite mean ({d},) and precision ({d}, {d}); got {mu.shape}, {P.shape}")
-        P = 0.5 * (P + P.T)
-        try:
-            np.linalg.cholesky(P)
-        except np.linalg.LinAlgError:
-            raise OptionError("the prior's precision is not positive definite; add a small multiple of I") from None
+        mu, P = np.array(mean, dtype=np.float64), self._check_precision("precision", precision)
+        if mu.shape != (self.n_features,) or not np.isfinite(mu).all():
+            raise OptionError(f"the prior's mean has shape {mu.shape}; expected ({self.n_features},), all finite")
+        start = P if M is None else self._check_precision("M", M)
         self._posterior.set_prior(mu, P)
         if self._precision is not None:
-            self._precision.start_from(P)
+            self._precision.start_from(start)
         self._weights = mu
+
+    def _check_precision(self, name: str, matrix: ArrayLike) -> FloatArray:
+        array, d = np.array(matrix, dtype=np.float64), self.n_features
+        if array.shape != (d, d) or not np.isfinite(array).all():
+            raise OptionError(f"the prior's {name} has shape {array.shape}; expected ({d}, {d}), all finite")
+        try:
+            np.linalg.cholesky(0.5 * (array + array.T))
+        except np.linalg.LinAlgError:
+            raise OptionError(f"the prior's {name} is not positive definite; add a small multiple of I") from None
+        return 0.5 * (array + array.T)
 
     # Ranking.
 
