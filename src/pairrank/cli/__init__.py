@@ -13,8 +13,12 @@ from pairrank.version import __version__
 # In the order of `pairrank --help`. A module must import quickly: what is heavy is imported inside `run`.
 COMMANDS: tuple[str, ...] = (
     "simulate",
+    "fit",
     "export",
     "data",
+    "serve",
+    "replay",
+    "store",
 )
 
 

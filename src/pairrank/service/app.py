@@ -22,8 +22,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pairrank.errors import PairRankError
 from pairrank.service import administration, observation, ranking
 from pairrank.service.desk import Desk, RefusalError, answer, refusal
+from pairrank.service.lines import request_id
 from pairrank.service.settings import Settings
-from pairrank.service.telemetry import request_id
 from pairrank.version import __version__
 
 logger = logging.getLogger("pairrank.requests")

@@ -75,7 +75,7 @@ class Desk:
     ) -> None:
         self.url, self.settings, self.clock = str(url), settings, clock
         self.metrics = Metrics()
-        self.started = clock()
+        self.stopping = False
         self._learner = learner
         self.store: SqlStore
         self.shelf: Shelf

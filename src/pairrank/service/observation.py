@@ -81,9 +81,7 @@ def routes(desk: Desk) -> APIRouter:
     async def readyz() -> Response:
         await desk.shelf.refresh()
         if desk.shelf.recovering:
-            raise RefusalError(
-                503, "recovering", "the learner is still applying the log; ranking works with an older model"
-            )
+            raise RefusalError(503, "recovering", "the learner still applies the log of before the start")
         return answer({"status": "ready"})
 
     @router.get("/metrics", summary="Prometheus metrics")
@@ -129,7 +127,7 @@ async def _statistics(desk: Desk, row: RankerRow, minutes: int) -> dict[str, Any
 
 async def _stream(desk: Desk, request: Request) -> AsyncIterator[bytes]:
     last: list[dict[str, Any]] | None = None
-    while not await request.is_disconnected():
+    while not desk.stopping and not await request.is_disconnected():
         try:
             rows = [describe(row) for row in await desk.shelf.read(desk.store.rankers)]
         except PairRankError as problem:

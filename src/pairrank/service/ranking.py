@@ -43,9 +43,7 @@ def routes(desk: Desk) -> APIRouter:
         item = await desk.shelf.get(name)
         query = await _query(desk, request, item)
         if desk.shelf.open_count(item.row.id) >= item.row.limits.max_open:
-            raise RefusalError(
-                429, "open", f"{item.row.limits.max_open} impressions wait for feedback; no more are allowed"
-            )
+            raise RefusalError(429, "open", f"{item.row.limits.max_open} impressions wait for feedback, the limit")
         if item.next_number >= item.end_number:  # another request took the last one while the body arrived
             item = await desk.shelf.get(name)
         response = await _rank(desk, item, query)
@@ -113,9 +111,7 @@ async def _query(desk: Desk, request: Request, item: Shelved) -> Query:
         body = await desk.body(request)
         return from_arrow(body, config.n_features, most, given.get("k"), given.get("query_id"))
     if kind != "application/json":
-        raise RefusalError(
-            415, "type", f"the content type is {kind[:80]!r}; expected application/json or {ARROW_TYPES[0]}"
-        )
+        raise RefusalError(415, "type", f"the content type is {kind[:80]!r}; expected JSON or {ARROW_TYPES[0]}")
     return from_json(await desk.body(request), config.n_features, config.feature_names, most)
 
 

@@ -1,15 +1,9 @@
-"""What the service tells about itself: Prometheus metrics and one JSON object a log line."""
+"""What the service counts and measures, for Prometheus."""
 
 from __future__ import annotations
 
-import json
-import logging
 import os
-import sys
-import time
 from collections.abc import Iterable
-from contextvars import ContextVar
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -18,7 +12,6 @@ from pairrank.service.store.base import RankerRow
 
 MAX_POSITION = 20
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-request_id: ContextVar[str] = ContextVar("request_id", default="-")
 
 
 class Metrics:
@@ -36,18 +29,12 @@ class Metrics:
         self.documents = Counter("pairrank_documents", "Candidates ranked", ["ranker"], registry=own)
         self.explored = Counter("pairrank_explored", "Lists in which chance had a say", ["ranker"], registry=own)
         self.blocks = Counter("pairrank_blocks", "Blocks in the lists shown", ["ranker"], registry=own)
-        self.feedback = Counter(
-            "pairrank_feedback", "Feedback by what became of it", ["ranker", "status"], registry=own
-        )
-        self.events = Counter(
-            "pairrank_events", "Single events by what became of them", ["ranker", "status"], registry=own
-        )
+        self.feedback = Counter("pairrank_feedback", "Feedback by outcome", ["ranker", "status"], registry=own)
+        self.events = Counter("pairrank_events", "Single events by outcome", ["ranker", "status"], registry=own)
         self.shown_at = Counter(
             "pairrank_shown_at_position", "Positions of lists that got feedback", ["ranker", "position"], registry=own
         )
-        self.clicks_at = Counter(
-            "pairrank_clicks_at_position", "Clicks by position", ["ranker", "position"], registry=own
-        )
+        self.clicks_at = Counter("pairrank_clicks_at_position", "Clicks", ["ranker", "position"], registry=own)
         self.requests = Counter("pairrank_requests", "Requests by status", ["status"], registry=own)
 
     def clicked(self, ranker: str, positions: Iterable[int], shown: int) -> None:
@@ -89,35 +76,3 @@ class _Gauges:
             for row in self._rows:
                 family.add_metric([row.name], value(row))
             yield family
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object a line, with the request's id where there is one."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line for a record; what was passed as ``extra={"fields": {...}}`` is on it too."""
-        line: dict[str, Any] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            "process": record.process,
-        }
-        if request_id.get() != "-":
-            line["request_id"] = request_id.get()
-        line |= getattr(record, "fields", {})
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
-
-
-def configure_logging(level: str) -> None:
-    """Send this package's and uvicorn's logs to standard error as JSON lines."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    for name in ("pairrank", "uvicorn"):
-        logger = logging.getLogger(name)
-        logger.handlers[:] = [handler]
-        logger.setLevel(level.upper())
-        logger.propagate = False
-    logging.getLogger("uvicorn").setLevel("WARNING")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
 from pairrank.errors import NewerFormatError, StorageError
@@ -63,6 +63,22 @@ class Database(ABC):
     @abstractmethod
     def check(self) -> list[str]:
         """The database's own view of its health: one line for each fault."""
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Inside, everything read is of one moment."""
+
+    @abstractmethod
+    def columns(self, table: str) -> list[str]:
+        """The names of a table's columns."""
+
+    @abstractmethod
+    def batches(self, sql: str, size: int) -> Iterator[list[Row]]:
+        """The rows of a statement, some at a time."""
+
+    @abstractmethod
+    def restart_serial(self, table: str) -> None:
+        """After rows were copied in: number new rows from above the highest."""
 
     @abstractmethod
     def vacuum(self) -> None:

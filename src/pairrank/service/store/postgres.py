@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import psycopg
@@ -124,6 +125,32 @@ class PostgresDatabase(Database):
         with self.reading():
             self.all("SELECT 1")
         return []
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Inside, everything read is of one moment."""
+        with self.reading():
+            self.all("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                yield
+            finally:
+                self._rollback()
+
+    def columns(self, table: str) -> list[str]:
+        """The names of a table's columns."""
+        sql = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?) AND attnum > 0 ORDER BY attnum"
+        return [str(row[0]) for row in self.all(sql, (table,))]
+
+    def batches(self, sql: str, size: int) -> Iterator[list[Row]]:
+        """The rows of a statement, some at a time, from a cursor on the server."""
+        with self._connect().cursor(name="rows") as cursor:
+            cursor.execute(sql)
+            while rows := cursor.fetchmany(size):
+                yield rows
+
+    def restart_serial(self, table: str) -> None:
+        """Number new rows from above the highest."""
+        self.all(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), coalesce(max(id), 0) + 1) FROM {table}")
 
     def vacuum(self) -> None:
         """Make the space of dropped rows reusable."""

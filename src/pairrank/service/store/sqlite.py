@@ -5,8 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -112,6 +112,29 @@ class SqliteDatabase(Database):
             lines = [str(row[0]) for row in self.all("PRAGMA integrity_check")]
             lines += [f"broken reference: {row}" for row in self.all("PRAGMA foreign_key_check")]
         return [line for line in lines if line != "ok"]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Inside, everything read is of one moment."""
+        with self.reading():
+            self.all("BEGIN")
+            try:
+                yield
+            finally:
+                self._rollback()
+
+    def columns(self, table: str) -> list[str]:
+        """The names of a table's columns."""
+        return [str(row[1]) for row in self.all(f"PRAGMA table_info({table})")]
+
+    def batches(self, sql: str, size: int) -> Iterator[list[Row]]:
+        """The rows of a statement, some at a time."""
+        cursor = self._connection.execute(sql)
+        while rows := cursor.fetchmany(size):
+            yield rows
+
+    def restart_serial(self, table: str) -> None:
+        """Nothing: SQLite numbers new rows from above the highest by itself."""
 
     def vacuum(self) -> None:
         """Give freed pages back to the file system."""

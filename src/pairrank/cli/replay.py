@@ -1,0 +1,56 @@
+"""``pairrank replay``: build the models of a store again from its log, and compare."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "replay",
+        help="rebuild models from a store's log and compare digests",
+        description="Build every model of a store again from its log alone and compare it, bit for bit, with the one "
+        "that is stored. Exit code 0: the same; 1: not the same. The service may be running.",
+    )
+    parser.add_argument("store", metavar="STORE", help="sqlite:///FILE, a path, or postgresql://…")
+    parser.add_argument("--ranker", metavar="NAME", help="this ranker only")
+    parser.add_argument("--json", action="store_true", help="answer as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replay; the exit code says whether all is the same."""
+    import json
+    from dataclasses import asdict
+
+    from pairrank.errors import MissingExtraError, UnknownNameError
+    from pairrank.service.replay import replay
+    from pairrank.service.store import open_store
+
+    try:
+        from threadpoolctl import threadpool_limits
+    except ModuleNotFoundError:
+        raise MissingExtraError("threadpoolctl", "serve") from None
+
+    store = open_store(args.store, create=False)
+    try:
+        rows = [row for row in store.rankers() if args.ranker in (None, row.name)]
+        if args.ranker is not None and not rows:
+            raise UnknownNameError(f"no ranker is called {args.ranker!r}")
+        with threadpool_limits(limits=1):  # as the learner: the same sums in the same order
+            results = [replay(store, row) for row in rows]
+    finally:
+        store.close()
+    if args.json:
+        print(json.dumps([asdict(result) | {"same": result.same} for result in results]))
+    else:
+        for result in results:
+            word = "the same" if result.same else f"NOT THE SAME: {result.replayed[:16]} from the log"
+            print(
+                f"{result.name}: {result.entries} entries, version {result.version}, digest {result.stored[:16]}, "
+                f"{word} ({result.versions_checked} versions checked, {result.pending} entries pending)"
+            )
+        if not results:
+            print("The store has no rankers.")
+    return 0 if all(result.same for result in results) else 1

@@ -1,0 +1,48 @@
+"""``pairrank serve``: rank and feedback over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+
+_FLAGS = ("store", "host", "port", "workers", "allow_origins", "public_events", "access_log", "log_level")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "serve",
+        help="rank and learn over HTTP",
+        description="Serve rank and feedback over HTTP. Starts with no configuration: a SQLite file in this folder, "
+        "on this machine alone.",
+        epilog="Every setting can also come from the environment (PAIRRANK_PORT=8001) or from a TOML file (--config); "
+        "a flag wins over the environment, and the environment over the file. More: docs/operations.md.",
+    )
+    parser.add_argument("--store", help="sqlite:///FILE or postgresql://… (default: sqlite:///pairrank.db)")
+    parser.add_argument("--host", help="address to listen on; any but loopback demands keys (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 8000)")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that rank; one more learns (default: 1)")
+    parser.add_argument("--allow-origins", metavar="A,B", help="web origins whose pages may send events, * for all")
+    parser.add_argument("--public-events", action="store_true", default=None, help="take events without a key")
+    parser.add_argument("--access-log", action="store_true", default=None, help="log every request")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--config", metavar="FILE", help="a TOML file with settings")
+    parser.add_argument("--check", action="store_true", help="check the settings and the store, start nothing")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to stop."""
+    from dataclasses import fields, replace
+
+    from pairrank.service import supervisor
+    from pairrank.service.settings import load_settings
+
+    settings = load_settings({name: getattr(args, name) for name in _FLAGS}, file=args.config)
+    if not args.check:
+        return supervisor.serve(settings)
+    supervisor.check(settings)
+    shown = replace(settings, store=supervisor.data_place(settings))
+    for field in fields(shown):
+        print(f"{field.name} = {getattr(shown, field.name)!r}")
+    print("The settings are sound.")
+    return 0

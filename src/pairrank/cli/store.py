@@ -1,0 +1,125 @@
+"""``pairrank store``: verify, back up, restore and compact a store, and manage its keys."""
+
+from __future__ import annotations
+
+import argparse
+
+_STORE = "sqlite:///FILE, a path, or postgresql://…"
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser("store", help="verify, back up, restore or compact a store; manage keys")
+    acts = parser.add_subparsers(dest="act", metavar="ACT", required=True)
+    act = acts.add_parser("verify", help="check pages, log, checksums and digests; exit code 1 when something is wrong")
+    act.add_argument("store", metavar="STORE", help=_STORE)
+    act.set_defaults(run=_verify)
+    act = acts.add_parser("backup", help="copy a store, in use or not, into one SQLite file that is a store itself")
+    act.add_argument("store", metavar="STORE", help=_STORE)
+    act.add_argument("file", metavar="FILE", help="the file to make; it must not exist")
+    act.set_defaults(run=_backup)
+    act = acts.add_parser("restore", help="fill an empty store from a backup")
+    act.add_argument("file", metavar="FILE", help="a backup")
+    act.add_argument("store", metavar="STORE", help=_STORE)
+    act.set_defaults(run=_restore)
+    act = acts.add_parser(
+        "compact",
+        help="drop the log that the newest model covers",
+        description="Make each ranker's newest model the new beginning of its log and drop what came before. What was "
+        "dropped cannot be replayed or rolled back to: make a backup first if that matters.",
+    )
+    act.add_argument("store", metavar="STORE", help=_STORE)
+    act.add_argument("--ranker", metavar="NAME", help="this ranker only")
+    act.set_defaults(run=_compact)
+    act = acts.add_parser("keys", help="list, add or revoke access keys; takes effect without a restart")
+    act.add_argument("store", metavar="STORE", help=_STORE)
+    act.add_argument("--add", metavar="NAME", help="make a key, or a new one in the place of the old; printed once")
+    act.add_argument(
+        "--role", action="append", choices=("rank", "feedback", "admin"), help="may be given several times"
+    )
+    act.add_argument("--revoke", metavar="NAME", help="take a key away")
+    act.set_defaults(run=_keys)
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from pairrank.service.store import open_store
+    from pairrank.service.verify import verify
+
+    store = open_store(args.store, create=False)
+    try:
+        faults = verify(store)
+        rankers = len(store.rankers())
+    finally:
+        store.close()
+    for fault in faults:
+        print(fault)
+    print(f"{rankers} rankers: {'whole' if not faults else f'{len(faults)} faults'}")
+    return 1 if faults else 0
+
+
+def _backup(args: argparse.Namespace) -> int:
+    from pairrank.service.store import open_store
+    from pairrank.service.store.transfer import backup
+
+    store = open_store(args.store, create=False)
+    try:
+        backup(store, args.file)
+    finally:
+        store.close()
+    print(f"Backed up into {args.file}")
+    return 0
+
+
+def _restore(args: argparse.Namespace) -> int:
+    from pairrank.service.store.transfer import restore
+
+    restore(args.file, args.store)
+    print("Restored")
+    return 0
+
+
+def _compact(args: argparse.Namespace) -> int:
+    import time
+
+    from pairrank.errors import UnknownNameError
+    from pairrank.service.store import open_store
+
+    store = open_store(args.store, create=False)
+    try:
+        rows = [row for row in store.rankers() if args.ranker in (None, row.name)]
+        if args.ranker is not None and not rows:
+            raise UnknownNameError(f"no ranker is called {args.ranker!r}")
+        for row in rows:
+            print(f"{row.name}: {store.compact(row, time.time(), 'command line')} entries dropped")
+        store.database.vacuum()
+    finally:
+        store.close()
+    return 0
+
+
+def _keys(args: argparse.Namespace) -> int:
+    import time
+
+    from pairrank.errors import OptionError, UnknownNameError
+    from pairrank.service.auth import new_key
+    from pairrank.service.store import open_store
+
+    if args.add and not args.role:
+        raise OptionError("--add needs --role rank, feedback or admin")
+    store = open_store(args.store)
+    try:
+        if args.add:
+            key, secret = new_key(args.add, args.role, time.time())
+            store.put_key(key, "command line")
+            print(secret)
+        elif args.revoke:
+            if not store.drop_key(args.revoke, time.time(), "command line"):
+                raise UnknownNameError(f"no key is called {args.revoke!r}")
+            print(f"{args.revoke} is revoked")
+        else:
+            for key in store.keys():
+                made = time.strftime("%Y-%m-%d %H:%M", time.gmtime(key.created))
+                print(f"{key.name}: {', '.join(sorted(key.roles))}, made {made} UTC")
+    finally:
+        store.close()
+    return 0

@@ -1,0 +1,95 @@
+"""The child processes of `pairrank serve`: rank workers and the learner. ``python -m pairrank.service.process ROLE``.
+
+A child reads its settings from standard input, one JSON line, and then watches that pipe: when it closes, the
+supervisor has died, however it died, and the child ends at once, so that nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from types import FrameType
+
+from pairrank.errors import StorageError
+from pairrank.service.learner import Learner
+from pairrank.service.lines import configure_logging
+from pairrank.service.settings import Settings
+from pairrank.service.store import open_store
+from pairrank.service.store.log import SqlStore
+
+KEEP_ALIVE_SECONDS = 30
+BACKLOG = 2048
+
+
+def main(role: str, handle: int) -> None:
+    """Be a worker on the listening socket ``handle``, or the learner."""
+    settings = Settings(**json.loads(sys.stdin.buffer.readline()))
+    threading.Thread(target=_watch, daemon=True).start()
+    if role == "worker":
+        _work(settings, handle)
+    else:
+        _learn(settings)
+
+
+def _watch() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def _work(settings: Settings, handle: int) -> None:
+    import uvicorn
+
+    from pairrank.service.app import make_app
+
+    configure_logging(settings.log_level)
+    app = make_app(settings.store, settings)
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            app.state.desk.stopping = True  # ends the streams, which otherwise never do
+            super().handle_exit(sig, frame)
+
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(settings.drain_seconds),
+        backlog=BACKLOG,
+    )
+    Server(config).run(sockets=[socket.socket(fileno=handle)])
+
+
+def _learn(settings: Settings) -> None:
+    configure_logging(settings.log_level)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    # Ranking comes first when there are fewer cores than processes.
+    os.nice(5)
+    store = _connect(settings.store, stop)
+    if store is not None:
+        Learner(store).run(stop)
+        store.close()
+
+
+def _connect(url: str, stop: threading.Event) -> SqlStore | None:
+    while not stop.is_set():
+        try:
+            return open_store(url)
+        except StorageError as problem:
+            logging.getLogger("pairrank.learner").error("%s", problem)
+            time.sleep(0.5)
+    return None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

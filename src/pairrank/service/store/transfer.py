@@ -1,0 +1,75 @@
+"""Copy a whole store into an empty one: backup, restore, and moving from SQLite to PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pairrank.errors import StorageError
+from pairrank.service.store import open_store, sqlite_path
+from pairrank.service.store.log import SqlStore
+from pairrank.service.store.schema import TABLES
+from pairrank.service.store.sqlite import SqliteDatabase
+
+BATCH = 200
+
+
+def backup(store: SqlStore, target: str | os.PathLike[str]) -> None:
+    """A consistent copy of a store as one SQLite file, while the store is in use; the file is a store itself."""
+    path = Path(target)
+    if path.exists():
+        raise StorageError(f"{path} exists; a backup never overwrites")
+    partial = path.with_name(f".{path.name}.part")
+    partial.unlink(missing_ok=True)
+    try:
+        if isinstance(store.database, SqliteDatabase):
+            store.database.copy_to(partial)
+        copy = open_store(partial)
+        try:
+            if not isinstance(store.database, SqliteDatabase):
+                copy_rows(store, copy)
+            copy.database.tend()
+        finally:
+            copy.close()
+        _sync(partial)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def restore(source: str, target: str) -> None:
+    """Fill an empty store (a database without rankers, or a file that does not exist) from a backup."""
+    path = sqlite_path(target)
+    if path is not None and path.exists():
+        raise StorageError(f"{path} exists; restore into a new file")
+    origin, copy = open_store(source, create=False), open_store(target)
+    try:
+        if copy.rankers() or copy.keys():
+            raise StorageError("the store to restore into is not empty")
+        copy_rows(origin, copy)
+    finally:
+        origin.close()
+        copy.close()
+
+
+def copy_rows(source: SqlStore, target: SqlStore) -> None:
+    """All rows of all tables, read at one moment and written in one transaction."""
+    with source.database.snapshot(), target.database.transaction():
+        for table in TABLES:
+            columns = source.database.columns(table)
+            marks = ", ".join("?" * len(columns))
+            insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
+            for rows in source.database.batches(f"SELECT {', '.join(columns)} FROM {table}", BATCH):
+                target.database.many(insert, rows)
+        for table in ("rankers", "audit"):
+            target.database.restart_serial(table)
+        target.database.bump()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,166 @@
+"""`pairrank serve`: one listening socket, N rank workers, one learner; restarts what dies, drains when told to stop."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from pairrank.errors import MissingExtraError, OptionError, StorageError
+from pairrank.service.settings import Settings
+from pairrank.service.store import open_store, sqlite_path
+
+BIND_SECONDS = 5.0
+LEARNER_SECONDS = 60.0
+# Matrix products of this size gain nothing from threads, and one thread adds the same numbers in the same order.
+THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def check(settings: Settings) -> None:
+    """Raise what would keep the service from starting."""
+    for module in ("fastapi", "uvicorn", "orjson", "prometheus_client", "pyarrow"):
+        try:
+            __import__(module)
+        except ModuleNotFoundError:
+            raise MissingExtraError(module, "serve") from None
+    path = sqlite_path(settings.store)
+    if path is not None and not path.absolute().parent.is_dir():
+        raise StorageError(f"the folder {path.absolute().parent} for the store does not exist: create it")
+    if path is not None and not path.exists():
+        if not os.access(path.absolute().parent, os.W_OK):
+            raise StorageError(f"the folder {path.absolute().parent} for the store cannot be written")
+        has_keys = False
+    else:
+        store = open_store(settings.store)
+        has_keys = bool(store.keys())
+        store.close()
+    if not settings.loopback and not has_keys:
+        raise OptionError(
+            f"{settings.host} can be reached from outside, and the store has no keys: "
+            f"make one with 'pairrank store keys {settings.store} --add NAME --role admin'"
+        )
+
+
+def data_place(settings: Settings) -> str:
+    """Where the data lies, without a password."""
+    path = sqlite_path(settings.store)
+    if path is not None:
+        return str(path.absolute())
+    scheme, _, rest = settings.store.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+def serve(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code."""
+    check(settings)
+    open_store(settings.store).close()
+    listener = _listen(settings.host, settings.port)
+    settings = replace(settings, port=listener.getsockname()[1])
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    print(f"PairRank serves http://{host}:{settings.port}, with its data in {data_place(settings)}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="pairrank-") as folder:
+        Supervisor(settings, listener, Path(folder)).run()
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket; a predecessor that was killed may need a moment to let go of the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    deadline = time.monotonic() + BIND_SECONDS
+    while True:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(2048)
+            return listener
+        except OSError as problem:
+            listener.close()
+            if problem.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                raise StorageError(f"cannot listen on {host} port {port}: {problem.strerror or problem}") from None
+            time.sleep(0.1)
+
+
+@dataclass(slots=True)
+class _Child:
+    role: str
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    quick_deaths: int = 0
+    due: float = field(default=0.0)  # not before this time
+
+
+class Supervisor:
+    """Keeps the children alive and ends them in order: workers first, the learner when the log is whole."""
+
+    def __init__(self, settings: Settings, listener: socket.socket, folder: Path) -> None:
+        self._settings, self._listener, self._folder = settings, listener, folder
+        self._children = [_Child("worker") for _ in range(settings.workers)] + [_Child("learner")]
+        self._signals = 0
+
+    def run(self) -> None:
+        """Until a signal to stop; a second one stops at once."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        try:
+            while not self._signals:
+                for child in self._children:
+                    self._tend(child)
+                time.sleep(0.05)
+            workers = [child for child in self._children if child.role == "worker"]
+            self._end(workers, self._settings.drain_seconds + 2)
+            self._end(self._children, LEARNER_SECONDS)
+        finally:
+            for child in self._children:
+                if child.process is not None and child.process.poll() is None:
+                    child.process.kill()
+                    child.process.wait()
+            self._listener.close()
+
+    def _on_signal(self, *_: object) -> None:
+        self._signals += 1
+
+    def _tend(self, child: _Child) -> None:
+        now = time.monotonic()
+        if child.process is not None and child.process.poll() is not None:
+            print(f"pairrank: a {child.role} ended with {child.process.returncode}; starting another", file=sys.stderr)
+            child.quick_deaths = child.quick_deaths + 1 if now - child.started < 5 else 0
+            child.due = now + min(0.1 * 2**child.quick_deaths, 5.0) if child.quick_deaths else now
+            child.process = None
+        if child.process is None and now >= child.due:
+            child.process, child.started = self._start(child.role), now
+
+    def _start(self, role: str) -> subprocess.Popen[bytes]:
+        environment = os.environ | THREADS
+        if self._settings.workers > 1:
+            environment["PROMETHEUS_MULTIPROC_DIR"] = str(self._folder)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pairrank.service.process", role, str(self._listener.fileno())],
+            stdin=subprocess.PIPE,
+            pass_fds=[self._listener.fileno()] if role == "worker" else [],
+            env=environment,
+            # Ctrl-C goes to the whole foreground group; only the supervisor shall act on it.
+            start_new_session=True,
+        )
+        if process.stdin is not None:
+            process.stdin.write(json.dumps(asdict(self._settings)).encode() + b"\n")
+            process.stdin.flush()
+        return process
+
+    def _end(self, children: list[_Child], seconds: float) -> None:
+        alive = [c.process for c in children if c.process is not None and c.process.poll() is None]
+        for process in alive:
+            process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + seconds
+        while any(process.poll() is None for process in alive):
+            if time.monotonic() > deadline or self._signals > 1:
+                return
+            time.sleep(0.02)

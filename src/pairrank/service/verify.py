@@ -1,0 +1,58 @@
+"""Is a store whole? Pages, sequence numbers, checksums, digests."""
+
+from __future__ import annotations
+
+import hashlib
+
+from pairrank.errors import FileFormatError, InputError
+from pairrank.service.store.base import RankerRow
+from pairrank.service.store.log import SqlStore
+from pairrank.types import Impression
+
+BATCH = 500
+
+
+def verify(store: SqlStore) -> list[str]:
+    """One line for every fault found; an empty list when the store is whole."""
+    faults = store.database.check()
+    for row in store.rankers():
+        faults += [f"{row.name}: {fault}" for fault in _log_faults(store, row) + _version_faults(store, row)]
+    return faults
+
+
+def _log_faults(store: SqlStore, row: RankerRow) -> list[str]:
+    faults, seq = [], row.base
+    while entries := store.log(row.id, seq, BATCH):
+        for entry in entries:
+            seq += 1
+            if entry.seq != seq:
+                return [*faults, f"the log has a gap: entry {seq} is missing"]
+            if entry.kind == "rollback":
+                continue
+            try:
+                impression = Impression.from_bytes(entry.body or b"")
+                if len(entry.clicks or b"") != len(impression):
+                    faults.append(
+                        f"entry {seq} has clicks for {len(entry.clicks or b'')} of {len(impression)} positions"
+                    )
+            except (FileFormatError, InputError) as problem:
+                faults.append(f"entry {seq}: {problem}")
+    if seq != row.log_seq:
+        faults.append(f"the log ends at entry {seq}; expected {row.log_seq}")
+    if row.applied > row.log_seq:
+        faults.append(f"the model has seen entry {row.applied} of {row.log_seq}")
+    return faults
+
+
+def _version_faults(store: SqlStore, row: RankerRow) -> list[str]:
+    faults = []
+    versions = [item.version for item in store.versions(row.id)]
+    for version in {row.base, row.version, *([] if row.pinned is None else [row.pinned])} - set(versions):
+        faults.append(f"version {version} is missing")
+    for version in versions:
+        snapshot = store.snapshot(row.id, version)
+        if snapshot is not None and hashlib.sha256(snapshot.body).hexdigest() != snapshot.digest:
+            faults.append(f"version {version} is damaged: its digest does not match")
+        if snapshot is not None and version == row.version and snapshot.digest != row.digest:
+            faults.append(f"version {version} is not the one that was published")
+    return faults
