@@ -73,9 +73,9 @@ def regret(grades: ArrayLike) -> int:
     listed = np.asarray(grades)
     if len(listed) == 0:
         return 0
-    levels = np.arange(listed.min() + 1, listed.max() + 1)
-    above = (listed[:, None] < levels).cumsum(axis=0)
-    return int(np.vdot(above, listed[:, None] == levels))
+    levels = np.arange(listed.min() + 1, listed.max() + 1)[:, None]
+    above = (listed < levels).cumsum(axis=1)
+    return int(above[listed == levels].sum())
 
 
 def cosine(a: ArrayLike, b: ArrayLike) -> float:

@@ -22,6 +22,8 @@ ROUND_COLUMNS: Mapping[str, type] = MappingProxyType(
 )
 # Written after the scheduled rounds, about the ranker; NaN elsewhere, and where a ranker has no such thing.
 EVALUATION_COLUMNS = ("ndcg", "cosine", "n_blocks", "block_at_1", "block_at_5", "block_at_10")
+# Where a Parquet file says which run it holds; the id guards the spec, which Parquet keeps without a checksum.
+_SPEC, _RUN = b"pairrank.spec", b"pairrank.run_id"
 PHASES = ("rank", "users", "learn", "evaluate")
 
 
@@ -99,7 +101,7 @@ class Records:
         table |= {name: pa.array(self.columns[name], from_pandas=True) for name in EVALUATION_COLUMNS}
         profiles = [self.profiles.get(t) for t in rounds]
         table["block_size_by_rank"] = pa.array(profiles, pa.list_(pa.float64()))
-        written = pa.table(table).replace_schema_metadata({"pairrank.spec": self.spec.to_json()})
+        written = pa.table(table).replace_schema_metadata({_SPEC: self.spec.to_json(), _RUN: self.spec.run_id})
         sink = io.BytesIO()
         parquet.write_table(written, sink, compression="zstd", write_page_checksum=True)
         return sink.getvalue()
@@ -110,14 +112,15 @@ class Records:
         pa, parquet = _arrow()
         try:
             table = parquet.read_table(pa.BufferReader(blob), page_checksum_verification=True)
-            spec = RunSpec.from_json((table.schema.metadata or {})[b"pairrank.spec"], source=source)
+            metadata = table.schema.metadata or {}
+            spec = RunSpec.from_json(metadata[_SPEC], source=source)
             columns = {name: table[name].to_numpy() for name in ROUND_COLUMNS}
             columns |= {name: table[name].to_numpy().astype(np.float64) for name in EVALUATION_COLUMNS}
             lists = table["block_size_by_rank"].to_pylist()
-        except (pa.ArrowException, KeyError, OSError) as problem:
+        except (pa.ArrowException, KeyError, OSError, ValueError) as problem:
             raise FileFormatError(f"{source} is truncated, damaged or not a run's records: {problem}") from None
-        if table.num_rows != spec.rounds:
-            raise FileFormatError(f"{source} holds {table.num_rows} rounds; its spec says {spec.rounds}")
+        if table.num_rows != spec.rounds or metadata.get(_RUN) != spec.run_id.encode():
+            raise FileFormatError(f"{source} is damaged: its spec and its records do not fit")
         profiles = {t: np.array(sizes) for t, sizes in enumerate(lists, start=1) if sizes is not None}
         return cls(spec, columns, profiles, seconds)
 

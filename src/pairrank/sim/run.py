@@ -80,12 +80,48 @@ def simulate(
             panel=panel,
             ideal=ideal,
         )
+    splits = _pair(source)
+    if own is None:
+        return run_spec(spec, splits, out=out, watch=watch, checkpoint_seconds=checkpoint_seconds)
+    return _run_kept(spec, splits, own, out, watch, checkpoint_seconds)
+
+
+def run_spec(
+    spec: RunSpec,
+    splits: Splits | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    watch: Watch | None = None,
+    checkpoint_seconds: float = 30.0,
+) -> Records:
+    """`simulate` for a spec; ``splits`` are its data where they were loaded already (elsewhere, perhaps)."""
+    return _run_kept(spec, splits, None, out, watch, checkpoint_seconds)
+
+
+def load_splits(spec: RunSpec) -> Splits:
+    """What a spec trains and is evaluated on."""
+    if spec.data.startswith("memory:"):
+        raise OptionError(f"the spec's data are {spec.data!r}, which live in memory only; pass them as data=")
+    return (
+        _split(spec.data, "train", spec.fold, spec.normalise),
+        _split(spec.data, spec.evaluation, spec.fold, spec.normalise),
+    )
+
+
+def _run_kept(
+    spec: RunSpec,
+    splits: Splits | None,
+    own: Ranker | None,
+    out: str | os.PathLike[str] | None,
+    watch: Watch | None,
+    checkpoint_seconds: float,
+) -> Records:
     folder = None if out is None else RunFolder(out, spec)
     done = folder.finished() if folder else None
     if done is not None:
         return done
     with _single_thread():
-        train, held_out = _pair(source) or _load(spec)
+        train, held_out = splits or load_splits(spec)
         fresh = own or rankers.make(spec.ranker, n_features=train.n_features, seed=spec.seed)
         world = World.of(spec, train, held_out)
         return _run(world, fresh, folder, watch, checkpoint_seconds)
@@ -145,15 +181,6 @@ def _pair(source: Any) -> Splits | None:
     if isinstance(source, tuple) and len(source) == 2 and all(isinstance(split, Dataset) for split in source):
         return source
     raise OptionError(f"data are {type(source).__name__}; expected a path, a name, a Dataset or a pair of Datasets")
-
-
-def _load(spec: RunSpec) -> Splits:
-    if spec.data.startswith("memory:"):
-        raise OptionError(f"the spec's data are {spec.data!r}, which live in memory only; pass them as data=")
-    return (
-        _split(spec.data, "train", spec.fold, spec.normalise),
-        _split(spec.data, spec.evaluation, spec.fold, spec.normalise),
-    )
 
 
 @lru_cache(maxsize=8)

@@ -14,7 +14,7 @@ from pairrank.errors import DataError, OptionError
 from pairrank.rankers import Ranker
 from pairrank.rng import Purpose, generator
 from pairrank.sim.spec import RunSpec
-from pairrank.types import FloatArray, IntArray
+from pairrank.types import AnyArray, FloatArray, IntArray
 
 CUTOFF = 10  # NDCG@10 everywhere, however many positions are shown
 BLOCK_RANKS = (1, 5, 10)
@@ -70,6 +70,8 @@ class World:
     spec: RunSpec
     train: Dataset
     held_out: Dataset
+    features: AnyArray
+    bounds: list[int]
     users: clicks.Users
     queries: IntArray
     coins: Coins
@@ -93,6 +95,8 @@ class World:
             spec=spec,
             train=train,
             held_out=held_out,
+            features=np.asarray(train.features),  # slices of a memory map cost microseconds, those of its array do not
+            bounds=train.offsets.tolist(),
             users=clicks.make(spec.clicks, n_grades=train.n_grades),
             queries=queries,
             coins=Coins(spec.seed, np.diff(train.offsets)[queries]),
@@ -106,7 +110,8 @@ class World:
     def round(self, t: int) -> Round:
         """Round ``t``, from 0."""
         query = int(self.queries[t])
-        features, grades = self.train.query(query)
+        rows = slice(self.bounds[query], self.bounds[query + 1])
+        features, grades = self.features[rows], self.train.grades[rows]
         coins = self.coins.of(t)
         return Round(query, features.astype(np.float64), grades, coins[:, :2], coins[:, 2])
 
@@ -126,11 +131,10 @@ class World:
         if self.ideal_dcg[asked.query] == 0:
             return 0
         if len(ranking) < len(grades):
+            order = np.lexsort((asked.lots, -ranker.score(asked.features)))
             hidden = np.ones(len(grades), dtype=bool)
             hidden[ranking] = False
-            rest = np.flatnonzero(hidden)
-            scores = ranker.score(asked.features[rest])
-            ranking = np.concatenate([ranking, rest[np.lexsort((asked.lots[rest], -scores))]])
+            ranking = np.concatenate([ranking, order[hidden[order]]])
         return metrics.regret(grades[ranking])
 
     def held_out_ndcg(self, ranker: Ranker, t: int) -> float:

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from pairrank import rankers, simulate
+from pairrank.data import Dataset
+from pairrank.errors import NewerFormatError, OptionError, UnknownNameError
+from pairrank.rankers.base import Draw, LinearRanker
+from pairrank.sim import Records, RunFolder, RunSpec, engine, load_records
+
+Splits = tuple[Dataset, Dataset]
+SPEC = RunSpec(data="synthetic:tiny", ranker="pdgd", clicks="informational", rounds=150, seed=7)
+
+
+@pytest.fixture
+def heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at the run after every round."""
+    monkeypatch.setattr(engine, "HEARTBEAT", 0.0)
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_spec_and_its_fields_are_the_same_run() -> None:
+    by_fields = simulate("synthetic:tiny", ranker="pdgd", clicks="informational", rounds=150, seed=7)
+    assert by_fields.spec == SPEC
+    assert by_fields.to_parquet() == simulate(SPEC).to_parquet()
+
+
+def test_another_seed_is_another_run() -> None:
+    assert simulate(replace(SPEC, seed=8)).to_parquet() != simulate(SPEC).to_parquet()
+
+
+def test_a_finished_run_is_read_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = simulate(SPEC, out=tmp_path)
+    folder = tmp_path / "runs" / SPEC.run_id
+    assert files(folder) == {"spec.json", "records.parquet", "timing.json"}
+    assert RunSpec.from_json((folder / "spec.json").read_text()) == SPEC
+
+    def fail(*args: object) -> bool:
+        raise AssertionError("the run was run again")
+
+    monkeypatch.setattr(engine, "play", fail)
+    again = simulate(SPEC, out=tmp_path)
+    assert again.to_parquet() == first.to_parquet()
+    assert again.seconds == first.seconds
+    assert load_records(folder).spec == SPEC
+
+
+@pytest.mark.parametrize("ranker", ["pdgd", "pairrank", "mgd"])
+@pytest.mark.parametrize("stops", [[1], [40, 41, 149]])
+def test_an_interrupted_run_resumes_to_the_same_bytes(
+    tmp_path: Path, heartbeat: None, ranker: str, stops: list[int]
+) -> None:
+    spec = replace(SPEC, ranker=ranker)
+    undisturbed = simulate(spec)
+    for stop in stops:
+        with pytest.raises(KeyboardInterrupt):
+            simulate(spec, out=tmp_path, watch=lambda done, stop=stop: done < stop)
+        assert files(tmp_path / "runs" / spec.run_id) == {"spec.json", "checkpoint.bin"}
+    seen: list[int] = []
+    resumed = simulate(spec, out=tmp_path, watch=lambda done: seen.append(done) or True)
+    assert seen[0] == stops[-1] + 1, "it went on from the checkpoint"
+    assert resumed.to_parquet() == undisturbed.to_parquet()
+    assert "checkpoint.bin" not in files(tmp_path / "runs" / spec.run_id)
+
+
+def test_a_damaged_checkpoint_means_a_fresh_start(tmp_path: Path, heartbeat: None) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        simulate(SPEC, out=tmp_path, watch=lambda done: done < 90)
+    path = tmp_path / "runs" / SPEC.run_id / "checkpoint.bin"
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:100], whole[:-1], whole[:-40] + bytes(40)):
+        path.write_bytes(damaged)
+        assert RunFolder(tmp_path, SPEC).load_checkpoint(rankers.make("pdgd", n_features=3)) is None
+    assert simulate(SPEC, out=tmp_path).to_parquet() == simulate(SPEC).to_parquet()
+
+
+def test_a_checkpoint_of_a_newer_version_is_not_thrown_away(tmp_path: Path, heartbeat: None) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        simulate(SPEC, out=tmp_path, watch=lambda done: done < 90)
+    path = tmp_path / "runs" / SPEC.run_id / "checkpoint.bin"
+    newer = path.read_bytes().replace(b'"format":"1"', b'"format":"9"')
+    path.write_bytes(newer)
+    with pytest.raises(NewerFormatError):
+        simulate(SPEC, out=tmp_path)
+    assert path.read_bytes() == newer
+
+
+@pytest.mark.parametrize("rest", [b"", b"PAR1", None])
+def test_half_written_records_are_not_taken_for_whole(tmp_path: Path, rest: bytes | None) -> None:
+    whole = simulate(SPEC, out=tmp_path).to_parquet()
+    path = tmp_path / "runs" / SPEC.run_id / "records.parquet"
+    path.write_bytes(whole[: len(whole) // 2] if rest is None else rest)
+    (path.parent / ".records.parquet.1.aa.part").write_bytes(whole[:50])
+    assert load_records(path.parent) is None
+    assert simulate(SPEC, out=tmp_path).to_parquet() == whole
+    assert path.read_bytes() == whole
+
+
+def test_records_of_another_spec_are_not_taken_for_these(tmp_path: Path) -> None:
+    simulate(SPEC, out=tmp_path)
+    other = replace(SPEC, seed=99)
+    (tmp_path / "runs" / SPEC.run_id).rename(tmp_path / "runs" / other.run_id)
+    assert simulate(other, out=tmp_path).spec == other
+
+
+def test_data_in_memory(splits: Splits, tmp_path: Path) -> None:
+    records = simulate(splits, ranker="pdgd", rounds=20, out=tmp_path)
+    assert records.spec.data.startswith("memory:")
+    assert simulate(data=splits, ranker="pdgd", rounds=20).to_parquet() == records.to_parquet()
+    assert simulate(records.spec, data=splits).to_parquet() == records.to_parquet()
+    assert simulate(splits[0], ranker="pdgd", rounds=20).spec.data != records.spec.data
+    with pytest.raises(OptionError, match="memory"):
+        simulate(records.spec)
+    with pytest.raises(OptionError, match="give one"):
+        simulate(records.spec, data=splits[0])
+
+
+@dataclass(eq=False, kw_only=True)
+class Fixed(LinearRanker):
+    """A ranker of somebody's own: always the first k rows."""
+
+    name: ClassVar[str] = "fixed"
+
+    def _rank(self, features, k, rng):  # type: ignore[no-untyped-def]
+        return Draw(np.arange(k), np.zeros(k, dtype=np.int64), False, {})
+
+    def _learn(self, impression, clicks):  # type: ignore[no-untyped-def]
+        self._weights = self._weights + clicks.sum()
+
+
+def test_a_ranker_of_ones_own(splits: Splits, tmp_path: Path, heartbeat: None) -> None:
+    records = simulate(splits, ranker=Fixed(4, seed=0), rounds=30)
+    assert records.spec.ranker == "fixed"
+    with pytest.raises(KeyboardInterrupt):
+        simulate(splits, ranker=Fixed(4, seed=0), rounds=30, out=tmp_path, watch=lambda done: done < 9)
+    resumed = simulate(splits, ranker=Fixed(4, seed=0), rounds=30, out=tmp_path)
+    assert resumed.to_parquet() == records.to_parquet()
+    with pytest.raises(UnknownNameError):
+        simulate(records.spec, data=splits)
+
+
+@pytest.mark.parametrize("data", [None, 3, (1, 2)])
+def test_wrong_data(data: object) -> None:
+    with pytest.raises(OptionError, match="expected a path"):
+        simulate(data)  # type: ignore[arg-type]
+
+
+SCRIPT = """
+import sys
+from pairrank.sim import RunSpec, simulate
+simulate(RunSpec.from_json(sys.argv[1]), out=sys.argv[2], checkpoint_seconds=0.0)
+"""
+LONG = replace(SPEC, rounds=2500, ranker="pairrank-c")
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> Records:
+    return simulate(LONG)
+
+
+def start(out: Path) -> subprocess.Popen[str]:
+    """A process that runs LONG, past its first checkpoint."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, LONG.to_json(), str(out)], stderr=subprocess.PIPE, text=True
+    )
+    checkpoint = out / "runs" / LONG.run_id / "checkpoint.bin"
+    while not checkpoint.exists() and process.poll() is None:
+        time.sleep(0.01)
+    assert process.poll() is None, process.stderr.read() if process.stderr else ""
+    return process
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_a_state_that_resumes(tmp_path: Path, undisturbed: Records) -> None:
+    for _ in range(2):
+        process = start(tmp_path)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode in (130, -signal.SIGINT, 1)
+        assert "KeyboardInterrupt" in errors
+        assert load_records(tmp_path / "runs" / LONG.run_id) is None
+    assert simulate(LONG, out=tmp_path).to_parquet() == undisturbed.to_parquet()
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+@pytest.mark.skipif(os.name == "nt", reason="there is no kill -9")
+def test_kill_9_at_any_time_changes_nothing(tmp_path: Path, undisturbed: Records) -> None:
+    for wait in (0.0, 0.05, 0.17, 0.3):
+        process = start(tmp_path)
+        time.sleep(wait)
+        process.kill()
+        process.communicate()
+    assert simulate(LONG, out=tmp_path).to_parquet() == undisturbed.to_parquet()
