@@ -18,6 +18,7 @@ from pairrank.errors import InputError, PairRankError, StorageError, UnknownName
 from pairrank.service.auth import NoKeyError, RoleError, authorise
 from pairrank.service.documents import MalformedError
 from pairrank.service.learner import Learner
+from pairrank.service.recent import Recent
 from pairrank.service.settings import Settings
 from pairrank.service.shelf import Shelf
 from pairrank.service.store import open_store
@@ -75,6 +76,7 @@ class Desk:
     ) -> None:
         self.url, self.settings, self.clock = str(url), settings, clock
         self.metrics = Metrics()
+        self.recent = Recent()
         self.stopping = False
         self._learner = learner
         self.store: SqlStore

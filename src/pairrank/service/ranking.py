@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request, Response
@@ -46,7 +47,7 @@ def routes(desk: Desk) -> APIRouter:
             raise RefusalError(429, "open", f"{item.row.limits.max_open} impressions wait for feedback, the limit")
         if item.next_number >= item.end_number:  # another request took the last one while the body arrived
             item = await desk.shelf.get(name)
-        response = await _rank(desk, item, query)
+        response = answer(await show(desk, item, query))
         desk.metrics.rank_seconds.labels(name).observe(time.perf_counter() - started)
         return response
 
@@ -115,7 +116,8 @@ async def _query(desk: Desk, request: Request, item: Shelved) -> Query:
     return from_json(await desk.body(request), config.n_features, config.feature_names, most)
 
 
-async def _rank(desk: Desk, item: Shelved, query: Query) -> Response:
+async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
+    """Draw one list, keep its impression, and say what is shown: the answer of the rank endpoint."""
     row, number, version = item.row, item.next_number, item.version
     impression = item.ranker.rank(
         query.features,
@@ -125,6 +127,7 @@ async def _rank(desk: Desk, item: Shelved, query: Query) -> Response:
         locked=row.limits.locked,
     )
     item.next_number = number + 1
+    desk.recent.keep(row.name, number, query.ids, query.features)
     shown = [query.ids[place] for place in impression.ranking.tolist()]
     scores = item.ranker.score(impression.features).tolist()
     blocks = impression.blocks.tolist()
@@ -150,14 +153,12 @@ async def _rank(desk: Desk, item: Shelved, query: Query) -> Response:
     desk.metrics.blocks.labels(row.name).inc(n_blocks)
     if impression.explored:
         desk.metrics.explored.labels(row.name).inc()
-    return answer(
-        {
-            "impression_id": f"{number}-{token}",
-            "model_version": version,
-            "explored": impression.explored,
-            "ranking": [
-                {"id": name, "position": position, "score": score, "block": block}
-                for position, (name, score, block) in enumerate(zip(shown, scores, blocks, strict=True), 1)
-            ],
-        }
-    )
+    return {
+        "impression_id": f"{number}-{token}",
+        "model_version": version,
+        "explored": impression.explored,
+        "ranking": [
+            {"id": name, "position": position, "score": score, "block": block}
+            for position, (name, score, block) in enumerate(zip(shown, scores, blocks, strict=True), 1)
+        ],
+    }

@@ -16,7 +16,7 @@ class Markup(str):
 Child = str | int | float | None
 
 
-def tag(name: str, *children: Child, **attributes: str | int | bool | None) -> Markup:
+def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -> Markup:
     """An element. ``class_`` is class, ``data_x`` is data-x; True gives a bare attribute, None and False none."""
     spelt = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
     if name in _VOID:

@@ -1,0 +1,60 @@
+// Elements from values. Text is always set as text: nothing that a document or a query says can become markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** An HTML element; attributes that are functions named on… become listeners. */
+export function h(name, attributes = {}, ...children) {
+  return fill(document.createElement(name), attributes, children);
+}
+
+/** An SVG element. */
+export function s(name, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, name), attributes, children);
+}
+
+/** Put children in place of whatever an element holds. */
+export function put(element, ...children) {
+  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+}
+
+export const $ = (id) => document.getElementById(id);
+
+export const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(value * 100)} %`);
+export const fixed = (value, digits = 2) =>
+  value === null || value === undefined ? "–" : value.toFixed(digits).replace("-", "−");
+export const whole = (value) => Math.round(value).toLocaleString("en").replaceAll(",", " ");
+
+export function seconds(value) {
+  if (value < 1) return value < 0.01 ? "0 s" : `${value.toFixed(2)} s`;
+  if (value < 90) return `${Math.round(value)} s`;
+  if (value < 5400) return `${Math.round(value / 60)} min`;
+  return value < 129600 ? `${Math.round(value / 3600)} h` : `${Math.round(value / 86400)} days`;
+}
+
+export const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
+
+/** JSON from the server, or an Error with the server's own sentence. */
+export async function ask(address, options = {}) {
+  const key = sessionStorage.getItem("pairrank-key");
+  const headers = { ...(key ? { Authorization: `Bearer ${key}` } : {}), ...options.headers };
+  const answer = await fetch(address, { ...options, headers });
+  if (answer.ok) return options.text ? answer.text() : answer.json();
+  let sentence = `the server answered ${answer.status}`;
+  try {
+    const body = await answer.json();
+    sentence = body.message ?? sentence;
+  } catch { /* no JSON: the status says it */ }
+  const problem = new Error(sentence);
+  problem.status = answer.status;
+  throw problem;
+}

@@ -1,0 +1,179 @@
+"""How a ranker has been doing, read from its log: bounded in memory, and only new entries are read again."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pairrank import metrics
+from pairrank.errors import FileFormatError
+from pairrank.service.store.base import Entry, RankerRow
+from pairrank.service.store.log import SqlStore
+from pairrank.types import FloatArray, Impression
+
+# Of a longer log only the end is read: what was before is not worth a wait.
+LOOK_BACK = 10_000
+POINTS = 60
+RANKS = (1, 5, 10)
+_BATCH = 500
+
+
+@dataclass(slots=True)
+class Bin:
+    """Sums over neighbouring lists of the log."""
+
+    lists: int = 0
+    clicked: int = 0
+    gain: float = 0.0
+    positions: int = 0
+    explored: int = 0
+    blocks: int = 0
+    at: float = 0.0
+    seq: int = 0
+    sizes: FloatArray | None = None  # (3,) sums of block sizes at RANKS
+    reached: FloatArray | None = None  # (3,) lists that are long enough
+
+    def add(self, other: Bin) -> None:
+        """Take over what a later bin counted."""
+        for name in ("lists", "clicked", "gain", "positions", "explored", "blocks"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.at, self.seq = other.at, other.seq
+        if other.sizes is not None and other.reached is not None:
+            self.sizes = other.sizes if self.sizes is None else self.sizes + other.sizes
+            self.reached = other.reached if self.reached is None else self.reached + other.reached
+
+    def point(self) -> dict[str, Any]:
+        """The bin as means, for a chart; None where there is nothing to take a mean of."""
+        at_ranks: list[float | None] = [None] * len(RANKS)
+        if self.sizes is not None and self.reached is not None:
+            at_ranks = [_mean(float(a), float(b)) for a, b in zip(self.sizes, self.reached, strict=True)]
+        return {
+            "at": self.at,
+            "seq": self.seq,
+            "lists": self.lists,
+            "ctr": _mean(self.clicked, self.lists),
+            "ndcg": _mean(self.gain, self.clicked),
+            "explored": _mean(self.explored, self.positions),
+            "blocks": _mean(self.blocks, self.lists),
+            **{f"size_{rank}": value for rank, value in zip(RANKS, at_ranks, strict=True)},
+        }
+
+
+def summarise(entry: Entry) -> Bin | None:
+    """What one entry of the log says, or None when it holds no list."""
+    if entry.body is None or entry.clicks is None:
+        return None
+    impression = Impression.from_bytes(entry.body)
+    clicks = np.frombuffer(entry.clicks, dtype=np.uint8).astype(np.int64)
+    sizes = block_sizes(impression)
+    at_ranks = [float(sizes[rank - 1]) if rank <= len(sizes) else 0.0 for rank in RANKS]
+    clicked = bool(clicks.any())
+    return Bin(
+        lists=1,
+        clicked=int(clicked),
+        gain=metrics.dcg(clicks) / metrics.ideal_dcg(clicks) if clicked else 0.0,
+        positions=len(impression),
+        explored=int((sizes > 1).sum()) if impression.explored else 0,
+        blocks=len(np.unique(impression.blocks)),
+        at=entry.created,
+        seq=entry.seq,
+        sizes=np.array(at_ranks),
+        reached=np.array([float(rank <= len(sizes)) for rank in RANKS]),
+    )
+
+
+def block_sizes(impression: Impression) -> FloatArray:
+    """(k,), the size of the block that each position came from, over all candidates where the ranker noted it."""
+    sizes = np.ones(len(impression))
+    own = impression.blocks[impression.locked :]
+    if not len(own):
+        return sizes
+    ends = impression.memory.get("ends")
+    own = own - own[0]
+    if ends is None or len(ends) <= own[-1]:
+        sizes[impression.locked :] = np.bincount(own)[own]
+    else:
+        sizes[impression.locked :] = np.diff(ends, prepend=-1)[own]
+    return sizes
+
+
+class History:
+    """At most ``2 * points`` bins of equally many lists; when they are full, neighbours are joined."""
+
+    def __init__(self, points: int = POINTS) -> None:
+        self._points = points
+        self._width = 1
+        self._bins: list[Bin] = []
+
+    def add(self, entry: Entry) -> None:
+        """Take in one entry of the log."""
+        one = summarise(entry)
+        if one is None:
+            return
+        if self._bins and self._bins[-1].lists < self._width:
+            self._bins[-1].add(one)
+            return
+        if len(self._bins) == 2 * self._points:
+            for first, second in zip(self._bins[::2], self._bins[1::2], strict=True):
+                first.add(second)
+            self._bins, self._width = self._bins[::2], 2 * self._width
+        self._bins.append(one)
+
+    def points(self) -> list[dict[str, Any]]:
+        """Oldest first."""
+        return [part.point() for part in self._bins]
+
+    def total(self) -> dict[str, Any]:
+        """The newest tenth of the lists, as one point."""
+        newest = Bin()
+        for part in self._bins[-max(len(self._bins) // 10, 1) :]:
+            newest.add(part)
+        return newest.point()
+
+
+class Watch:
+    """The histories of all rankers of a store, brought up to date when somebody looks."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+        # A ranker that was deleted and made anew may have its old id: the time of making tells them apart.
+        self._histories: dict[tuple[int, float], tuple[History, int]] = {}
+        self._lags: dict[tuple[int, float], deque[tuple[float, int]]] = {}
+        self._turn = threading.Lock()
+
+    def history(self, row: RankerRow) -> History:
+        """The history of one ranker, as far as `catch_up` has read."""
+        return self._place(row)[0]
+
+    def catch_up(self, row: RankerRow) -> bool:
+        """Read one more batch of a ranker's log; whether there may be more."""
+        with self._turn:
+            history, seen = self._place(row)
+            entries = self._store.log(row.id, seen, _BATCH)
+            for entry in entries:
+                try:
+                    history.add(entry)
+                except FileFormatError:  # the learner reports damage; a page only leaves the entry out
+                    continue
+            if entries:
+                self._histories[row.id, row.created] = (history, entries[-1].seq)
+            return len(entries) == _BATCH
+
+    def _place(self, row: RankerRow) -> tuple[History, int]:
+        start = max(row.base, row.log_seq - LOOK_BACK)
+        return self._histories.setdefault((row.id, row.created), (History(), start))
+
+    def lag(self, row: RankerRow, now: float) -> list[tuple[float, int]]:
+        """When somebody looked, and how many entries the learner was behind; the newest two hundred."""
+        with self._turn:
+            seen = self._lags.setdefault((row.id, row.created), deque(maxlen=200))
+            seen.append((now, row.log_seq - row.applied))
+            return list(seen)
+
+
+def _mean(total: float, count: float) -> float | None:
+    return total / count if count else None
