@@ -40,6 +40,11 @@ class RunFolder:
             raise StorageError(f"cannot make the folder {self.path}: {problem.strerror or problem}") from problem
         archive.write_atomically(self.path / "spec.json", self.spec.to_json().encode() + b"\n")
 
+    def clear(self) -> None:
+        """Forget what was run: the records and the checkpoint go."""
+        for name in ("records.parquet", "checkpoint.bin"):
+            (self.path / name).unlink(missing_ok=True)
+
     def save(self, records: Records) -> None:
         """Write the records of a run that is done; its checkpoint goes."""
         archive.write_atomically(self.path / "timing.json", json.dumps(dict(records.seconds)).encode() + b"\n")

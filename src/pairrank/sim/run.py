@@ -80,22 +80,28 @@ def simulate(
             panel=panel,
             ideal=ideal,
         )
-    splits = _pair(source)
-    if own is None:
-        return run_spec(spec, splits, out=out, watch=watch, checkpoint_seconds=checkpoint_seconds)
-    return _run_kept(spec, splits, own, out, watch, checkpoint_seconds)
+    return run_spec(spec, _pair(source), ranker=own, out=out, watch=watch, checkpoint_seconds=checkpoint_seconds)
 
 
 def run_spec(
     spec: RunSpec,
     splits: Splits | None = None,
     *,
+    ranker: Ranker | None = None,
     out: str | os.PathLike[str] | None = None,
     watch: Watch | None = None,
     checkpoint_seconds: float = 30.0,
 ) -> Records:
-    """`simulate` for a spec; ``splits`` are its data where they were loaded already (elsewhere, perhaps)."""
-    return _run_kept(spec, splits, None, out, watch, checkpoint_seconds)
+    """`simulate` for a spec; ``splits`` are its data where they were loaded already, on another machine perhaps."""
+    folder = None if out is None else RunFolder(out, spec)
+    done = folder.finished() if folder else None
+    if done is not None:
+        return done
+    with _single_thread():
+        train, held_out = splits or load_splits(spec)
+        fresh = ranker or rankers.make(spec.ranker, n_features=train.n_features, seed=spec.seed)
+        world = World.of(spec, train, held_out)
+        return _run(world, fresh, folder, watch, checkpoint_seconds)
 
 
 def load_splits(spec: RunSpec) -> Splits:
@@ -106,25 +112,6 @@ def load_splits(spec: RunSpec) -> Splits:
         _split(spec.data, "train", spec.fold, spec.normalise),
         _split(spec.data, spec.evaluation, spec.fold, spec.normalise),
     )
-
-
-def _run_kept(
-    spec: RunSpec,
-    splits: Splits | None,
-    own: Ranker | None,
-    out: str | os.PathLike[str] | None,
-    watch: Watch | None,
-    checkpoint_seconds: float,
-) -> Records:
-    folder = None if out is None else RunFolder(out, spec)
-    done = folder.finished() if folder else None
-    if done is not None:
-        return done
-    with _single_thread():
-        train, held_out = splits or load_splits(spec)
-        fresh = own or rankers.make(spec.ranker, n_features=train.n_features, seed=spec.seed)
-        world = World.of(spec, train, held_out)
-        return _run(world, fresh, folder, watch, checkpoint_seconds)
 
 
 def _run(

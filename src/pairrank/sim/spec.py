@@ -18,7 +18,7 @@ from pairrank.types import IntArray
 SPEC_VERSION = 1
 SPLITS = ("train", "vali", "test")
 
-_SCHEDULE = re.compile(r"(geometric|every):([1-9]\d*)")
+_SCHEDULE = re.compile(r"(geometric|every):[1-9]\d*(\+(geometric|every):[1-9]\d*)*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,8 @@ class RunSpec:
     ranker : short text, as in ``pairrank-c(alpha=0.3)``. clicks : the users' short text.
     rounds : queries served. seed : of the queries, the users' coins and the ranker. k : positions shown.
     evaluation : the split that held-out NDCG@10 is measured on.
-    schedule : after which rounds it is measured: ``geometric:N`` (N times in every tenfold, and after the last) or
-        ``every:N``.
+    schedule : after which rounds it is measured: ``geometric:N`` (N times in every tenfold), ``every:N``, or both,
+        joined by ``+``; and after the last.
     panel : how many training queries the block statistics are averaged over.
     ideal : the ranker whose weights the cosine compares with, fitted to the training labels; empty for none. Known
         ideal weights of the data come first.
@@ -72,12 +72,7 @@ class RunSpec:
 
     def evaluation_rounds(self) -> IntArray:
         """The rounds after which the ranker is evaluated, rising; the last one is always among them."""
-        kind, number = self.schedule.split(":")
-        if kind == "every":
-            rounds = np.arange(int(number), self.rounds, int(number))
-        else:
-            steps = np.arange(int(number) * np.log10(self.rounds) + 1) / int(number)
-            rounds = np.rint(10.0**steps).astype(np.int64)
+        rounds = np.concatenate([_rounds(*part.split(":"), self.rounds) for part in self.schedule.split("+")])
         return np.union1d(rounds[rounds < self.rounds], [self.rounds])
 
     def to_json(self) -> str:
@@ -100,6 +95,13 @@ class RunSpec:
         if unknown or "data" not in values:
             raise FileFormatError(f"{source} is damaged: its fields are {sorted(values)}")
         return cls(**values)
+
+
+def _rounds(kind: str, number: str, last: int) -> IntArray:
+    if kind == "every":
+        return np.arange(int(number), last, int(number))
+    steps = np.arange(int(number) * np.log10(last) + 1) / int(number)
+    return np.rint(10.0**steps).astype(np.int64)
 
 
 def _canonical(ranker: str) -> str:
