@@ -1,0 +1,156 @@
+"""``pairrank fit``: a ranker from click logs of any size."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pairrank.errors import OptionError
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "fit",
+        help="learn a ranker from click logs of any size, on one core, all cores or a Ray cluster",
+        description="Learn a ranker from click logs. LOGS are Parquet click logs, our own event logs (JSON lines), "
+        "stores of the service (SQLite), or User Behavior Insights 1.3 (JSON lines of queries and events, with "
+        "--features). The result continues online from there.",
+        epilog="example: pairrank fit logs/*.parquet --engine processes --out model.pairrank",
+    )
+    add_log_options(parser)
+    parser.add_argument("--out", metavar="MODEL", help="where to write the ranker")
+    parser.add_argument("--check", action="store_true", help="only check the logs; exit 1 if anything is wrong")
+    parser.add_argument("--ranker", default="pairrank", help="which ranker, with options (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="the ranker's seed (default: %(default)s)")
+    parser.add_argument("--report", metavar="FILE", help="write what was found and fitted as JSON")
+    parser.set_defaults(run=run)
+
+
+def add_log_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say which logs, and how to go through them."""
+    parser.add_argument("logs", metavar="LOGS", nargs="*", help="the log files")
+    parser.add_argument("--engine", default="serial", choices=("serial", "processes", "ray"), help="who does the work")
+    parser.add_argument("--workers", type=int, metavar="N", help="how many workers (default: all cores)")
+    parser.add_argument(
+        "--on-error", default="skip", choices=("skip", "stop"), help="leave bad rows out and count them, or stop"
+    )
+    parser.add_argument("--features", action="append", default=[], metavar="FILE", help="Parquet of features, for UBI")
+    parser.add_argument("--click-action", action="append", metavar="NAME", help="UBI action that is a click")
+    parser.add_argument("--store-ranker", metavar="NAME", help="which ranker of a store that holds several")
+    parser.add_argument("--keep", metavar="FILE", help="keep the joined click log (Parquet) here")
+    parser.add_argument("--checkpoint", metavar="FILE", help="default: MODEL.checkpoint; work resumes from it")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, join, fit, save."""
+    from pairrank import archive, logs
+    from pairrank.logs.prior import from_fit
+
+    if not args.logs:
+        raise OptionError("no logs were named")
+    if not args.check and not args.out:
+        raise OptionError("say where the ranker goes, with --out MODEL, or --check the logs only")
+    with click_logs(args) as (paths, facts), progress() as tell:
+        if args.check:
+            problems, n_lists, n_pairs = logs.validate(paths, engine=args.engine, workers=args.workers, progress=tell)
+            problems.merge(facts["problems"])
+            _report(args, problems, facts, n_lists=n_lists, n_pairs=n_pairs)
+            return 1 if problems else 0
+        found, ranker = fit_ranker(args, paths, tell)
+    found.problems.merge(facts["problems"])
+    from_fit(found).apply(ranker)
+    archive.write_atomically(args.out, ranker.to_bytes())
+    _report(args, found.problems, facts, n_lists=found.n_lists, n_pairs=found.n_pairs, passes=found.passes)
+    print(f"{args.out}: {found.n_pairs:,} pairs of {found.n_lists:,} lists in {found.passes} passes")
+    return 0
+
+
+def fit_ranker(args: argparse.Namespace, paths: Sequence[str], tell: Callable[[str, int, int], None]) -> Any:
+    """The fit of the logs, and a ranker that has learned nothing, with the λ and the pairs that the fit took."""
+    from pairrank import logs, rankers
+    from pairrank.logs import reader
+    from pairrank.logs.prior import settings_of
+
+    ranker = rankers.make(args.ranker, n_features=reader.width_of(paths), seed=args.seed)
+    lam, pairs = settings_of(ranker)
+    found = logs.fit(
+        paths,
+        lam=lam,
+        pairs=pairs,
+        engine=args.engine,
+        workers=args.workers,
+        on_error=args.on_error,
+        checkpoint=args.checkpoint or f"{args.out}.checkpoint",
+        progress=tell,
+    )
+    return found, ranker
+
+
+@contextmanager
+def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Parquet as it came; everything else joined into a click log that is gone afterwards unless kept."""
+    from pairrank.logs.ingest import ingest, kind_of
+    from pairrank.logs.problems import Problems
+
+    ready = [path for path in args.logs if kind_of(path) == "parquet"]
+    others = [path for path in args.logs if path not in ready]
+    if not others:
+        yield ready, {"problems": Problems()}
+        return
+    near = Path(args.keep or args.out or ".").absolute().parent
+    with tempfile.TemporaryDirectory(prefix=".pairrank-fit-", dir=near) as folder:
+        joined = args.keep or str(Path(folder) / "joined.parquet")
+        done = ingest(
+            others,
+            joined,
+            features=args.features,
+            click_actions=args.click_action or ("click",),
+            ranker=args.store_ranker,
+            on_error="skip" if args.check else args.on_error,
+        )
+        facts = {"clicks": done.n_clicks, "passed_over": dict(done.passed_over), "problems": done.problems}
+        yield [*ready, joined], facts
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar where standard error is a terminal and rich is there; else a line a pass."""
+
+    def line(what: str, done: int, total: int) -> None:
+        if done == total:
+            print(f"{what}: {total} row groups", file=sys.stderr)
+
+    if not sys.stderr.isatty():
+        yield line
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+    except ImportError:
+        yield line
+        return
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading")
+        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+
+
+def _report(args: argparse.Namespace, problems: Any, facts: dict[str, Any], **numbers: int) -> None:
+    if problems or args.check:
+        print(f"{numbers['n_lists']:,} good lists; bad rows:\n{problems.text()}", file=sys.stderr)
+    for action, count in facts.get("passed_over", {}).items():
+        print(f"  {count:>8}  passed over: events of the action {action!r}", file=sys.stderr)
+    if args.report:
+        document = {
+            **numbers,
+            "clicks_joined": facts.get("clicks"),
+            "passed_over": facts.get("passed_over", {}),
+            "problems": problems.to_json(),
+        }
+        Path(args.report).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

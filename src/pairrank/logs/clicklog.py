@@ -1,0 +1,131 @@
+"""The click log: Parquet, one row per list as it was shown. What a file must look like, and how to write one.
+
+=============  ==============================================  ==================================================
+column         type                                            meaning
+=============  ==============================================  ==================================================
+query_id       string                                          which query (or session, or user) it was
+timestamp      timestamp, any unit                             when the list was shown
+documents      list<string>                                    the shown documents' ids, best first
+features       list<list<float>> (lists may be fixed in size)  their features, as the ranker saw them
+clicks         list<bool>                                      which of them were clicked
+locked         integer, optional                               positions at the top that nothing is learned from
+=============  ==============================================  ==================================================
+
+Further columns are passed over. A row group is read at a time; `Writer` keeps them small.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pairrank.errors import DataError, MissingExtraError
+
+GROUP_BYTES = 16 * 2**20
+
+
+def parquet() -> Any:
+    """``pyarrow.parquet``, or the line that installs it."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow", "logs") from None
+    return pyarrow.parquet
+
+
+def arrow() -> Any:
+    """``pyarrow``, or the line that installs it."""
+    parquet()
+    import pyarrow
+
+    return pyarrow
+
+
+@dataclass
+class Writer:
+    """Writes a click log with row groups of at most 16 MiB of features; complete when closed, absent before."""
+
+    path: str | os.PathLike[str]
+    n_features: int
+
+    def __post_init__(self) -> None:
+        pa = arrow()
+        self._schema = pa.schema(
+            [
+                pa.field("query_id", pa.string(), nullable=False),
+                pa.field("timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
+                pa.field("documents", pa.list_(pa.string()), nullable=False),
+                pa.field("features", pa.list_(pa.list_(pa.float32(), self.n_features)), nullable=False),
+                pa.field("clicks", pa.list_(pa.bool_()), nullable=False),
+                pa.field("locked", pa.int32(), nullable=False),
+            ]
+        )
+        self._partial = Path(self.path).with_name(f".{Path(self.path).name}.part")
+        self._file = parquet().ParquetWriter(self._partial, self._schema, compression="zstd")
+        self._rows: list[tuple[Any, ...]] = []
+        self._documents = 0
+
+    def add(
+        self,
+        query_id: str,
+        timestamp: float,
+        documents: Sequence[str],
+        features: ArrayLike,
+        clicks: ArrayLike,
+        locked: int = 0,
+    ) -> None:
+        """One list: ``features`` (k, d) and ``clicks`` (k,) in shown order, ``timestamp`` in seconds since 1970."""
+        X = np.asarray(features, dtype=np.float32)
+        C = np.asarray(clicks, dtype=np.bool_)
+        if X.shape != (len(documents), self.n_features) or C.shape != (len(documents),):
+            raise DataError(
+                f"features {X.shape} and clicks {C.shape} do not fit {len(documents)} documents "
+                f"of {self.n_features} features"
+            )
+        self._rows.append((query_id, round(timestamp * 1e6), list(documents), X, C, locked))
+        self._documents += len(documents)
+        if self._documents * self.n_features * 4 >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        pa = arrow()
+        query_ids, times, documents, features, clicks, locked = zip(*self._rows, strict=True)
+        offsets = pa.array(np.cumsum([0, *(len(names) for names in documents)]), pa.int32())
+        flat = pa.array(np.concatenate(features).ravel())
+        columns = [
+            pa.array(query_ids, pa.string()),
+            pa.array(times, pa.timestamp("us", tz="UTC")),
+            pa.array(documents, pa.list_(pa.string())),
+            pa.ListArray.from_arrays(offsets, pa.FixedSizeListArray.from_arrays(flat, self.n_features)),
+            pa.ListArray.from_arrays(offsets, pa.array(np.concatenate(clicks))),
+            pa.array(locked, pa.int32()),
+        ]
+        self._file.write_table(pa.Table.from_arrays(columns, schema=self._schema))
+        self._rows, self._documents = [], 0
+
+    def close(self) -> None:
+        """Write what is left and give the file its name."""
+        self._flush()
+        self._file.close()
+        os.replace(self._partial, self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._file.close()
+            self._partial.unlink(missing_ok=True)

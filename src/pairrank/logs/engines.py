@@ -1,0 +1,98 @@
+"""One map, three engines: in this process, in some processes, or on a Ray cluster. Results come in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+from pairrank.errors import MissingExtraError, OptionError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+ENGINES = ("serial", "processes", "ray")
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """BLAS in one thread: sums then have the same bits everywhere, and workers do not fight over cores."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    limits: AbstractContextManager[Any] = threadpool_limits(1)
+    return limits
+
+
+class Engine:
+    """Maps a function over items; at most two items a worker are under way, so memory stays bounded.
+
+    Use it in a ``with``: workers are started once and serve any number of maps.
+    """
+
+    def __init__(self, name: str = "serial", workers: int | None = None) -> None:
+        if name not in ENGINES:
+            raise OptionError(f"engine is {name!r}; expected one of {', '.join(ENGINES)}")
+        if workers is not None and (isinstance(workers, bool) or workers < 1):
+            raise OptionError(f"workers is {workers!r}; expected a whole number, 1 or more")
+        self.name = name
+        self.workers = workers
+        self._submit: Callable[[Any, Any], Any]
+        self._result: Callable[[Any], Any]
+        self._close: Callable[[], Any] = lambda: None
+
+    def __enter__(self) -> Engine:
+        if self.name == "processes":
+            self._start_processes()
+        elif self.name == "ray":
+            self._start_ray()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """``function`` of every item, in the order of the items. Items and results must travel between processes."""
+        if self.name == "serial":
+            with one_thread():
+                yield from map(function, items)
+            return
+        waiting: deque[Any] = deque()
+        for item in items:
+            waiting.append(self._submit(function, item))
+            if len(waiting) >= 2 * (self.workers or 1):
+                yield self._result(waiting.popleft())
+        while waiting:
+            yield self._result(waiting.popleft())
+
+    def _start_processes(self) -> None:
+        import os
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        self.workers = self.workers or os.cpu_count() or 1
+        # Not fork: Arrow and BLAS have threads, and a forked copy of a held lock is never released.
+        pool = ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"))
+        self._submit = lambda function, item: pool.submit(_call, function, item)
+        self._result = lambda future: future.result()
+        self._close = lambda: pool.shutdown(cancel_futures=True)
+
+    def _start_ray(self) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise MissingExtraError("ray", "ray") from None
+        if not ray.is_initialized():
+            ray.init(num_cpus=self.workers, include_dashboard=False, log_to_driver=False)
+            self._close = ray.shutdown
+        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        self.workers = self.workers or int(resources.get("CPU", 1))
+        call: Any = ray.remote(_call)
+        self._submit = lambda function, item: call.remote(function, item)
+        self._result = ray.get
+
+
+def _call(function: Callable[[Any], Any], item: Any) -> Any:
+    with one_thread():
+        return function(item)

@@ -1,0 +1,284 @@
+"""Other logs into click logs: our own event log, the service's store, and User Behavior Insights 1.3.
+
+**Event log**: JSON lines, as the service's HTTP bodies are: ``{"type": "impression", "impression_id", "timestamp",
+"query_id"?, "documents": [{"id", "features"}…], "locked"?}`` in shown order; ``{"type": "feedback",
+"impression_id", "clicks": [ids], "timestamp"?}``, whole and final; ``{"type": "click", "impression_id",
+"document_id", "timestamp"?}``.
+
+**Store**: the service's SQLite file; its log of feedback.
+
+**User Behavior Insights**: JSON lines of queries and events, in one file or several. A query with
+``query_response_hit_ids`` is a list; an event with ``action_name`` "click" is a click on
+``event_attributes.object.object_id``. UBI holds no features: they come from Parquet files with the columns
+``object_id`` (string), ``features`` (list<float>) and perhaps ``query_id`` (string).
+
+Times are ISO 8601 texts, or numbers: seconds since 1970, or milliseconds when above 10^11.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from pairrank.errors import DataError, FileFormatError, OptionError, StorageError
+from pairrank.logs.clicklog import parquet
+from pairrank.logs.join import Join
+from pairrank.logs.problems import Problems, Reason
+from pairrank.types import Impression
+
+
+@dataclass
+class Ingested:
+    """What came in: lists, clicks on them, actions passed over by name, and what was wrong."""
+
+    n_lists: int = 0
+    n_clicks: int = 0
+    passed_over: Counter[str] = field(default_factory=Counter)
+    problems: Problems = field(default_factory=Problems)
+
+
+class _RecordError(Exception):
+    """A record that cannot be taken, and why."""
+
+    def __init__(self, reason: Reason, what: str) -> None:
+        super().__init__(what)
+        self.reason = reason
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """ "parquet", "store" or "json", by the first bytes of a file."""
+    try:
+        with _opened(path) as file:
+            start = file.read(16)
+    except (OSError, EOFError) as problem:
+        raise StorageError(f"cannot read {path}: {problem}") from None
+    if start[:4] == b"PAR1":
+        return "parquet"
+    # A Parquet file that lost its first bytes is still better reported as such.
+    if str(path).endswith(".parquet"):
+        return "parquet"
+    return "store" if start == b"SQLite format 3\0" else "json"
+
+
+def ingest(
+    paths: Sequence[str],
+    out: str | os.PathLike[str],
+    *,
+    features: Sequence[str] = (),
+    click_actions: Sequence[str] = ("click",),
+    ranker: str | None = None,
+    on_error: str = "skip",
+) -> Ingested:
+    """Join the logs at ``paths`` (JSON lines, stores) into one click log at ``out``.
+
+    Parameters
+    ----------
+    features : Parquet files with features, for UBI. click_actions : UBI's actions that count as clicks.
+    ranker : the ranker's name, for a store that holds several.
+    on_error : "skip" or "stop" (raise `LogError` if anything is wrong, and write nothing).
+    """
+    result = Ingested()
+    with Join(result.problems, Path(out).parent) as join:
+        for path in features:
+            _read_features(path, join)
+        for path in paths:
+            if kind_of(path) == "store":
+                _read_store(path, join, ranker)
+            else:
+                _read_lines(path, join, frozenset(click_actions), result.passed_over)
+        if on_error == "stop":
+            result.problems.stop()
+        partial = Path(out).with_name(f".{Path(out).name}.joined")
+        try:
+            result.n_lists, result.n_clicks = join.write(partial)
+            if on_error == "stop":
+                result.problems.stop()
+            if result.n_lists == 0:
+                raise DataError(f"the logs hold no list that could be used:\n{result.problems.text()}")
+            os.replace(partial, out)
+        finally:
+            partial.unlink(missing_ok=True)
+    return result
+
+
+def seconds(value: object) -> float:
+    """A time as seconds since 1970; raises `ValueError` for what is none."""
+    if isinstance(value, str):
+        moment = datetime.fromisoformat(value)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e15:
+        raise ValueError(value)
+    return float(value) / 1000 if abs(value) > 1e11 else float(value)
+
+
+# JSON lines.
+
+
+def _read_lines(path: str, join: Join, click_actions: frozenset[str], passed_over: Counter[str]) -> None:
+    for place, line in _lines(path, join.problems):
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise _RecordError(Reason.WRONG_TYPE, "not an object")
+            record = record.get("_source", record)  # as search engines answer
+            if "type" in record:
+                _read_event(record, join, place)
+            elif "action_name" in record:
+                _read_ubi_event(record, join, place, click_actions, passed_over)
+            else:
+                _read_ubi_query(record, join, place)
+        except _RecordError as problem:
+            join.problems.add(problem.reason, f"{place}: {problem}")
+        except (ValueError, RecursionError):
+            join.problems.add(Reason.UNREADABLE, f"{place}: not JSON")
+
+
+def _lines(path: str, problems: Problems) -> Iterator[tuple[str, bytes]]:
+    number = 0
+    try:
+        with _opened(path) as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield f"{path} line {number}", line
+    except (OSError, EOFError) as problem:
+        problems.add(Reason.UNREADABLE, f"{path} after line {number}: {problem}")
+
+
+def _opened(path: str | os.PathLike[str]) -> IO[bytes] | gzip.GzipFile:
+    if str(path).endswith(".gz"):
+        return gzip.open(path, "rb")
+    return open(path, "rb")
+
+
+def _read_event(record: Mapping[str, Any], join: Join, place: str) -> None:
+    kind = record["type"]
+    if kind == "impression":
+        documents = _get(record, "documents", list)
+        if not documents:
+            raise _RecordError(Reason.MISSING_VALUE, "no documents")
+        if not all(isinstance(document, dict) for document in documents):
+            raise _RecordError(Reason.WRONG_TYPE, "documents are not objects")
+        join.add_list(
+            _get(record, "impression_id", str),
+            str(record.get("query_id") or record["impression_id"]),
+            _time(record),
+            [_get(document, "id", str) for document in documents],
+            [_get(document, "features", list) for document in documents],
+            place,
+            int(record.get("locked") or 0),
+        )
+    elif kind == "feedback":
+        clicks = _get(record, "clicks", list)
+        if not all(isinstance(document, str) for document in clicks):
+            raise _RecordError(Reason.WRONG_TYPE, "clicks are not texts")
+        join.add_feedback(_get(record, "impression_id", str), clicks, _time(record, None), place)
+    elif kind == "click":
+        key, document = _get(record, "impression_id", str), _get(record, "document_id", str)
+        join.add_click(key, document, _time(record, None), place)
+    else:
+        raise _RecordError(Reason.WRONG_TYPE, f"type is {kind!r}")
+
+
+def _read_ubi_query(record: Mapping[str, Any], join: Join, place: str) -> None:
+    _get(record, "user_query", str)
+    hits = _get(record, "query_response_hit_ids", list)
+    if not hits:
+        raise _RecordError(Reason.MISSING_VALUE, "no query_response_hit_ids")
+    key = _get(record, "query_id", str)
+    join.add_list(key, key, _time(record), [str(hit) for hit in hits], None, place)
+
+
+def _read_ubi_event(
+    record: Mapping[str, Any], join: Join, place: str, click_actions: frozenset[str], passed_over: Counter[str]
+) -> None:
+    action = _get(record, "action_name", str)
+    time = _time(record)
+    if action not in click_actions:
+        passed_over[action] += 1
+        return
+    attributes = _get(record, "event_attributes", dict)
+    document = _get(attributes, "object", dict).get("object_id")
+    if document is None:
+        raise _RecordError(Reason.MISSING_COLUMN, "no event_attributes.object.object_id")
+    join.add_click(_get(record, "query_id", str), str(document), time, place)
+
+
+def _get(record: Mapping[str, Any], key: str, kind: type) -> Any:
+    value = record.get(key)
+    if value is None:
+        raise _RecordError(Reason.MISSING_COLUMN, f"no {key}")
+    if not isinstance(value, kind):
+        raise _RecordError(Reason.WRONG_TYPE, f"{key} is a {type(value).__name__}")
+    return value
+
+
+def _time(record: Mapping[str, Any], default: object = ...) -> Any:
+    value = record.get("timestamp", default)
+    if value is None:
+        return None
+    if value is ...:
+        raise _RecordError(Reason.MISSING_COLUMN, "no timestamp")
+    try:
+        return seconds(value)
+    except (ValueError, OverflowError):
+        raise _RecordError(Reason.WRONG_TYPE, f"timestamp is {value!r}") from None
+
+
+# Stores and feature files.
+
+
+def _read_store(path: str, join: Join, ranker: str | None) -> None:
+    try:
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as db:
+            names = [name for (name,) in db.execute("SELECT name FROM rankers ORDER BY name")]
+            if ranker is None and len(names) > 1:
+                raise OptionError(f"{path} holds the rankers {', '.join(names)}: say which one")
+            rows = db.execute(
+                "SELECT l.seq, l.served, l.query_id, l.ids, l.clicks, l.body FROM log l JOIN rankers r "
+                "ON r.id = l.ranker_id WHERE l.body IS NOT NULL AND r.name = ? ORDER BY l.seq",
+                (ranker or (names or [""])[0],),
+            )
+            for seq, served, query_id, ids, clicks, body in rows:
+                _add_stored(f"{path} log entry {seq}", served, query_id, ids, clicks, body, join)
+    except sqlite3.Error as problem:
+        join.problems.add(Reason.UNREADABLE, f"{path}: {problem}")
+
+
+def _add_stored(
+    place: str, served: float, query_id: str | None, ids: str, clicks: bytes, body: bytes, join: Join
+) -> None:
+    try:
+        impression = Impression.from_bytes(body)
+        documents = [str(document) for document in json.loads(ids)]
+        key = f"{impression.ranker}-{impression.number}"
+        clicked = [document for document, mark in zip(documents, clicks, strict=True) if mark]
+    except (FileFormatError, ValueError, TypeError) as problem:
+        join.problems.add(Reason.UNREADABLE, f"{place}: {problem}")
+        return
+    join.add_list(key, query_id or key, served, documents, impression.features, place, impression.locked)
+    join.add_feedback(key, clicked, None, place)
+
+
+def _read_features(path: str, join: Join) -> None:
+    try:
+        file = parquet().ParquetFile(path)
+    except (OSError, ValueError) as problem:
+        raise DataError(f"{path} is not a Parquet file of features: {problem}") from None
+    with file:
+        missing = {"object_id", "features"} - set(file.schema_arrow.names)
+        if missing:
+            raise DataError(f"{path} has no column {', '.join(sorted(missing))}")
+        columns = [name for name in ("query_id", "object_id", "features") if name in file.schema_arrow.names]
+        for batch in file.iter_batches(4096, columns=columns):
+            for row in batch.to_pylist():
+                place = f"{path} object {row['object_id']!r}"
+                join.add_features(row.get("query_id"), row["object_id"], row["features"], place)

@@ -1,0 +1,200 @@
+"""Clicks to lists: a join on disk, so that logs larger than memory can come in any order."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pairrank.logs.clicklog import Writer
+from pairrank.logs.problems import Problems, Reason
+from pairrank.rankers.base import MAX_MAGNITUDE
+
+_TABLES = """
+CREATE TABLE lists (id TEXT PRIMARY KEY, query_id TEXT, time REAL, documents TEXT, features BLOB, width INTEGER,
+    locked INTEGER, place TEXT) WITHOUT ROWID;
+CREATE TABLE clicks (list TEXT, document TEXT, time REAL, place TEXT);
+CREATE TABLE feedback (list TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE features (query_id TEXT, document TEXT, body BLOB, PRIMARY KEY (query_id, document)) WITHOUT ROWID;
+"""
+# Feature files name documents without a query by this.
+ANY_QUERY = ""
+
+
+class Tally(NamedTuple):
+    """What a join wrote."""
+
+    n_lists: int
+    n_clicks: int
+
+
+class Join:
+    """Takes lists, clicks and features in any order, then writes a click log in the order of time.
+
+    Everything waits in a SQLite file in ``folder`` that is gone when the ``with`` ends. What does not fit together is
+    noted in ``problems``.
+    """
+
+    def __init__(self, problems: Problems, folder: str | os.PathLike[str] | None = None) -> None:
+        self.problems = problems
+        self._folder = tempfile.TemporaryDirectory(prefix="pairrank-join-", dir=folder)
+        self._db = sqlite3.connect(Path(self._folder.name) / "join.db")
+        self._db.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _TABLES)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._db.close()
+        self._folder.cleanup()
+
+    def add_list(
+        self,
+        key: str,
+        query_id: str,
+        time: float,
+        documents: Sequence[str],
+        features: ArrayLike | None,
+        place: str,
+        locked: int = 0,
+    ) -> None:
+        """A list as shown; without ``features`` those of `add_features` are looked up."""
+        body, width = None, 0
+        if features is not None:
+            matrix = _matrix(features, len(documents))
+            if isinstance(matrix, Reason):
+                self.problems.add(matrix, place)
+                return
+            body, width = matrix.tobytes(), matrix.shape[1]
+        row = (key, query_id, time, json.dumps(list(documents)), body, width, locked, place)
+        try:
+            self._db.execute("INSERT INTO lists VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        except sqlite3.IntegrityError:
+            self.problems.add(Reason.DUPLICATE, place)
+
+    def add_click(self, key: str, document: str, time: float | None, place: str) -> None:
+        """A click on a document of the list ``key``."""
+        self._db.execute("INSERT INTO clicks VALUES (?, ?, ?, ?)", (key, document, time, place))
+
+    def add_feedback(self, key: str, documents: Sequence[str], time: float | None, place: str) -> None:
+        """All clicks of the list ``key``, whole and final; a second time is noted and left out."""
+        try:
+            self._db.execute("INSERT INTO feedback VALUES (?)", (key,))
+        except sqlite3.IntegrityError:
+            self.problems.add(Reason.DUPLICATE, place)
+            return
+        marks: Sequence[str | None] = documents or [None]
+        for document in marks:
+            # A row even without a click, so that feedback on a list that is not there comes to light.
+            self._db.execute("INSERT INTO clicks VALUES (?, ?, ?, ?)", (key, document, time, place))
+
+    def add_features(self, query_id: str | None, document: str | None, features: ArrayLike, place: str) -> None:
+        """What is known of a document for a query, or (None) for all; the last to come counts."""
+        row: Any = [features]
+        matrix = _matrix(row, 1)
+        if isinstance(matrix, Reason) or document is None:
+            self.problems.add(matrix if isinstance(matrix, Reason) else Reason.MISSING_VALUE, place)
+            return
+        body = matrix.tobytes()
+        self._db.execute("INSERT OR REPLACE INTO features VALUES (?, ?, ?)", (query_id or ANY_QUERY, document, body))
+
+    def write(self, path: str | os.PathLike[str]) -> Tally:
+        """Join, and write the click log; it is not written when no list is left."""
+        self._db.executescript("CREATE INDEX clicks_list ON clicks (list);")
+        self._strangers()
+        n_lists = n_clicks = 0
+        writer: Writer | None = None
+        try:
+            for query_id, time, documents, X, clicked, locked, place in self._joined():
+                if writer is None:
+                    writer = Writer(path, X.shape[1])
+                if X.shape[1] != writer.n_features:
+                    self.problems.add(Reason.WRONG_WIDTH, place)
+                    continue
+                marks = np.array([document in clicked for document in documents])
+                writer.add(query_id, time, documents, X, marks, locked)
+                n_lists, n_clicks = n_lists + 1, n_clicks + int(marks.sum())
+        except BaseException as problem:
+            if writer is not None:
+                writer.__exit__(type(problem), problem, None)
+            raise
+        if writer is not None:
+            writer.close()
+        return Tally(n_lists, n_clicks)
+
+    def _strangers(self) -> None:
+        """Note clicks whose list is not there."""
+        query = "SELECT c.place FROM clicks c LEFT JOIN lists l ON l.id = c.list WHERE l.id IS NULL ORDER BY c.rowid"
+        for (place,) in self._db.execute(query):
+            self.problems.add(Reason.CLICK_WITHOUT_IMPRESSION, place)
+
+    def _joined(
+        self,
+    ) -> Iterator[tuple[str, float, list[str], NDArray[np.float32], set[str], int, str]]:
+        columns = "id, query_id, time, documents, features, width, locked, place"
+        with closing(self._db.execute(f"SELECT {columns} FROM lists ORDER BY time, id")) as rows:
+            for key, query_id, time, text, body, width, locked, place in rows:
+                documents = json.loads(text)
+                clicked = self._clicked(key, time, set(documents))
+                if clicked is None:
+                    continue
+                if body is None:
+                    X = self._features(query_id, documents)
+                else:
+                    X = np.frombuffer(body, dtype=np.float32).reshape(-1, width)
+                if X is None:
+                    self.problems.add(Reason.NO_FEATURES, place)
+                    continue
+                yield query_id, time, documents, X, clicked, locked, place
+
+    def _clicked(self, key: str, shown: float, documents: set[str]) -> set[str] | None:
+        """The clicked documents of a list, or None where a click is older than the list."""
+        clicked = set()
+        query = "SELECT document, time, place FROM clicks WHERE list = ? ORDER BY rowid"
+        for document, time, place in self._db.execute(query, (key,)):
+            if document is None:
+                continue
+            if document not in documents:
+                self.problems.add(Reason.CLICK_ELSEWHERE, place)
+            elif time is not None and time < shown:
+                self.problems.add(Reason.CLICK_TOO_EARLY, place)
+                return None
+            else:
+                clicked.add(document)
+        return clicked
+
+    def _features(self, query_id: str, documents: Sequence[str]) -> NDArray[np.float32] | None:
+        query = "SELECT body FROM features WHERE document = ? AND query_id IN (?, ?) ORDER BY query_id = ? LIMIT 1"
+        rows = []
+        for document in documents:
+            # The query's own features come first: for them `query_id = ANY_QUERY` is 0.
+            found = self._db.execute(query, (document, query_id, ANY_QUERY, ANY_QUERY)).fetchone()
+            if found is None:
+                return None
+            rows.append(np.frombuffer(found[0], dtype=np.float32))
+        if len({len(row) for row in rows}) != 1:
+            return None
+        return np.stack(rows)
+
+
+def _matrix(features: ArrayLike, n_documents: int) -> NDArray[np.float32] | Reason:
+    try:
+        wide = np.asarray(features, dtype=np.float64)
+    except (TypeError, ValueError):
+        return Reason.WRONG_WIDTH
+    if wide.ndim != 2 or len(wide) != n_documents:
+        return Reason.LENGTHS_DIFFER
+    if not (np.abs(wide) <= min(MAX_MAGNITUDE, float(np.finfo(np.float32).max))).all():
+        return Reason.NOT_FINITE
+    return wide.astype(np.float32)

@@ -1,0 +1,252 @@
+"""``fit``: the exact minimiser of the paper's loss over logs of any size, by Newton's method in passes.
+
+A pass maps row groups to sums (see `sums`) and adds them up in the order of the logs, whatever the engine, so that all
+engines give the same model. Memory holds a batch of lists for each worker and a few (d, d) matrices, never the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from pairrank import archive
+from pairrank.errors import DataError, OptionError, PairRankError
+from pairrank.logs import reader
+from pairrank.logs.engines import Engine
+from pairrank.logs.problems import Problems, Reason
+from pairrank.logs.reader import Chunk
+from pairrank.logs.sums import KINDS, Compensated, Sums, sums
+from pairrank.rankers.base import check_choice, check_number_in
+from pairrank.types import FloatArray
+
+# Newton's steps square the error: below this decrement one more step leaves nothing but rounding.
+DECREMENT = 1e-7
+MAX_PASSES = 60
+
+Progress = Callable[[str, int, int], None]
+
+
+class Part(NamedTuple):
+    """What one row group answers."""
+
+    sums: Sums
+    problems: Problems
+    first_time: int
+    last_time: int
+
+
+@dataclass(frozen=True)
+class Fit:
+    """θ̂ over the logs, and what is known about it.
+
+    theta : (d,). hessian : (d, d), ∇²L(θ̂) with the penalty. M : (d, d), λI + Σ w x xᵀ. loss : L(θ̂).
+    weight : Σ w, the number of pairs where every pair weighs 1.
+    """
+
+    theta: FloatArray
+    hessian: FloatArray
+    M: FloatArray
+    loss: float
+    lam: float
+    pairs: str
+    n_lists: int
+    n_pairs: int
+    weight: float
+    passes: int
+    problems: Problems
+
+
+def fit(
+    paths: Sequence[str],
+    *,
+    lam: float = 20.0,
+    pairs: str = "averaged",
+    engine: str = "serial",
+    workers: int | None = None,
+    on_error: str = "skip",
+    checkpoint: str | None = None,
+    progress: Progress | None = None,
+) -> Fit:
+    """Minimise L(θ) = Σ w log(1 + exp(-x·θ)) + λ/2 ‖θ‖² over all pairs of the click logs at ``paths``.
+
+    Parameters
+    ----------
+    lam : λ. pairs : "averaged", "all" or "adjacent", as in `PairRank`.
+    engine, workers : "serial", "processes" or "ray"; the model does not depend on it.
+    on_error : "skip" leaves bad rows out and counts them, "stop" raises `LogError` at the first.
+    checkpoint : a file to write after every pass; if it is there and of the same job, work resumes from it.
+    progress : called with what is going on, how many row groups are done, and of how many.
+    """
+    check_number_in("lam", lam, 0.0, 1e12, open_low=True)
+    check_choice("pairs", pairs, KINDS)
+    check_choice("on_error", on_error, ("skip", "stop"))
+    problems = Problems()
+    chunks = reader.chunks(paths, problems)
+    if on_error == "stop":
+        problems.stop()
+    job = _Job(chunks, reader.width(chunks), lam, pairs, on_error, checkpoint, progress)
+    with Engine(engine, workers) as running:
+        return job.run(running, problems)
+
+
+def validate(
+    paths: Sequence[str], *, engine: str = "serial", workers: int | None = None, progress: Progress | None = None
+) -> tuple[Problems, int, int]:
+    """Every problem of the click logs at ``paths``, and how many good lists and pairs (``all``) there are."""
+    problems = Problems()
+    chunks = reader.chunks(paths, problems)
+    if not chunks:
+        return problems, 0, 0
+    job = _Job(chunks, reader.width(chunks), 1.0, "all", "skip", None, progress)
+    with Engine(engine, workers) as running:
+        total = job.sweep(running, np.zeros(job.n_features), problems)
+    return problems, total.n_lists, total.n_pairs
+
+
+@dataclass
+class _Job:
+    chunks: list[Chunk]
+    n_features: int
+    lam: float
+    pairs: str
+    on_error: str
+    checkpoint: str | None
+    progress: Progress | None
+    passes: int = 0
+
+    def run(self, engine: Engine, problems: Problems) -> Fit:
+        penalty = self.lam * np.eye(self.n_features)
+        theta, done, M, resumed = self._resume(problems)
+        if done is None:
+            done = self._penalised(theta, self.sweep(engine, theta, resumed))
+            M = done.M + penalty
+            if not done.n_pairs:
+                raise DataError(f"the logs hold no pair to learn from:\n{resumed.text()}")
+            self._save(theta, done, M, resumed)
+        while True:
+            step = cho_solve(cho_factor(done.hessian), done.gradient)
+            decrement = float(np.sqrt(max(done.gradient @ step, 0.0)))
+            if decrement <= DECREMENT * np.sqrt(max(done.loss, 1.0)):
+                break
+            theta, done = self._step(engine, theta, done, step, decrement)
+            self._save(theta, done, M, resumed)
+        if self.checkpoint:
+            Path(self.checkpoint).unlink(missing_ok=True)
+        return Fit(
+            theta - step,
+            done.hessian,
+            M,
+            done.loss,
+            self.lam,
+            self.pairs,
+            done.n_lists,
+            done.n_pairs,
+            done.weight,
+            self.passes,
+            resumed,
+        )
+
+    def _step(
+        self, engine: Engine, theta: FloatArray, done: Sums, step: FloatArray, decrement: float
+    ) -> tuple[FloatArray, Sums]:
+        """The Newton step, halved until the loss falls by a quarter of what its slope promises."""
+        size = 1.0
+        while True:
+            if self.passes >= MAX_PASSES:
+                raise PairRankError(
+                    f"no minimum after {self.passes} passes; the features may be too large: rescale them"
+                )
+            candidate = theta - size * step
+            there = self._penalised(candidate, self.sweep(engine, candidate, None))
+            # Near the minimum the fall drowns in rounding; there the full step is safe.
+            if there.loss <= done.loss - 0.25 * size * decrement**2 or decrement**2 < 1e-9 * done.loss:
+                return candidate, there
+            size /= 2
+
+    def _penalised(self, theta: FloatArray, total: Sums) -> Sums:
+        total.loss += 0.5 * self.lam * float(theta @ theta)
+        total.gradient = total.gradient + self.lam * theta
+        total.hessian = total.hessian + self.lam * np.eye(self.n_features)
+        return total
+
+    def sweep(self, engine: Engine, theta: FloatArray, problems: Problems | None) -> Sums:
+        """One pass; with ``problems`` the first one, which also adds up M and notes what is wrong with the log."""
+        self.passes += 1
+        task = partial(_part, theta=theta, pairs=self.pairs, with_M=problems is not None)
+        total = Compensated(self.n_features)
+        previous: tuple[str, int] = ("", 0)
+        for number, (chunk, part) in enumerate(zip(self.chunks, engine.map(task, self.chunks), strict=True), 1):
+            total.add(part.sums)
+            if problems is not None:
+                problems.merge(part.problems)
+                if previous[0] == chunk.path and part.sums.n_lists and part.first_time < previous[1]:
+                    problems.add(Reason.OUT_OF_ORDER, f"{chunk.path} row {chunk.first_row}")
+                if part.sums.n_lists:
+                    previous = (chunk.path, part.last_time)
+                if self.on_error == "stop":
+                    problems.stop()
+            if self.progress is not None:
+                self.progress(f"pass {self.passes}", number, len(self.chunks))
+        return total.total()
+
+    # Checkpoints.
+
+    @property
+    def _identity(self) -> str:
+        """A hash of what the job is: its files, their sizes and the options that change the result."""
+        files = [(*chunk, Path(chunk.path).stat().st_size) for chunk in self.chunks]
+        text = json.dumps([files, self.n_features, self.lam, self.pairs, self.on_error])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _save(self, theta: FloatArray, done: Sums, M: FloatArray, problems: Problems) -> None:
+        if not self.checkpoint:
+            return
+        values: dict[str, Any] = {
+            "job": self._identity,
+            "passes": self.passes,
+            "loss": done.loss,
+            "n_lists": done.n_lists,
+            "n_pairs": done.n_pairs,
+            "weight": done.weight,
+            "counts": dict(problems.counts),
+            "examples": dict(problems.examples),
+        }
+        arrays = {"theta": theta, "gradient": done.gradient, "hessian": done.hessian, "M": M}
+        archive.write_atomically(self.checkpoint, archive.pack("fit-checkpoint", values, arrays))
+
+    def _resume(self, problems: Problems) -> tuple[FloatArray, Sums | None, FloatArray, Problems]:
+        d = self.n_features
+        if not self.checkpoint or not Path(self.checkpoint).exists():
+            return np.zeros(d), None, np.zeros((d, d)), problems
+        blob = archive.read_file(self.checkpoint)
+        values, arrays = archive.unpack(blob, "fit-checkpoint", source=self.checkpoint)
+        if values["job"] != self._identity:
+            raise OptionError(
+                f"{self.checkpoint} belongs to another fit (other logs or options): delete it, or name another file"
+            )
+        self.passes = values["passes"]
+        counts = (values["n_lists"], values["n_pairs"], values["weight"])
+        done = Sums(values["loss"], arrays["gradient"], arrays["hessian"], np.zeros((d, d)), *counts)
+        noted = Problems(
+            {Reason(reason): count for reason, count in values["counts"].items()},
+            {Reason(reason): places for reason, places in values["examples"].items()},
+        )
+        return arrays["theta"], done, arrays["M"], noted
+
+
+def _part(chunk: Chunk, *, theta: FloatArray, pairs: str, with_M: bool) -> Part:
+    total, problems = Compensated(len(theta)), Problems()
+    first = last = None
+    for batch, times in reader.batches(chunk, len(theta), problems):
+        total.add(sums(batch, theta, pairs, with_M=with_M))
+        if len(times):
+            first, last = times[0] if first is None else first, times[-1]
+    return Part(total.total(), problems, int(first or 0), int(last or 0))

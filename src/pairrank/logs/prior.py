@@ -1,0 +1,137 @@
+"""Warm starts: what is known before the first click, as a Gaussian prior with a strength counted in pairs.
+
+A prior worth s pairs adds to λI the information that s pairs would bring: s·E[σ'(x·θ₀) x xᵀ] to the curvature H, and
+s·E[x xᵀ] to the paper's M. So a ranker starts out certain along directions in which such pairs differ, and as ignorant
+as ever along those in which they do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pairrank.data.dataset import Dataset
+from pairrank.errors import DataError, OptionError
+from pairrank.kernel.logistic import slope
+from pairrank.logs.newton import Fit
+from pairrank.rankers.base import Ranker, check_number_in
+from pairrank.rankers.pairrank import PairRank
+from pairrank.rankers.ranknet import OfflineRankNet
+from pairrank.types import FloatArray
+
+# The variance of the difference of two features that are spread evenly over [0, 1], as min-max leaves them.
+EVEN = 1.0 / 6.0
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """θ ~ N(mean, precision⁻¹): ``mean`` (d,), ``precision`` (d, d) where H starts, and ``M`` (d, d) where M starts."""
+
+    mean: FloatArray
+    precision: FloatArray
+    M: FloatArray
+
+    def apply(self, ranker: Ranker) -> None:
+        """Give the prior to a PairRank that has learned nothing yet."""
+        _pairrank(ranker).set_prior(self.mean, self.precision, self.M)
+
+
+def settings_of(ranker: Ranker) -> tuple[float, str]:
+    """λ and the kind of pairs with which a fit is the same problem as the ranker's own, or as its expectation."""
+    settings = _pairrank(ranker).settings
+    return float(settings.lam), "averaged" if settings.pairs == "matched" else settings.pairs
+
+
+def from_fit(fit: Fit, strength: float | None = None) -> Prior:
+    """What a fit over click logs knows; it is worth all its pairs unless ``strength`` says how many."""
+    penalty = fit.lam * np.eye(len(fit.theta))
+    if strength is None:
+        return Prior(fit.theta, fit.hessian, fit.M)
+    share = _check_strength(strength) / fit.weight
+    return Prior(fit.theta, penalty + share * (fit.hessian - penalty), penalty + share * (fit.M - penalty))
+
+
+def from_labels(data: Dataset, *, lam: float, strength: float, l2: float = 1e-3) -> Prior:
+    """What graded documents know: RankNet's θ, and the spread of the pairs of different grade within queries.
+
+    Parameters
+    ----------
+    lam : the ranker's λ. strength : how many pairs of clicks the labels are worth. l2 : RankNet's own penalty.
+    """
+    _check_strength(strength)
+    mean = OfflineRankNet(data.n_features, l2=l2).fit(data.features, data.grades, data.offsets).weights
+    H, M = np.zeros((data.n_features,) * 2), np.zeros((data.n_features,) * 2)
+    n_pairs = 0
+    for features, grades in data.queries():
+        X = features.astype(np.float64)
+        scores = X @ mean
+        differ = np.not_equal.outer(grades, grades)
+        # Every pair stands twice in the matrix, and both times as itself: hence the halves.
+        H += 0.5 * _spread(X, differ * slope(np.subtract.outer(scores, scores)))
+        M += 0.5 * _spread(X, differ.astype(np.float64))
+        n_pairs += int(differ.sum()) // 2
+    if n_pairs == 0:
+        raise DataError("no query has documents of two different grades; there is nothing to learn from")
+    penalty = lam * np.eye(data.n_features)
+    return Prior(mean, penalty + strength / n_pairs * H, penalty + strength / n_pairs * M)
+
+
+def from_weights(weights: ArrayLike, *, lam: float, strength: float, variance: ArrayLike = EVEN) -> Prior:
+    """What weights alone know: θ₀ itself, and nothing of how documents differ.
+
+    So pairs are taken to differ evenly, x ~ N(0, diag(variance)), in the features whose weight is known; with
+    s = ‖θ₀‖ in units of that spread, a pair's information is E[σ'(sz)] across θ₀ and E[σ'(sz) z²] along it,
+    z ~ N(0, 1).
+
+    Parameters
+    ----------
+    weights : (d,); NaN where nothing is known, and there the ranker starts wide, at λ.
+    lam : the ranker's λ. strength : how many pairs of clicks the weights are worth.
+    variance : of the difference of two documents, a number or (d,); the default fits features evenly over [0, 1].
+    """
+    _check_strength(strength)
+    given = np.array(weights, dtype=np.float64)
+    if given.ndim != 1 or np.isinf(given).any() or np.isnan(given).all():
+        raise OptionError(f"weights have shape {given.shape}; expected (d,), finite, NaN only where not known")
+    known = ~np.isnan(given)
+    mean = np.where(known, given, 0.0)
+    spread = np.sqrt(np.broadcast_to(np.asarray(variance, dtype=np.float64), given.shape)) * known
+    if not (np.isfinite(spread).all() and (spread[known] > 0).all()):
+        raise OptionError("variance must be positive and finite")
+    size = float(np.linalg.norm(spread * mean))
+    across, along = information(size)
+    direction = spread * mean / size if size > 0 else np.zeros_like(mean)
+    inner = across * np.diag(known.astype(np.float64)) + (along - across) * np.outer(direction, direction)
+    penalty = lam * np.eye(len(mean))
+    H = penalty + strength * spread[:, None] * inner * spread
+    return Prior(mean, H, penalty + strength * np.diag(spread**2))
+
+
+def information(size: float) -> tuple[float, float]:
+    """E[σ'(sz)] and E[σ'(sz) z²] for z ~ N(0, 1) and s = ``size``: what a pair tells across θ and along it."""
+    # In t = az the integrand is as wide as 1, however large s: σ' falls like exp(-t), the density like exp(-t²/2).
+    a = max(size, 1.0)
+    t, step = np.linspace(0.0, 45.0, 9001, retstep=True)
+    z = t / a
+    density = 2.0 * np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi) / a
+    weight = slope(size * z) * density
+    # The trapezium rule; of its two ends only the first is not zero.
+    return float(step * (weight.sum() - 0.5 * weight[0])), float(step * (weight * z**2).sum())
+
+
+def _spread(X: FloatArray, value: FloatArray) -> FloatArray:
+    """Σ_ij v_ij (x_i - x_j)(x_i - x_j)ᵀ for symmetric ``value`` (n, n): 2 Xᵀ (diag(v1) - v) X."""
+    result: FloatArray = 2.0 * (X.T @ (value.sum(axis=1)[:, None] * X - value @ X))
+    return result
+
+
+def _check_strength(strength: float) -> float:
+    return check_number_in("strength", strength, 0.0, 1e12, open_low=True)
+
+
+def _pairrank(ranker: Ranker) -> PairRank:
+    if not isinstance(ranker, PairRank):
+        raise OptionError(f"a {ranker.name} cannot take a prior; expected a pairrank ranker")
+    return ranker

@@ -1,0 +1,212 @@
+"""Reading click logs: row group by row group, every row checked, bad ones left out and accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pairrank.errors import DataError, StorageError
+from pairrank.logs.clicklog import arrow, parquet
+from pairrank.logs.problems import Problems, Reason
+from pairrank.rankers.base import MAX_MAGNITUDE
+from pairrank.types import BoolArray, FloatArray, IntArray
+
+# Lists decoded at a time: bounds memory whatever the size of a file's row groups.
+BATCH = 4096
+
+
+class Chunk(NamedTuple):
+    """A row group: the unit of work of every engine."""
+
+    path: str
+    group: int
+    rows: int
+    first_row: int
+
+
+class Batch(NamedTuple):
+    """Lists that passed all checks, one after the other.
+
+    features : (n_docs, d). offsets : (n_lists + 1,). clicks : (n_docs,). locked : (n_lists,).
+    """
+
+    features: FloatArray
+    offsets: IntArray
+    clicks: BoolArray
+    locked: IntArray
+
+
+def chunks(paths: Sequence[str], problems: Problems) -> list[Chunk]:
+    """The row groups of all files, in the order given; files that are no click logs are noted in ``problems``."""
+    found: list[Chunk] = []
+    for path in paths:
+        if not Path(path).exists():
+            raise StorageError(f"cannot read {path}: no such file")
+        try:
+            file = parquet().ParquetFile(path)
+        except (OSError, ValueError) as problem:
+            problems.add(Reason.UNREADABLE, f"{path}: {_first_line(problem)}")
+            continue
+        with file:
+            wrong = _wrong_columns(file.schema_arrow)
+            if wrong is not None:
+                problems.add(wrong[0], f"{path}: {wrong[1]}", max(file.metadata.num_rows, 1))
+                continue
+            first = 0
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                found.append(Chunk(path, group, rows, first))
+                first += rows
+    return found
+
+
+def width(found: Sequence[Chunk]) -> int:
+    """The number of features of the first document in the first chunk that has one."""
+    for chunk in found:
+        try:
+            for table in _tables(chunk):
+                lengths = _lengths(table.column("features").flatten())
+                if len(lengths):
+                    return int(lengths[0])
+        except (OSError, ValueError):
+            continue  # `batches` will say what is wrong with it
+    raise DataError("the logs hold no list that could be read; see the report for what is wrong with them")
+
+
+def width_of(paths: Sequence[str]) -> int:
+    """`width` of the click logs at ``paths``."""
+    return width(chunks(paths, Problems()))
+
+
+def batches(chunk: Chunk, n_features: int, problems: Problems) -> Iterator[tuple[Batch, IntArray]]:
+    """The good lists of a chunk with their times (microseconds), a bounded number at a time."""
+    row, latest = chunk.first_row, None
+    try:
+        for table in _tables(chunk):
+            batch, rows, times = _check(table, n_features, problems, f"{chunk.path} row", row)
+            earlier = times < np.concatenate([times[:1] if latest is None else [latest], times[:-1]])
+            for place in row + rows[earlier]:
+                problems.add(Reason.OUT_OF_ORDER, f"{chunk.path} row {place}")
+            row += table.num_rows
+            latest = times[-1] if len(times) else latest
+            yield batch, times
+    except (OSError, ValueError) as problem:
+        left = chunk.first_row + chunk.rows - row
+        problems.add(Reason.UNREADABLE, f"{chunk.path} row {row} on: {_first_line(problem)}", max(left, 1))
+
+
+def _tables(chunk: Chunk) -> Iterator[Any]:
+    with parquet().ParquetFile(chunk.path) as file:
+        names = ("query_id", "timestamp", "documents", "features", "clicks", "locked")
+        columns = [name for name in names if name in file.schema_arrow.names]
+        yield from file.iter_batches(BATCH, row_groups=[chunk.group], columns=columns)
+
+
+def _wrong_columns(schema: Any) -> tuple[Reason, str] | None:
+    types = arrow().types
+    rules: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "query_id": (_is_text, "string"),
+        "timestamp": (types.is_timestamp, "timestamp"),
+        "documents": (lambda kind: _is_list(kind) and _is_text(kind.value_type), "list<string>"),
+        "features": (
+            lambda kind: _is_list(kind) and _is_list(kind.value_type) and types.is_floating(kind.value_type.value_type),
+            "list<list<float>>",
+        ),
+        "clicks": (lambda kind: _is_list(kind) and types.is_boolean(kind.value_type), "list<bool>"),
+    }
+    missing = [name for name in rules if name not in schema.names]
+    if missing:
+        return Reason.MISSING_COLUMN, ", ".join(missing)
+    if "locked" in schema.names:
+        rules["locked"] = (types.is_integer, "an integer")
+    for name, (fits, expected) in rules.items():
+        if not fits(schema.field(name).type):
+            return Reason.WRONG_TYPE, f"{name} is {schema.field(name).type}, expected {expected}"
+    return None
+
+
+def _is_list(kind: Any) -> bool:
+    types = arrow().types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    types = arrow().types
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _check(table: Any, n_features: int, problems: Problems, place: str, first: int) -> tuple[Batch, IntArray, IntArray]:
+    """Leave out the bad rows of a record batch, each with its reason: what is left, its rows and its times."""
+    documents, features, clicks = (table.column(name) for name in ("documents", "features", "clicks"))
+    n = table.num_rows
+    bad: dict[Reason, BoolArray] = {}
+    null = np.zeros(n, dtype=np.bool_)
+    for name in table.schema.names:
+        null |= table.column(name).is_null().to_numpy(zero_copy_only=False)
+    sizes = [_lengths(column) for column in (documents, features, clicks)]
+    inner_null = [_any_null(column) for column in (documents, features, clicks)]
+    empty = sizes[0] == 0
+    bad[Reason.CLICK_WITHOUT_IMPRESSION] = empty & (sizes[2] > 0) & ~null
+    bad[Reason.MISSING_VALUE] = null | (empty & (sizes[2] == 0)) | np.logical_or.reduce(inner_null)
+    bad[Reason.LENGTHS_DIFFER] = (sizes[0] != sizes[1]) | (sizes[0] != sizes[2])
+    widths = _lengths(features.flatten())
+    owner = np.repeat(np.arange(n), sizes[1])
+    bad[Reason.WRONG_WIDTH] = _any(owner, widths != n_features, n)
+    values = features.flatten().flatten().to_numpy(zero_copy_only=False).astype(np.float64)
+    # Comparisons with NaN are false, so one test answers NaN, infinity and absurd sizes.
+    absurd = ~(np.abs(values) <= MAX_MAGNITUDE)
+    bad[Reason.NOT_FINITE] = _any(np.repeat(owner, widths), absurd, n)
+    good = np.ones(n, dtype=np.bool_)
+    for reason, rows in bad.items():
+        for row in np.flatnonzero(rows & good):
+            problems.add(reason, f"{place} {first + row}")
+        good &= ~rows
+    kept = np.repeat(good, sizes[1])
+    X = values[np.repeat(kept, widths)].reshape(-1, n_features)
+    clicked = clicks.flatten().to_numpy(zero_copy_only=False)[np.repeat(good, sizes[2])].astype(np.bool_)
+    times = _microseconds(table.column("timestamp"))
+    locked = _locked(table, n)
+    offsets = np.concatenate([[0], np.cumsum(sizes[0][good])])
+    return Batch(X, offsets, clicked, locked[good]), np.flatnonzero(good), times[good]
+
+
+def _microseconds(column: Any) -> IntArray:
+    kind = arrow().timestamp("us", tz=column.type.tz)
+    return np.asarray(column.cast(kind, safe=False).cast("int64").fill_null(0))
+
+
+def _locked(table: Any, n: int) -> IntArray:
+    if "locked" not in table.schema.names:
+        return np.zeros(n, dtype=np.int64)
+    given: IntArray = np.asarray(table.column("locked").cast("int64").fill_null(0))
+    return np.maximum(given, 0)
+
+
+def _lengths(column: Any) -> IntArray:
+    """(n,): how many values of ``column.flatten()`` each row has; null rows have none."""
+    from pyarrow import compute
+
+    lengths = compute.list_value_length(column).cast("int64").fill_null(0)
+    return np.asarray(lengths)
+
+
+def _any_null(column: Any) -> BoolArray:
+    """(n,): whether a row's list holds a null, at whatever depth."""
+    flat = column.flatten()
+    nulls = flat.is_null().to_numpy(zero_copy_only=False)
+    if hasattr(flat, "flatten") and hasattr(flat.type, "value_type"):
+        nulls = nulls | _any_null(flat)
+    owner = np.repeat(np.arange(len(column)), _lengths(column))
+    return _any(owner, nulls, len(column))
+
+
+def _any(owner: IntArray, flags: BoolArray, n: int) -> BoolArray:
+    """(n,): whether any of a row's flags is set; ``owner`` says whose each flag is."""
+    return np.bincount(owner[flags], minlength=n).astype(np.bool_)
+
+
+def _first_line(problem: BaseException) -> str:
+    return str(problem).splitlines()[0] if str(problem) else type(problem).__name__

@@ -1,0 +1,151 @@
+"""What a pass over the pairs adds up: loss, gradient, Hessian and M. Sums over lists, so they can be had in parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array
+
+from pairrank.kernel.logistic import sigmoid, slope
+from pairrank.logs.reader import Batch
+from pairrank.types import BoolArray, FloatArray, IntArray
+
+KINDS = ("adjacent", "all", "averaged")
+
+
+class DocumentPairs(NamedTuple):
+    """Preferences among the documents of a batch: row ``winner`` over row ``loser``; all of shape (n,)."""
+
+    winner: IntArray
+    loser: IntArray
+    weight: FloatArray
+
+
+def preferences(batch: Batch, kind: str) -> DocumentPairs:
+    """The pairs of every list of a batch, as `pairrank.kernel.pairs` takes them from one list.
+
+    Lists of one length are taken together, as a matrix of clicks (n_lists, k).
+    """
+    sizes = np.diff(batch.offsets)
+    parts = []
+    for k in np.unique(sizes):
+        lists = np.flatnonzero(sizes == k)
+        start = batch.offsets[lists]
+        clicks = batch.clicks[start[:, None] + np.arange(k)]
+        parts.append(_of_equal_length(clicks, start, batch.locked[lists], kind))
+    if not parts:
+        none = np.empty(0, dtype=np.int64)
+        return DocumentPairs(none, none, np.empty(0))
+    return DocumentPairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _of_equal_length(clicks: BoolArray, start: IntArray, locked: IntArray, kind: str) -> DocumentPairs:
+    k = clicks.shape[1]
+    place = np.arange(k)
+    free = place >= locked[:, None]
+    clicked = clicks & free
+    last = np.where(clicked.any(axis=1), k - 1 - np.argmax(clicked[:, ::-1], axis=1), -2)
+    unclicked = ~clicks & free & (place <= last[:, None] + 1)
+    if kind == "adjacent":
+        winners, losers = _adjacent(clicked, unclicked, np.minimum(locked, k))
+    else:
+        winners, losers = clicked[:, :, None], unclicked[:, None, :]
+    rows, winner, loser = np.nonzero(winners & losers)
+    weight = np.ones(len(rows))
+    if kind == "averaged":
+        weight = 1.0 / np.maximum(clicked.sum(axis=1), unclicked.sum(axis=1))[rows]
+    return DocumentPairs(start[rows] + winner, start[rows] + loser, weight)
+
+
+def _adjacent(clicked: BoolArray, unclicked: BoolArray, locked: IntArray) -> tuple[BoolArray, BoolArray]:
+    """Only positions (1,2), (3,4), … below the locked ones."""
+    cell = (np.arange(clicked.shape[1]) - locked[:, None]) // 2
+    together = cell[:, :, None] == cell[:, None, :]
+    return clicked[:, :, None] & together, unclicked[:, None, :] & together
+
+
+@dataclass
+class Sums:
+    """Loss, gradient (d,), Hessian (d, d) and M (d, d) of some pairs at one θ, without the penalty; and counts."""
+
+    loss: float
+    gradient: FloatArray
+    hessian: FloatArray
+    M: FloatArray
+    n_lists: int = 0
+    n_pairs: int = 0
+    weight: float = 0.0
+
+    @classmethod
+    def zero(cls, n_features: int) -> Sums:
+        """Nothing yet."""
+        square = (n_features, n_features)
+        return cls(0.0, np.zeros(n_features), np.zeros(square), np.zeros(square))
+
+
+def sums(batch: Batch, theta: FloatArray, kind: str, *, with_M: bool) -> Sums:
+    """The sums over a batch: Σ w log(1 + e^-z), -Σ w σ(-z) x, Σ w σ'(z) x xᵀ and Σ w x xᵀ, where z = x·θ.
+
+    With b_i = Σ ±w σ(-z) over the pairs of document i the gradient is -Xᵀb, and Σ v x xᵀ = Xᵀ·Laplacian(v)·X: the
+    work grows with the documents, however many pairs they make. M is left zero without ``with_M``: it needs no θ.
+    """
+    X, pairs = batch.features, preferences(batch, kind)
+    scores = X @ theta
+    gap = scores[pairs.winner] - scores[pairs.loser]
+    force = pairs.weight * sigmoid(-gap)
+    n = len(X)
+    pull = np.bincount(pairs.winner, force, n) - np.bincount(pairs.loser, force, n)
+    return Sums(
+        loss=float(pairs.weight @ np.logaddexp(0.0, -gap)),
+        gradient=-(pull @ X),
+        hessian=_spread(X, pairs, pairs.weight * slope(gap)),
+        M=_spread(X, pairs, pairs.weight) if with_M else np.zeros((X.shape[1],) * 2),
+        n_lists=len(batch.offsets) - 1,
+        n_pairs=len(gap),
+        weight=float(pairs.weight.sum()),
+    )
+
+
+def _spread(X: FloatArray, pairs: DocumentPairs, value: FloatArray) -> FloatArray:
+    """Σ v (x_w - x_l)(x_w - x_l)ᵀ, (d, d), symmetric to the last bit."""
+    n = len(X)
+    across = coo_array((value, (pairs.winner, pairs.loser)), shape=(n, n)).tocsr()
+    degree = np.bincount(pairs.winner, value, n) + np.bincount(pairs.loser, value, n)
+    half = X.T @ (0.5 * degree[:, None] * X - across @ X)
+    result: FloatArray = half + half.T
+    return result
+
+
+class Compensated:
+    """A sum of `Sums`, one after the other, with the rounding errors kept (Neumaier): exact to about one rounding."""
+
+    def __init__(self, n_features: int) -> None:
+        self._total = Sums.zero(n_features)
+        self._error = Sums.zero(n_features)
+
+    def add(self, part: Sums) -> None:
+        """Take in the next part."""
+        total, error = self._total, self._error
+        for name in ("loss", "gradient", "hessian", "M", "weight"):
+            old, new = np.asarray(getattr(total, name)), np.asarray(getattr(part, name))
+            both = old + new
+            lost = np.where(np.abs(old) >= np.abs(new), (old - both) + new, (new - both) + old)
+            setattr(total, name, both)
+            setattr(error, name, getattr(error, name) + lost)
+        total.n_lists += part.n_lists
+        total.n_pairs += part.n_pairs
+
+    def total(self) -> Sums:
+        """The sum so far."""
+        total, error = self._total, self._error
+        return Sums(
+            float(total.loss + error.loss),
+            total.gradient + error.gradient,
+            total.hessian + error.hessian,
+            total.M + error.M,
+            total.n_lists,
+            total.n_pairs,
+            float(total.weight + error.weight),
+        )

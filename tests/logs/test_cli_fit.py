@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pairrank
+from pairrank.cli import main
+from pairrank.logs import fit
+
+from .conftest import lists
+
+
+def test_fit_writes_a_ranker_that_goes_on(
+    write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out, report = write("a.parquet", lists(100)), tmp_path / "model.pairrank", tmp_path / "report.json"
+    arguments = ["fit", path, "--out", str(out), "--ranker", "pairrank(lam=3)", "--seed", "5"]
+    assert main([*arguments, "--report", str(report)]) == 0
+    ranker = pairrank.load(out)
+    assert (ranker.seed, ranker.n_ranked) == (5, 0)
+    np.testing.assert_allclose(ranker.weights, fit([path], lam=3.0).theta, rtol=1e-12)
+    assert json.loads(report.read_text())["n_lists"] == 100
+    captured = capsys.readouterr()
+    assert "100 lists" in captured.out
+    assert "pass 1: 1 row groups" in captured.err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.parquet", "model.pairrank", "report.json"]
+
+
+def test_check_counts_and_says_no(
+    write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = lists(10)
+    assert main(["fit", write("good.parquet", made), "--check"]) == 0
+    made[3][0][0, 0] = np.nan
+    assert main(["fit", write("bad.parquet", made), "--check"]) == 1
+    assert "not-finite" in capsys.readouterr().err
+
+
+def test_event_logs_are_joined_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, keep, out = tmp_path / "events.jsonl", tmp_path / "joined.parquet", tmp_path / "model"
+    records = []
+    for number, (X, clicks) in enumerate(lists(50)):
+        documents = [{"id": str(row), "features": x.tolist()} for row, x in enumerate(X)]
+        shown = {"type": "impression", "impression_id": str(number), "timestamp": number, "documents": documents}
+        clicked = [str(row) for row in np.flatnonzero(clicks)]
+        records += [shown, {"type": "feedback", "impression_id": str(number), "clicks": clicked}]
+    records.append({"type": "click", "impression_id": "ghost", "document_id": "1"})
+    log.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert main(["fit", str(log), "--out", str(out), "--keep", str(keep)]) == 0
+    assert "click-without-impression" in capsys.readouterr().err
+    np.testing.assert_allclose(pairrank.load(out).weights, fit([str(keep)]).theta, rtol=1e-12)
+    assert main(["fit", str(log), "--out", str(tmp_path / "other"), "--on-error", "stop"]) == 2
+    assert not (tmp_path / "other").exists()
+
+
+def test_wrong_usage(write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write("a.parquet", lists(5))
+    assert main(["fit", path]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert main(["fit", "--out", "x"]) == 2
+    assert main(["fit", path, "--out", str(tmp_path / "x"), "--ranker", "pdgd"]) == 2
+    assert "cannot take a prior" in capsys.readouterr().err

@@ -1,0 +1,238 @@
+"""Event logs, stores and User Behavior Insights become click logs; what does not fit together is counted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pairrank.errors import DataError, LogError, OptionError
+from pairrank.logs import Reason, ingest
+from pairrank.logs.ingest import kind_of, seconds
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+SHOWN = {
+    "type": "impression",
+    "impression_id": "i1",
+    "query_id": "shoes",
+    "timestamp": 1_700_000_000,
+    "documents": [
+        {"id": "a", "features": [1, 2]},
+        {"id": "b", "features": [3, 4]},
+        {"id": "c", "features": [5, 6]},
+    ],
+}
+CLICK = {"type": "click", "impression_id": "i1", "document_id": "b", "timestamp": 1_700_000_009}
+QUERY = {
+    "application": "shop",
+    "query_id": "u1",
+    "client_id": "c",
+    "user_query": "red shoes",
+    "timestamp": "2024-05-01T10:00:00.000Z",
+    "query_response_id": "r1",
+    "query_response_hit_ids": ["a", "b"],
+}
+EVENT = {
+    "action_name": "click",
+    "application": "shop",
+    "query_id": "u1",
+    "session_id": "s",
+    "client_id": "c",
+    "timestamp": "2024-05-01T10:00:07.500Z",
+    "message_type": "CLICK",
+    "user_query": "red shoes",
+    "event_attributes": {
+        "object": {"object_id": "b", "object_id_field": "sku", "internal_id": "77"},
+        "position": {"ordinal": 2},
+    },
+}
+
+
+def lines(path: Path, *records: Any) -> str:
+    path.write_text("".join(record if isinstance(record, str) else json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def feature_file(path: Path, rows: list[tuple[str | None, str, list[float]]], with_query: bool = True) -> str:
+    columns = {"object_id": [row[1] for row in rows], "features": [row[2] for row in rows]}
+    if with_query:
+        columns["query_id"] = [row[0] for row in rows]
+    pq.write_table(pa.table(columns), path)
+    return str(path)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return pq.read_table(path).to_pylist()
+
+
+def test_an_event_log(tmp_path: Path) -> None:
+    other = {**SHOWN, "impression_id": "i2", "timestamp": 1_600_000_000, "locked": 1}
+    feedback = {"type": "feedback", "impression_id": "i2", "clicks": ["a", "c"]}
+    # Clicks before their list in the file: the order of lines means nothing.
+    path = lines(tmp_path / "events.jsonl", CLICK, feedback, SHOWN, other, CLICK)
+    found = ingest([path], tmp_path / "log.parquet")
+    assert (found.n_lists, found.n_clicks) == (2, 3)
+    assert not found.problems
+    first, second = rows(tmp_path / "log.parquet")
+    assert first["clicks"] == [True, False, True]
+    assert first["locked"] == 1
+    assert second["clicks"] == [False, True, False]
+    assert second["documents"] == ["a", "b", "c"]
+    assert second["features"] == [[1, 2], [3, 4], [5, 6]]
+    assert second["query_id"] == "shoes"
+    assert second["timestamp"] == datetime.fromtimestamp(1_700_000_000, tz=UTC)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["events.jsonl", "log.parquet"]
+
+
+def test_user_behaviour_insights(tmp_path: Path) -> None:
+    hover = {**EVENT, "action_name": "hover"}
+    features = feature_file(
+        tmp_path / "f.parquet", [("u1", "a", [1.0, 2.0]), (None, "a", [9.0, 9.0]), (None, "b", [3.0, 4.0])]
+    )
+    queries = lines(tmp_path / "queries.json", {"_source": QUERY})
+    with gzip.open(tmp_path / "events.json.gz", "wt") as file:
+        file.write(json.dumps(EVENT) + "\n" + json.dumps(hover) + "\n\n")
+    out = tmp_path / "log.parquet"
+    found = ingest([str(tmp_path / "events.json.gz"), queries], out, features=[features])
+    assert not found.problems
+    assert found.passed_over == {"hover": 1}
+    (row,) = rows(out)
+    assert row["clicks"] == [False, True]
+    assert row["features"] == [[1, 2], [3, 4]]
+    found = ingest([str(tmp_path / "events.json.gz"), queries], out, features=[features], click_actions=["hover"])
+    assert (found.n_clicks, found.passed_over) == (1, {"click": 1})
+
+
+def without(record: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ("{not json\n", Reason.UNREADABLE),
+        ("[1]\n", Reason.WRONG_TYPE),
+        ({"type": "purchase"}, Reason.WRONG_TYPE),
+        (without(CLICK, "document_id"), Reason.MISSING_COLUMN),
+        ({**CLICK, "document_id": 7}, Reason.WRONG_TYPE),
+        ({**CLICK, "timestamp": "soon"}, Reason.WRONG_TYPE),
+        ({**CLICK, "impression_id": "nowhere"}, Reason.CLICK_WITHOUT_IMPRESSION),
+        ({**CLICK, "document_id": "z"}, Reason.CLICK_ELSEWHERE),
+        ({"type": "feedback", "impression_id": "nowhere", "clicks": []}, Reason.CLICK_WITHOUT_IMPRESSION),
+        ({"type": "feedback", "impression_id": "i1", "clicks": [1]}, Reason.WRONG_TYPE),
+        (SHOWN, Reason.DUPLICATE),
+        ({**SHOWN, "impression_id": "i3", "documents": []}, Reason.MISSING_VALUE),
+        ({**SHOWN, "impression_id": "i3", "documents": [1]}, Reason.WRONG_TYPE),
+        ({**without(SHOWN, "timestamp"), "impression_id": "i3"}, Reason.MISSING_COLUMN),
+        ({**SHOWN, "impression_id": "i3", "documents": [{"id": "a", "features": [1]}]}, Reason.WRONG_WIDTH),
+        ({**SHOWN, "impression_id": "i3", "documents": [{"id": "a", "features": [1, None]}]}, Reason.NOT_FINITE),
+        ({**SHOWN, "impression_id": "i3", "documents": [{"id": "a", "features": [1, 1e60]}]}, Reason.NOT_FINITE),
+        ({**SHOWN, "impression_id": "i3", "documents": [{"id": "a", "features": 3}]}, Reason.WRONG_TYPE),
+        (without(QUERY, "user_query"), Reason.MISSING_COLUMN),
+        ({**QUERY, "query_response_hit_ids": []}, Reason.MISSING_VALUE),
+        (QUERY, Reason.NO_FEATURES),
+        (without(EVENT, "timestamp"), Reason.MISSING_COLUMN),
+        (EVENT, Reason.CLICK_WITHOUT_IMPRESSION),
+        ({**EVENT, "event_attributes": {"object": {}}}, Reason.MISSING_COLUMN),
+    ],
+)
+def test_bad_records(record: Any, reason: Reason, tmp_path: Path) -> None:
+    path = lines(tmp_path / "events.jsonl", SHOWN, CLICK, record)
+    found = ingest([path], tmp_path / "log.parquet")
+    assert found.problems.counts == {reason: 1}
+    assert f"{path} line 3" in found.problems.examples[reason][0]
+    assert [row["clicks"] for row in rows(tmp_path / "log.parquet")] == [[False, True, False]]
+    (tmp_path / "log.parquet").unlink()
+    with pytest.raises(LogError, match=reason.value):
+        ingest([path], tmp_path / "log.parquet", on_error="stop")
+    assert [p.name for p in tmp_path.iterdir()] == ["events.jsonl"]
+
+
+def test_a_click_before_its_list_takes_the_list_out(tmp_path: Path) -> None:
+    other = {**SHOWN, "impression_id": "i2"}
+    path = lines(tmp_path / "events.jsonl", SHOWN, {**CLICK, "timestamp": 1_699_999_999}, other)
+    found = ingest([path], tmp_path / "log.parquet")
+    assert found.problems.counts == {Reason.CLICK_TOO_EARLY: 1}
+    assert found.n_lists == 1
+
+
+def test_second_feedback_counts_once(tmp_path: Path) -> None:
+    feedback = {"type": "feedback", "impression_id": "i1", "clicks": ["a"]}
+    path = lines(tmp_path / "events.jsonl", SHOWN, feedback, {**feedback, "clicks": ["c"]})
+    found = ingest([path], tmp_path / "log.parquet")
+    assert found.problems.counts == {Reason.DUPLICATE: 1}
+    assert rows(tmp_path / "log.parquet")[0]["clicks"] == [True, False, False]
+
+
+def test_a_truncated_archive_keeps_what_came_before(tmp_path: Path) -> None:
+    text = "".join(json.dumps({**SHOWN, "impression_id": f"i{n}", "noise": n * 7919 % 997}) + "\n" for n in range(2000))
+    path = tmp_path / "events.jsonl.gz"
+    blob = gzip.compress(text.encode())
+    path.write_bytes(blob[: len(blob) // 2])
+    found = ingest([str(path)], tmp_path / "log.parquet")
+    assert found.problems.counts[Reason.UNREADABLE] in (1, 2)  # the end of the file, and perhaps half a line
+    assert 0 < found.n_lists < 2000
+
+
+def test_nothing_usable(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no list"):
+        ingest([lines(tmp_path / "events.jsonl", CLICK)], tmp_path / "log.parquet")
+    pq.write_table(pa.table({"features": [[1.0]]}), tmp_path / "f.parquet")
+    with pytest.raises(DataError, match="object_id"):
+        ingest([], tmp_path / "log.parquet", features=[str(tmp_path / "f.parquet")])
+    with pytest.raises(DataError, match="not a Parquet file"):
+        ingest([], tmp_path / "log.parquet", features=[lines(tmp_path / "g.parquet", CLICK)])
+
+
+def test_times() -> None:
+    assert seconds("2024-05-01T10:00:00.000Z") == datetime(2024, 5, 1, 10, tzinfo=UTC).timestamp()
+    assert seconds("2024-05-01T12:00:00+02:00") == seconds("2024-05-01T10:00:00")
+    assert seconds(1_714_557_600_000) == seconds(1_714_557_600) == 1_714_557_600.0
+    for wrong in (True, None, "yesterday", float("nan"), 1e300):
+        with pytest.raises(ValueError):  # noqa: PT011
+            seconds(wrong)
+
+
+def test_kinds(tmp_path: Path) -> None:
+    assert kind_of(lines(tmp_path / "a.jsonl", CLICK)) == "json"
+    assert kind_of(feature_file(tmp_path / "b.data", [(None, "a", [1.0])])) == "parquet"
+    assert kind_of(lines(tmp_path / "c.parquet", "ruined")) == "parquet"
+
+
+def test_the_services_store(tmp_path: Path) -> None:
+    import sqlite3
+
+    import pairrank
+
+    ranker = pairrank.PairRank(2, seed=3)
+    X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    path = tmp_path / "store.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE rankers (id INTEGER PRIMARY KEY, name TEXT)")
+        db.execute(
+            "CREATE TABLE log (ranker_id, seq, kind, served, query_id, ids, clicks BLOB, body BLOB)",
+        )
+        db.execute("INSERT INTO rankers VALUES (1, 'main'), (2, 'other')")
+        for seq in range(3):
+            impression = ranker.rank(X)
+            ids = json.dumps([f"d{row}" for row in impression.ranking])
+            row = (1, seq, "feedback", 100.0 + seq, None, ids, bytes([1, 0, 0]), impression.to_bytes())
+            db.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        db.execute("INSERT INTO log VALUES (1, 9, 'feedback', 200.0, NULL, '[]', x'', x'00')")
+    db.close()
+    with pytest.raises(OptionError, match="main, other"):
+        ingest([str(path)], tmp_path / "log.parquet")
+    found = ingest([str(path)], tmp_path / "log.parquet", ranker="main")
+    assert found.problems.counts == {Reason.UNREADABLE: 1}
+    assert "log entry 9" in found.problems.examples[Reason.UNREADABLE][0]
+    for row in rows(tmp_path / "log.parquet"):
+        assert row["clicks"] == [True, False, False]
+        shown = [int(document[1:]) for document in row["documents"]]
+        np.testing.assert_array_equal(row["features"], X[shown])

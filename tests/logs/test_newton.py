@@ -1,0 +1,156 @@
+"""The fit over files equals the fit in memory, whatever the engine, the cut into files, or an interruption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pairrank
+from pairrank.errors import DataError, LogError, OptionError, StorageError
+from pairrank.kernel import logistic, pairs
+from pairrank.logs import clicklog, fit, newton, validate
+from pairrank.logs.prior import from_fit
+from pairrank.types import FloatArray
+
+from .conftest import lists
+
+LAM = 2.0
+
+
+def in_memory(made: list[tuple[np.ndarray, np.ndarray]], kind: str = "averaged") -> tuple[FloatArray, FloatArray]:
+    take = {"averaged": pairs.averaged, "all": pairs.all_pairs, "adjacent": pairs.adjacent}[kind]
+    found = [(X.astype(np.float64), take(clicks)) for X, clicks in made]
+    differences = np.concatenate([X[p.winner] - X[p.loser] for X, p in found])
+    return differences, np.concatenate([p.weight for _, p in found])
+
+
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clicklog, "GROUP_BYTES", 4000)
+
+
+@pytest.mark.parametrize("kind", ["averaged", "all", "adjacent"])
+@pytest.mark.usefixtures("small_groups")
+def test_equals_the_fit_in_memory(kind: str, write: Callable[..., str]) -> None:
+    made = lists(400)
+    paths = [write("a.parquet", made[:150]), write("b.parquet", made[150:])]
+    found = fit(paths, lam=LAM, pairs=kind)
+    differences, weight = in_memory(made, kind)
+    penalty = LAM * np.eye(4)
+    theta = logistic.minimise(differences, weight, penalty, np.zeros(4))
+    assert np.linalg.norm(found.theta - theta) <= 1e-10 * np.linalg.norm(theta)
+    np.testing.assert_allclose(
+        found.M, penalty + differences.T @ (weight[:, None] * differences), rtol=1e-10, atol=1e-9
+    )
+    hessian = logistic.pair_hessian(theta, differences, weight, penalty)
+    np.testing.assert_allclose(found.hessian, hessian, rtol=1e-6, atol=1e-6)
+    assert (found.n_lists, found.n_pairs) == (400, len(weight))
+    assert found.weight == pytest.approx(weight.sum())
+    assert not found.problems
+
+
+@pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("small_groups")
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_all_engines_give_the_same_bits(engine: str, write: Callable[..., str]) -> None:
+    if engine == "ray":
+        pytest.importorskip("ray")
+    path = write("a.parquet", lists(300))
+    alone, together = fit([path], lam=LAM), fit([path], lam=LAM, engine=engine, workers=2)
+    assert alone.theta.tobytes() == together.theta.tobytes()
+    assert alone.hessian.tobytes() == together.hessian.tobytes()
+    assert alone.M.tobytes() == together.M.tobytes()
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_an_interrupted_fit_resumes(write: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, checkpoint = write("a.parquet", lists(200)), str(tmp_path / "checkpoint")
+    whole = fit([path], lam=LAM)
+    seen: list[str] = []
+
+    def interrupt(what: str, done: int, total: int) -> None:
+        seen.append(what)
+        if what == "pass 3":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit([path], lam=LAM, checkpoint=checkpoint, progress=interrupt)
+    assert Path(checkpoint).exists()
+    with pytest.raises(OptionError, match="another fit"):
+        fit([path], lam=LAM + 1, checkpoint=checkpoint)
+    seen.clear()
+    resumed = fit([path], lam=LAM, checkpoint=checkpoint, progress=lambda what, *_: seen.append(what))
+    assert seen[0] == "pass 3"
+    assert resumed.theta.tobytes() == whole.theta.tobytes()
+    assert resumed.M.tobytes() == whole.M.tobytes()
+    assert (resumed.n_pairs, resumed.passes) == (whole.n_pairs, whole.passes)
+    assert not Path(checkpoint).exists()
+
+
+def test_long_steps_are_halved(write: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [(100 * X, clicks) for X, clicks in lists(60)]
+    found = fit([write("a.parquet", made)], lam=1e-4, pairs="all")
+    differences, weight = in_memory(made, "all")
+    theta = logistic.minimise(differences, weight, 1e-4 * np.eye(4), np.zeros(4))
+    np.testing.assert_allclose(found.theta, theta, rtol=1e-8)
+    monkeypatch.setattr(newton, "MAX_PASSES", 2)
+    with pytest.raises(pairrank.errors.PairRankError, match="no minimum"):
+        fit([write("b.parquet", made)], lam=1e-4, pairs="all")
+
+
+def test_locked_positions_teach_nothing(write: Callable[..., str]) -> None:
+    made = lists(200)
+    tails = [(X[2:], clicks[2:]) for X, clicks in made if len(X) > 2]
+    for kind in ("averaged", "adjacent"):
+        cut, whole = fit([write("a.parquet", tails)], pairs=kind), fit([write("b.parquet", made, locked=2)], pairs=kind)
+        assert cut.n_pairs == whole.n_pairs
+        np.testing.assert_allclose(cut.theta, whole.theta, rtol=1e-9)
+
+
+def test_the_result_continues_online(write: Callable[..., str]) -> None:
+    made = lists(300)
+    found = fit([write("a.parquet", made)], lam=20.0)
+    ranker = pairrank.PairRank(4, learn_from="all")
+    from_fit(found).apply(ranker)
+    np.testing.assert_array_equal(ranker.weights, found.theta)
+    X, rng = made[0][0], np.random.default_rng(9)
+    before = np.linalg.inv(found.hessian)
+    for number in range(20):
+        impression = ranker.rank(rng.normal(size=(8, 4)))
+        ranker.learn(impression, rng.random(8) < 0.5)
+        assert impression.number == number
+    assert not np.array_equal(ranker.weights, found.theta)
+    assert (ranker.uncertainty() < np.sqrt(np.diagonal(before))).all()
+    again = pairrank.PairRank.from_bytes(ranker.to_bytes())
+    np.testing.assert_array_equal(again.score(X), ranker.score(X))
+
+
+def test_nothing_to_learn_from(write: Callable[..., str], tmp_path: Path) -> None:
+    path = write("a.parquet", [(X, np.zeros(len(X), dtype=bool)) for X, _ in lists(5)])
+    with pytest.raises(DataError, match="no pair"):
+        fit([path])
+    with pytest.raises(StorageError, match="no such file"):
+        fit([str(tmp_path / "absent.parquet")])
+    with pytest.raises(DataError, match="no list"):
+        fit([])
+
+
+def test_wrong_options(write: Callable[..., str]) -> None:
+    path = write("a.parquet", lists(5))
+    for options in ({"lam": 0}, {"pairs": "matched"}, {"engine": "spark"}, {"workers": 0}, {"on_error": "cry"}):
+        with pytest.raises(OptionError):
+            fit([path], **options)  # type: ignore[arg-type]
+
+
+def test_on_error_stop(write: Callable[..., str]) -> None:
+    made = lists(20)
+    made[7][0][0, 0] = np.nan
+    path = write("a.parquet", made)
+    with pytest.raises(LogError, match="row 7"):
+        fit([path], on_error="stop")
+    assert fit([path]).problems.left_out == 1
+    problems, n_lists, _ = validate([path])
+    assert (problems.left_out, n_lists) == (1, 19)

@@ -1,0 +1,153 @@
+"""Every way in which a click log can be wrong is counted, explained and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pairrank.logs import Problems, Reason, clicklog, fit, reader, validate
+from pairrank.logs.problems import MEANINGS
+
+from .conftest import lists
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+GOOD = {
+    "query_id": "q",
+    "timestamp": 1_000_000,
+    "documents": ["a", "b"],
+    "features": [[1.0, 2.0], [3.0, 4.0]],
+    "clicks": [True, False],
+}
+SCHEMA = {
+    "query_id": pa.string(),
+    "timestamp": pa.timestamp("ms"),
+    "documents": pa.list_(pa.string()),
+    "features": pa.list_(pa.list_(pa.float64())),
+    "clicks": pa.list_(pa.bool_()),
+}
+
+
+def table(rows: list[dict[str, Any]], **changed: Any) -> Any:
+    types = {**SCHEMA, **changed}
+    kept = {name: kind for name, kind in types.items() if kind is not None}
+    return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kept.items()})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"query_id": None}, Reason.MISSING_VALUE),
+        ({"timestamp": None}, Reason.MISSING_VALUE),
+        ({"documents": None}, Reason.MISSING_VALUE),
+        ({"documents": ["a", None]}, Reason.MISSING_VALUE),
+        ({"clicks": [None, True]}, Reason.MISSING_VALUE),
+        ({"features": [[1.0, 2.0], None]}, Reason.MISSING_VALUE),
+        ({"features": [[1.0, 2.0], [3.0, None]]}, Reason.MISSING_VALUE),
+        ({"documents": [], "features": [], "clicks": []}, Reason.MISSING_VALUE),
+        ({"documents": [], "features": []}, Reason.CLICK_WITHOUT_IMPRESSION),
+        ({"clicks": [True]}, Reason.LENGTHS_DIFFER),
+        ({"features": [[1.0, 2.0]]}, Reason.LENGTHS_DIFFER),
+        ({"features": [[1.0, 2.0], [3.0, 4.0, 5.0]]}, Reason.WRONG_WIDTH),
+        ({"features": [[1.0, 2.0], [3.0, float("nan")]]}, Reason.NOT_FINITE),
+        ({"features": [[1.0, 2.0], [3.0, float("inf")]]}, Reason.NOT_FINITE),
+        ({"features": [[1.0, 2.0], [3.0, 1e100]]}, Reason.NOT_FINITE),
+        ({"timestamp": 999_999}, Reason.OUT_OF_ORDER),
+    ],
+)
+def test_bad_rows(change: dict[str, Any], reason: Reason, tmp_path: Path) -> None:
+    path = str(tmp_path / "log.parquet")
+    pq.write_table(table([GOOD, {**GOOD, **change}, GOOD]), path)
+    problems, n_lists, n_pairs = validate([path])
+    assert problems.counts == {reason: 1}
+    assert problems.examples == {reason: [f"{path} row 1"]}
+    kept = 3 if reason is Reason.OUT_OF_ORDER else 2
+    assert (n_lists, n_pairs) == (kept, kept)
+    assert MEANINGS[reason] in problems.text()
+    assert problems.to_json()[reason.value]["count"] == 1
+    # The fit leaves out just the same rows: the log without them gives the same model.
+    clean = str(tmp_path / "clean.parquet")
+    pq.write_table(table([GOOD] * kept), clean)
+    np.testing.assert_array_equal(fit([path]).theta, fit([clean]).theta)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason", "words"),
+    [
+        ({"clicks": None}, Reason.MISSING_COLUMN, "clicks"),
+        ({"timestamp": None, "features": None}, Reason.MISSING_COLUMN, "timestamp, features"),
+        ({"timestamp": pa.int64()}, Reason.WRONG_TYPE, "timestamp is int64"),
+    ],
+)
+def test_bad_files(changed: dict[str, Any], reason: Reason, words: str, tmp_path: Path) -> None:
+    bad, good = str(tmp_path / "bad.parquet"), str(tmp_path / "good.parquet")
+    pq.write_table(table([GOOD] * 7, **changed), bad)
+    pq.write_table(table([GOOD]), good)
+    problems, n_lists, _ = validate([bad, good])
+    assert problems.counts == {reason: 7}
+    assert words in problems.examples[reason][0]
+    assert n_lists == 1
+
+
+def test_wrong_inner_types(tmp_path: Path) -> None:
+    path = str(tmp_path / "bad.parquet")
+    rows = [{**GOOD, "clicks": ["yes", "no"]}]
+    pq.write_table(table(rows, clicks=pa.list_(pa.string())), path)
+    problems, _, _ = validate([path])
+    assert problems.counts == {Reason.WRONG_TYPE: 1}
+
+
+def test_truncated_and_damaged_files(
+    write: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clicklog, "GROUP_BYTES", 4000)
+    path = write("whole.parquet", lists(300))
+    blob = Path(path).read_bytes()
+    truncated, damaged = tmp_path / "truncated.parquet", tmp_path / "damaged.parquet"
+    truncated.write_bytes(blob[: len(blob) // 2])
+    # Destroy the pages of one row group in the middle, but leave the footer.
+    group = pq.ParquetFile(path).metadata.row_group(2)
+    start = min(group.column(i).dictionary_page_offset or group.column(i).data_page_offset for i in range(6))
+    damaged.write_bytes(blob[:start] + b"\xff" * 200 + blob[start + 200 :])
+    problems, n_lists, _ = validate([str(truncated), str(damaged)])
+    assert problems.counts == {Reason.UNREADABLE: 1 + group.num_rows}
+    assert n_lists == 300 - group.num_rows
+    assert fit([str(damaged), path]).n_lists == 600 - group.num_rows
+
+
+def test_order_of_time_is_watched_across_row_groups(write: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "BATCH", 3)
+    monkeypatch.setattr(clicklog, "GROUP_BYTES", 160)
+    rng = np.random.default_rng(0)
+    times = rng.permutation(60).astype(float)
+    path = Path(write("x.parquet", [])).with_name("shuffled.parquet")
+    with clicklog.Writer(path, 4) as writer:
+        for time in times:
+            writer.add("q", time, ["a"], np.zeros((1, 4)), [False])
+    assert pq.ParquetFile(path).num_row_groups > 3
+    problems, n_lists, _ = validate([str(path)])
+    assert problems.counts == {Reason.OUT_OF_ORDER: int((np.diff(times) < 0).sum())}
+    assert n_lists == 60
+
+
+def test_problems_keep_a_few_examples_and_all_counts() -> None:
+    one, two = Problems(), Problems()
+    for row in range(4):
+        one.add(Reason.DUPLICATE, f"row {row}")
+        two.add(Reason.DUPLICATE, f"row {row + 4}", count=10)
+    one.merge(two)
+    assert one.counts == {Reason.DUPLICATE: 44}
+    assert one.examples[Reason.DUPLICATE] == [f"row {row}" for row in range(5)]
+    assert set(MEANINGS) == set(Reason)
+    assert Problems().text().strip() == "no bad rows"
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="do not fit"), clicklog.Writer(tmp_path / "log.parquet", 4) as writer:
+        writer.add("q", 0.0, ["a"], np.zeros((1, 3)), [True])
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairrank.kernel import logistic, pairs
+from pairrank.logs.reader import Batch
+from pairrank.logs.sums import Compensated, Sums, preferences, sums
+
+
+@st.composite
+def batch(draw: st.DrawFn) -> Batch:
+    sizes = draw(st.lists(st.integers(1, 7), min_size=1, max_size=6))
+    n = sum(sizes)
+    rng = np.random.default_rng(draw(st.integers(0, 100)))
+    return Batch(
+        rng.normal(size=(n, 3)),
+        np.cumsum([0, *sizes]),
+        np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n))),
+        np.array([draw(st.integers(0, size)) for size in sizes]),
+    )
+
+
+def one_by_one(batch: Batch, kind: str) -> set[tuple[int, int, float]]:
+    take = {"averaged": pairs.averaged, "all": pairs.all_pairs, "adjacent": pairs.adjacent}[kind]
+    found = set()
+    for start, stop, locked in zip(batch.offsets, batch.offsets[1:], batch.locked, strict=False):
+        first = start + locked
+        for winner, loser, weight in zip(*take(batch.clicks[first:stop]), strict=True):
+            found.add((int(first + winner), int(first + loser), float(weight)))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["averaged", "all", "adjacent"])
+@given(batch=batch())
+def test_pairs_are_those_of_the_kernel(kind: str, batch: Batch) -> None:
+    found = preferences(batch, kind)
+    assert {(int(w), int(x), float(v)) for w, x, v in zip(*found, strict=True)} == one_by_one(batch, kind)
+    assert len(found.weight) == len(one_by_one(batch, kind))
+
+
+@given(batch=batch())
+def test_sums_are_those_of_the_kernel(batch: Batch) -> None:
+    theta = np.array([0.5, -1.0, 2.0])
+    winner, loser, weight = preferences(batch, "averaged")
+    x, nothing = batch.features[winner] - batch.features[loser], np.zeros((3, 3))
+    found = sums(batch, theta, "averaged", with_M=True)
+    np.testing.assert_allclose(found.loss, logistic.pair_loss(theta, x, weight, nothing, theta), atol=1e-12)
+    np.testing.assert_allclose(found.gradient, logistic.pair_gradient(theta, x, weight, nothing, theta), atol=1e-12)
+    np.testing.assert_allclose(found.hessian, logistic.pair_hessian(theta, x, weight, nothing), atol=1e-12)
+    np.testing.assert_allclose(found.M, x.T @ (weight[:, None] * x), atol=1e-12)
+    assert not sums(batch, theta, "averaged", with_M=False).M.any()
+
+
+def test_compensated_sums_keep_what_plain_ones_lose() -> None:
+    values = [1e16, 1.0, -1e16, 1.0] * 100 + [1e-3] * 1000
+    total, plain = Compensated(1), 0.0
+    for value in values:
+        part = Sums.zero(1)
+        part.loss, part.gradient, part.n_pairs = value, np.array([value]), 1
+        total.add(part)
+        plain += value
+    exact = math.fsum(values)
+    assert total.total().loss == pytest.approx(exact, rel=1e-14)
+    assert total.total().gradient[0] == pytest.approx(exact, rel=1e-14)
+    assert total.total().n_pairs == len(values)
+    assert abs(plain - exact) > 1
