@@ -17,6 +17,7 @@ import logging
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from pairrank.types import AnyArray
 FORMAT = 1
 _SMALL = 2**20  # files up to this size are checked whole
 _SAMPLES, _SAMPLE = 32, 4096
+_STALE = 24 * 3600.0
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +91,7 @@ def put(name: str, values: Mapping[str, Any], arrays: Mapping[str, AnyArray]) ->
     partial = entries / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.part"
     try:
         partial.mkdir(parents=True)
+        _sweep(entries)
         for array, content in arrays.items():
             with open(partial / f"{array}.npy", "xb") as file:
                 np.save(file, content, allow_pickle=False)
@@ -101,12 +104,20 @@ def put(name: str, values: Mapping[str, Any], arrays: Mapping[str, AnyArray]) ->
             os.fsync(manifest.fileno())
         os.rename(partial, entries / name)
     except OSError as problem:
-        shutil.rmtree(partial, ignore_errors=True)
         if (entries / name / "manifest.json").exists():
             return True
         _complain(problem)
         return False
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)  # there is one only if the rename was not reached
     return True
+
+
+def _sweep(entries: Path) -> None:
+    """Remove what killed processes left behind a day ago or earlier."""
+    for partial in entries.glob(".*.part"):
+        if time.time() - partial.stat().st_mtime > _STALE:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def _mark(file: Path) -> list[Any]:

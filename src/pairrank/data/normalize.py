@@ -72,11 +72,13 @@ def statistics(features: Float32Array, grades: IntArray, normalise: str) -> Stat
     mean = total / max(len(features), 1)
     for rows in _blocks(len(features)):
         squares += ((_logged(features[rows], normalise) - mean) ** 2).sum(axis=0)
+    low, high = features.min(axis=0).astype(np.float64), features.max(axis=0).astype(np.float64)
     return Statistics(
-        minimum=features.min(axis=0).astype(np.float64),
-        maximum=features.max(axis=0).astype(np.float64),
+        minimum=low,
+        maximum=high,
         mean=mean,
-        deviation=np.sqrt(squares / max(len(features), 1)),
+        # The mean of equal values may be off by a rounding error, which must not pass for spread.
+        deviation=np.where(high > low, np.sqrt(squares / max(len(features), 1)), 0.0),
         highest=int(grades.max(initial=0)),
     )
 

@@ -20,7 +20,9 @@ have the shares of the real set. ``theta`` is known for linear relevance. Query 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -77,16 +79,18 @@ class Recipe:
 
 
 _MSLR = (0.520, 0.322, 0.133, 0.018, 0.007)
-_RECIPES = {
-    "tiny": Recipe(60, 15, 12, (0.6, 0.3, 0.1), 0.3),
-    "linear": Recipe(600, 60, 136, _MSLR, 0.3),
-    "nonlinear": Recipe(600, 60, 136, _MSLR, 0.3, relevance="nonlinear"),
-    "mslr": Recipe(10_000, 120, 136, _MSLR, 1.0),
-    # 19,944, 2,994 and 6,983 queries.
-    "yahoo": Recipe(
-        29_921, 23.7, 700, (0.261, 0.359, 0.285, 0.076, 0.019), 1.0, used=519, splits=(0.66655, 0.10006, 0.23339)
-    ),
-}
+_RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "tiny": Recipe(60, 15, 12, (0.6, 0.3, 0.1), 0.5),
+        "linear": Recipe(600, 60, 136, _MSLR, 0.3),
+        "nonlinear": Recipe(600, 60, 136, _MSLR, 0.3, relevance="nonlinear"),
+        "mslr": Recipe(10_000, 120, 136, _MSLR, 2.0),
+        # 19,944, 2,994 and 6,983 queries.
+        "yahoo": Recipe(
+            29_921, 23.7, 700, (0.261, 0.359, 0.285, 0.076, 0.019), 1.5, used=519, splits=(0.66655, 0.10006, 0.23339)
+        ),
+    }
+)
 _KNOBS = {"queries": int, "docs": float, "features": int, "noise": float, "relevance": str, "seed": int}
 _SPELT = re.compile(r"synthetic:([a-z0-9-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 

@@ -1,0 +1,64 @@
+"""Figures of a data set, and their comparison with published ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pairrank.data import catalog, load
+from pairrank.data.dataset import Dataset
+
+
+def whole(path: Path, fold: int = 1) -> catalog.Summary:
+    splits = ("train", "vali", "test")
+    parts = [load(path, split, fold, normalise="none", drop_constant=False, cache=False) for split in splits]
+    return catalog.total([catalog.summary(part) for part in parts])
+
+
+@pytest.mark.parametrize("fold", [1, 4])
+def test_mq2008_is_as_published(real_data: Path, fold: int) -> None:
+    found = whole(real_data / "MQ2008", fold)
+    assert (found.queries, found.documents, found.features) == (784, 15_211, 46)
+    assert found.grades == (12_279, 2_001, 931)
+    assert (found.longest, found.without_relevant) == (121, 220)
+    assert round(found.documents_per_query, 1) == 19.4
+    known = catalog.closest(found)
+    assert known is not None
+    assert known.name == "MQ2008"
+    assert catalog.differences(found, known) == {}
+
+
+def test_the_mslr_sample_is_as_described(real_data: Path) -> None:
+    found = whole(real_data / "MSLR-sample")
+    assert (found.queries, found.documents, found.features) == (181, 19_704, 136)
+    assert found.grades == (10_808, 5_905, 2_568, 305, 118)
+    assert (round(found.documents_per_query), found.longest) == (109, 337)
+    known = catalog.closest(found)
+    assert known is not None
+    assert known.name == "MSLR-WEB10K"
+    assert catalog.differences(found, known)["queries"] == (181, 10_000)
+
+
+def test_summary_counts() -> None:
+    dataset = Dataset(
+        features=np.zeros((6, 2), dtype=np.float32),
+        grades=np.array([0, 0, 2, 0, 0, 1]),
+        offsets=np.array([0, 2, 5, 6]),
+        query_ids=np.array(["a", "b", "c"]),
+        feature_ids=np.array([1, 2]),
+    )
+    found = catalog.summary(dataset)
+    assert found == catalog.Summary(3, 6, 2, (4, 1, 1), 1, 3, 1)
+    assert catalog.total([found, replace(found, grades=(1, 2), longest=9)]).grades == (5, 3, 1)
+    assert catalog.closest(found) is None
+    assert found.to_json()["documents_per_query"] == 6 / 3
+
+
+def test_published_grades_add_up() -> None:
+    for known in catalog.KNOWN:
+        if known.grades:
+            assert sum(known.grades) == known.documents
+            assert len(known.grades) == known.n_grades
