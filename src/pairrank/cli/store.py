@@ -117,7 +117,7 @@ def _keys(args: argparse.Namespace) -> int:
                 raise UnknownNameError(f"no key is called {args.revoke!r}")
             print(f"{args.revoke} is revoked")
         else:
-            for key in store.keys():
+            for key in store.access_keys():
                 made = time.strftime("%Y-%m-%d %H:%M", time.gmtime(key.created))
                 print(f"{key.name}: {', '.join(sorted(key.roles))}, made {made} UTC")
     finally:

@@ -112,7 +112,7 @@ class Shelf:
         if self._targets is None:
             self._targets = {ranker_id: head.log_seq for ranker_id, head in heads.items()}
         if epoch != self._epoch:
-            self.keys = await self.read(self._store.keys)
+            self.keys = await self.read(self._store.access_keys)
             rows = {row.name: row for row in await self.read(self._store.rankers)}
             for name, item in list(self._items.items()):
                 row = rows.get(name)

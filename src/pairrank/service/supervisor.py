@@ -40,7 +40,7 @@ def check(settings: Settings) -> None:
         has_keys = False
     else:
         store = open_store(settings.store)
-        has_keys = bool(store.keys())
+        has_keys = bool(store.access_keys())
         store.close()
     if not settings.loopback and not has_keys:
         raise OptionError(

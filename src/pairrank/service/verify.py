@@ -21,7 +21,8 @@ def verify(store: SqlStore) -> list[str]:
 
 
 def _log_faults(store: SqlStore, row: RankerRow) -> list[str]:
-    faults, seq = [], row.base
+    faults: list[str] = []
+    seq = row.base
     while entries := store.log(row.id, seq, BATCH):
         for entry in entries:
             seq += 1
@@ -31,10 +32,9 @@ def _log_faults(store: SqlStore, row: RankerRow) -> list[str]:
                 continue
             try:
                 impression = Impression.from_bytes(entry.body or b"")
-                if len(entry.clicks or b"") != len(impression):
-                    faults.append(
-                        f"entry {seq} has clicks for {len(entry.clicks or b'')} of {len(impression)} positions"
-                    )
+                given = len(entry.clicks or b"")
+                if given != len(impression):
+                    faults.append(f"entry {seq} has clicks for {given} of {len(impression)} positions")
             except (FileFormatError, InputError) as problem:
                 faults.append(f"entry {seq}: {problem}")
     if seq != row.log_seq:

@@ -140,7 +140,7 @@ class RankerTables:
 
     # Keys and the audit.
 
-    def keys(self) -> list[Key]:
+    def access_keys(self) -> list[Key]:
         """All access keys."""
         with self.database.reading():
             rows = self.database.all("SELECT name, roles, digest, created FROM keys ORDER BY name")

@@ -45,7 +45,7 @@ def restore(source: str, target: str) -> None:
         raise StorageError(f"{path} exists; restore into a new file")
     origin, copy = open_store(source, create=False), open_store(target)
     try:
-        if copy.rankers() or copy.keys():
+        if copy.rankers() or copy.access_keys():
             raise StorageError("the store to restore into is not empty")
         copy_rows(origin, copy)
     finally:

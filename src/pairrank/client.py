@@ -1,0 +1,238 @@
+"""A small client for the service: standard library only, one kept connection a thread, retries that are safe.
+
+Retrying is safe because writes are idempotent: feedback that was taken answers "duplicate", an event is known by its
+id, a ranker is created once. A rank request that is sent twice at worst leaves an impression that expires.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote, urlsplit
+
+from pairrank.errors import InputError, OptionError, PairRankError
+
+MAX_PAUSE = 2.0
+
+
+class ServiceError(PairRankError):
+    """The service refused: ``status`` is that of HTTP, ``code`` one word for programs, the message a sentence."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+class UnreachableError(PairRankError):
+    """The service could not be reached, or could not store anything, however often it was tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One document of a list."""
+
+    id: str
+    position: int
+    score: float
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """A list as it shall be shown; its clicks go back with ``impression_id``."""
+
+    impression_id: str
+    model_version: int
+    explored: bool
+    documents: tuple[Ranked, ...]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The documents' ids, best first."""
+        return tuple(document.id for document in self.documents)
+
+
+class Client:
+    """Talks to one service.
+
+    >>> client = Client("http://127.0.0.1:8000")                                    # doctest: +SKIP
+    >>> client.create("search", n_features=2)                                       # doctest: +SKIP
+    >>> shown = client.rank("search", {"a": [0.1, 0.2], "b": [0.3, 0.4]}, k=10)     # doctest: +SKIP
+    >>> client.feedback("search", shown.impression_id, clicks=["b"])                # doctest: +SKIP
+    'accepted'
+
+    Parameters
+    ----------
+    url : address of the service.
+    key : access key, where the service demands one.
+    timeout : seconds for one attempt.
+    retries : attempts after the first when the service cannot be reached or is busy; pauses double, with chance.
+    """
+
+    def __init__(
+        self, url: str = "http://127.0.0.1:8000", *, key: str | None = None, timeout: float = 10.0, retries: int = 5
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise OptionError(f"the service's address is {url!r}; expected http://host:port")
+        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+        self._prefix = parts.path.rstrip("/")
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._timeout, self._retries = timeout, retries
+        self._local = threading.local()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close this thread's connection."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
+    # Traffic.
+
+    def rank(
+        self,
+        ranker: str,
+        documents: Mapping[str, Sequence[float] | Mapping[str, float]],
+        *,
+        k: int | None = None,
+        query_id: str | None = None,
+    ) -> Ranking:
+        """Order documents, given as id → features (numbers, or by name where the ranker has feature names)."""
+        rows = [{"id": name, "features": _plain(features)} for name, features in documents.items()]
+        answer = self._call("POST", ranker, "rank", {"documents": rows, "k": k, "query_id": query_id})
+        shown = tuple(Ranked(**document) for document in answer["ranking"])
+        return Ranking(answer["impression_id"], answer["model_version"], answer["explored"], shown)
+
+    def feedback(self, ranker: str, impression_id: str, clicks: Iterable[str]) -> str:
+        """Send the clicks of an impression, whole and final; "accepted" or "duplicate"."""
+        body = {"impression_id": impression_id, "clicks": list(clicks)}
+        return str(self._call("POST", ranker, "feedback", body)["status"])
+
+    def click(self, ranker: str, impression_id: str, document_id: str, *, event_id: str | None = None) -> str:
+        """Send one click as it happens; its status. Give ``event_id`` if you may send the same click again."""
+        event = {
+            "event_id": event_id or str(uuid.uuid4()),
+            "impression_id": impression_id,
+            "document_id": document_id,
+            "type": "click",
+        }
+        return str(self._call("POST", ranker, "events", [event])[0]["status"])
+
+    # Administration.
+
+    def create(
+        self,
+        name: str,
+        n_features: int,
+        *,
+        ranker: str = "pairrank",
+        seed: int = 0,
+        options: Mapping[str, Any] | None = None,
+        feature_names: Sequence[str] | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Create a ranker, or find the one that is there with the same configuration; its description."""
+        body: dict[str, Any] = {"n_features": n_features, "ranker": ranker, "seed": seed, "options": options or {}}
+        if feature_names is not None:
+            body["feature_names"] = list(feature_names)
+        return dict(self._call("PUT", name, None, body | dict(limits or {})))
+
+    def ranker(self, name: str) -> dict[str, Any]:
+        """A ranker's description: configuration, feedback_count, model_version, state_digest and more."""
+        return dict(self._call("GET", name))
+
+    def rankers(self) -> list[dict[str, Any]]:
+        """All rankers."""
+        return list(self._call("GET", None)["rankers"])
+
+    def delete(self, name: str) -> None:
+        """Delete a ranker with its log and models. Deleting twice is not an error."""
+        try:
+            self._call("DELETE", name)
+        except ServiceError as problem:
+            if problem.status != 404:
+                raise
+
+    def versions(self, name: str) -> list[dict[str, Any]]:
+        """The versions that can be pinned or rolled back to, newest first."""
+        return list(self._call("GET", name, "versions")["versions"])
+
+    def pin(self, name: str, version: int | None) -> dict[str, Any]:
+        """Serve one version (None: the newest) while learning goes on."""
+        return dict(self._call("POST", name, "pin", {"version": version}))
+
+    def rollback(self, name: str, version: int) -> dict[str, Any]:
+        """Go on learning from a version."""
+        return dict(self._call("POST", name, "rollback", {"version": version}))
+
+    def freeze(self, name: str, frozen: bool = True) -> dict[str, Any]:
+        """Stop learning, or resume it."""
+        return dict(self._call("POST", name, "freeze", {"frozen": frozen}))
+
+    def limit(self, name: str, limits: Mapping[str, Any]) -> dict[str, Any]:
+        """Change limits: explore_share, locked, window_seconds, retention_seconds, max_open."""
+        return dict(self._call("POST", name, "limits", dict(limits)))
+
+    # One request.
+
+    def _call(self, method: str, ranker: str | None, act: str | None = None, body: Any = None) -> Any:
+        path = "/".join(["/v1/rankers", *(quote(part, safe="") for part in (ranker, act) if part is not None)])
+        try:
+            data = None if body is None else json.dumps(body, allow_nan=False).encode()
+        except ValueError as problem:
+            raise InputError(f"the request holds NaN, infinity or something that JSON cannot: {problem}") from None
+        trouble = "it was not tried"
+        for attempt in range(self._retries + 1):
+            if attempt:
+                time.sleep(random.uniform(0.5, 1.0) * min(0.05 * 2**attempt, MAX_PAUSE))
+            try:
+                status, text = self._once(method, self._prefix + path, data)
+            except (OSError, http.client.HTTPException) as problem:
+                self.close()
+                trouble = str(problem) or type(problem).__name__
+                continue
+            if status < 300:
+                return json.loads(text)
+            refused = _refusal(status, text)
+            if status not in (429, 503):
+                raise refused
+            trouble = str(refused)
+        raise UnreachableError(f"gave up after {self._retries + 1} attempts: {trouble}")
+
+    def _once(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes]:
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+            connection = self._local.connection = kind(self._host, self._port, timeout=self._timeout)
+        connection.request(method, path, body=data, headers=self._headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+
+
+def _plain(features: Sequence[float] | Mapping[str, float]) -> Any:
+    if isinstance(features, Mapping):
+        return {name: float(value) for name, value in features.items()}
+    return [float(value) for value in features]
+
+
+def _refusal(status: int, text: bytes) -> ServiceError:
+    try:
+        body = json.loads(text)
+        return ServiceError(status, str(body["error"]), str(body["message"]))
+    except (ValueError, KeyError, TypeError):
+        return ServiceError(status, "http", f"the service answered {status}")

@@ -1,0 +1,492 @@
+"""What any store must do; every test runs on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from scene import RETENTION, SHOWN, WINDOW, Scene
+
+from pairrank.errors import NewerFormatError, UnknownNameError
+from pairrank.service.auth import new_key
+from pairrank.service.learner import Learner
+from pairrank.service.replay import replay
+from pairrank.service.store import SqlStore, open_store
+from pairrank.service.store.base import Config, Feedback, Limits, RankerExistsError, Status, VersionError
+from pairrank.service.store.log import NEWEST_KEPT, surplus
+from pairrank.service.store.schema import MIGRATIONS, VERSION
+from pairrank.service.store.transfer import backup, restore
+from pairrank.service.verify import verify
+
+
+def test_a_ranker_is_created_once_and_its_configuration_is_frozen(store: SqlStore) -> None:
+    row, new = store.create("a", Config(2), Limits(), 1.0, "me")
+    assert new
+    assert (row.version, row.applied, row.log_seq, row.feedback_count) == (0, 0, 0, 0)
+    assert row.digest == Config(2).make().digest()
+    assert store.create("a", Config(2), Limits(locked=1), 2.0, "me") == (row, False)
+    with pytest.raises(RankerExistsError, match="frozen"):
+        store.create("a", Config(3), Limits(), 2.0, "me")
+    assert store.ranker("a") == row
+    assert store.ranker("b") is None
+
+
+def test_a_configuration_survives_the_store(store: SqlStore) -> None:
+    config = Config(2, "pairrank-c", 7, {"alpha": 0.5}, ("x", "ÿ\0"))
+    row, _ = store.create("a", config, Limits(explore_share=0.25), 1.0, "me")
+    assert row.config == config
+    assert row.limits == Limits(explore_share=0.25)
+
+
+def test_feedback_is_logged_once(store: SqlStore) -> None:
+    scene = Scene(store)
+    items = scene.serve(3)
+    assert [v.status for v in scene.feedback(items[:2])] == [Status.ACCEPTED] * 2
+    assert [v.status for v in scene.feedback(items)] == [Status.DUPLICATE, Status.DUPLICATE, Status.ACCEPTED]
+    assert scene.row.feedback_count == scene.row.log_seq == 3
+    entries = store.log(scene.row.id, 0, 10)
+    assert [entry.seq for entry in entries] == [1, 2, 3]
+    assert [entry.body for entry in entries] == [item.body for item in items]
+    assert {entry.clicks for entry in entries} == {b"\1" + bytes(SHOWN - 1)}
+
+
+def test_doubles_within_one_batch(store: SqlStore) -> None:
+    scene = Scene(store)
+    (item,) = scene.serve()
+    assert [v.status for v in scene.feedback([item, item])] == [Status.ACCEPTED, Status.DUPLICATE]
+
+
+def test_unknown_foreign_and_expired_feedback_change_nothing(store: SqlStore) -> None:
+    scene = Scene(store)
+    first, second = scene.serve(2)
+    wrong = [
+        Feedback(first.ranker_id, first.number, "guess", frozenset()),
+        Feedback(first.ranker_id, 99, first.token, frozenset()),
+        Feedback(first.ranker_id + 1, first.number, first.token, frozenset()),
+        Feedback(first.ranker_id, first.number, first.token, frozenset(["d99"])),
+    ]
+    got = [v.status for v in store.feedback(wrong, scene.now)]
+    assert got == [Status.UNKNOWN, Status.UNKNOWN, Status.UNKNOWN, Status.FOREIGN]
+    scene.now += RETENTION
+    assert scene.feedback([first])[0].status is Status.EXPIRED  # not yet swept away
+    assert store.expire(scene.now) == 2
+    assert scene.feedback([second])[0].status is Status.EXPIRED
+    assert scene.row.log_seq == 0
+
+
+def test_a_wrong_token_learns_nothing_about_logged_impressions(store: SqlStore) -> None:
+    scene = Scene(store)
+    (item,) = scene.serve()
+    scene.feedback([item])
+    guess = Feedback(item.ranker_id, item.number, "guess", frozenset())
+    assert store.feedback([guess], scene.now)[0].status is Status.UNKNOWN
+
+
+def test_late_feedback_is_accepted_and_says_so(store: SqlStore) -> None:
+    scene = Scene(store)
+    early, late = scene.serve(2)
+    assert not scene.feedback([early])[0].late
+    scene.now += WINDOW
+    verdict = scene.feedback([late])[0]
+    assert (verdict.status, verdict.late) == (Status.ACCEPTED, True)
+
+
+def test_events_gather_until_the_window_closes(store: SqlStore) -> None:
+    scene = Scene(store)
+    item, other = scene.serve(2)
+    assert scene.event(item, "e1", 0).status is Status.ACCEPTED
+    assert scene.event(item, "e1", 0).status is Status.DUPLICATE
+    assert scene.event(item, "e2", 2).status is Status.ACCEPTED
+    assert scene.event(item, "e3", 2).status is Status.ACCEPTED
+    assert store.close_windows(scene.now) == 0
+    scene.now += WINDOW
+    assert scene.event(other, "e4").status is Status.LATE
+    assert store.close_windows(scene.now) == 1
+    (entry,) = store.log(scene.row.id, 0, 10)
+    assert entry.clicks == b"\1\0\1"
+    assert scene.event(item, "e5").status is Status.DUPLICATE
+    assert scene.feedback([item])[0].status is Status.DUPLICATE
+
+
+def test_whole_feedback_supersedes_events(store: SqlStore) -> None:
+    scene = Scene(store)
+    (item,) = scene.serve()
+    scene.event(item, "e1", 0)
+    assert scene.feedback([item], position=2)[0].status is Status.ACCEPTED
+    scene.now += WINDOW
+    assert store.close_windows(scene.now) == 0
+    (entry,) = store.log(scene.row.id, 0, 10)
+    assert entry.clicks == b"\0\0\1"
+
+
+def test_an_impression_with_events_does_not_expire(store: SqlStore) -> None:
+    scene = Scene(store)
+    item, _ = scene.serve(2)
+    scene.event(item, "e1")
+    scene.now += RETENTION
+    assert store.expire(scene.now) == 1
+    assert store.close_windows(scene.now) == 1
+
+
+def test_numbers_are_never_given_twice(store: SqlStore, open_another: Callable[[], SqlStore]) -> None:
+    scene = Scene(store)
+    stores, taken = [open_another() for _ in range(4)], []
+
+    def take(mine: SqlStore) -> None:
+        for _ in range(10):
+            first = mine.allocate(scene.row.id, 5)
+            taken.extend(range(first, first + 5))
+
+    threads = [threading.Thread(target=take, args=(mine,)) for mine in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == list(range(200))
+    assert store.allocate(10**6, 5) < 0
+
+
+def test_many_writers_make_one_log(store: SqlStore, open_another: Callable[[], SqlStore]) -> None:
+    scene = Scene(store)
+    items = scene.serve(60)
+    accepted = []
+
+    def send(mine: SqlStore) -> None:  # every writer sends everything; each impression is accepted from one
+        for item in items:
+            clicks = frozenset(json.loads(item.ids)[:1])
+            verdict = mine.feedback([Feedback(item.ranker_id, item.number, item.token, clicks)], scene.now)[0]
+            if verdict.status is Status.ACCEPTED:
+                accepted.append(item.number)
+
+    threads = [threading.Thread(target=send, args=(open_another(),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(accepted) == [item.number for item in items]
+    assert [entry.seq for entry in store.log(scene.row.id, 0, 100)] == list(range(1, 61))
+    assert verify(store) == []
+
+
+def test_the_model_is_the_replay_of_the_log(store: SqlStore) -> None:
+    scene = Scene(store)
+    twin = scene.row.config.make()
+    items = scene.serve(20)
+    for place, item in enumerate(items):
+        scene.feedback([item], place % SHOWN)
+        if place % 7 == 0:
+            scene.learn()
+    scene.learn()
+    for place, item in enumerate(items):
+        from pairrank.types import Impression
+
+        clicks = [position == place % SHOWN for position in range(SHOWN)]
+        assert twin.learn(Impression.from_bytes(item.body), clicks)
+    row = scene.row
+    assert row.digest == twin.digest()
+    assert (row.version, row.applied, row.learned, row.skipped) == (20, 20, 20, 0)
+    result = replay(store, row)
+    assert result.same
+    assert result.versions_checked == 4  # after entries 1, 8, 15 and 20
+    assert verify(store) == []
+
+
+def test_frozen_feedback_is_logged_and_never_learned(store: SqlStore) -> None:
+    scene = Scene(store)
+    first, second, third = scene.serve(3)
+    scene.feedback([first])
+    scene.learn()
+    before = scene.row
+    store.set_frozen("a", True, scene.now, "me")
+    assert scene.feedback([second])[0].status is Status.ACCEPTED
+    scene.learn()
+    assert (scene.row.version, scene.row.digest) == (before.version, before.digest)
+    assert scene.row.applied == 2
+    store.set_frozen("a", False, scene.now, "me")
+    scene.feedback([third])
+    scene.learn()
+    assert (scene.row.version, scene.row.learned) == (3, 2)
+    assert replay(store, scene.row).same
+
+
+def test_rollback_continues_from_the_old_version(store: SqlStore) -> None:
+    scene = Scene(store)
+    items = scene.serve(6)
+    scene.feedback(items[:2])
+    scene.learn()
+    old = scene.row
+    scene.feedback(items[2:4], 1)
+    scene.learn()
+    with pytest.raises(VersionError, match="not kept"):
+        store.roll_back("a", 3, scene.now, "me")
+    assert store.roll_back("a", old.version, scene.now, "me") == 5
+    scene.learn()
+    assert (scene.row.digest, scene.row.version, scene.row.learned) == (old.digest, 5, 2)
+    scene.feedback(items[4:])
+    scene.learn()
+    assert (scene.row.version, scene.row.learned) == (7, 4)
+    assert replay(store, scene.row).same
+
+
+def test_a_pin_serves_an_old_version_while_learning_goes_on(store: SqlStore) -> None:
+    scene = Scene(store)
+    store.pin("a", 0, scene.now, "me")
+    scene.feedback(scene.serve(2))
+    scene.learn()
+    assert (scene.row.pinned, scene.row.version) == (0, 2)
+    with pytest.raises(VersionError, match="not kept"):
+        store.pin("a", 77, scene.now, "me")
+    store.pin("a", None, scene.now, "me")
+    assert scene.row.pinned is None
+
+
+def test_a_deleted_ranker_takes_everything_with_it(store: SqlStore) -> None:
+    scene = Scene(store)
+    first, second = scene.serve(2)
+    scene.event(first, "e1")
+    scene.feedback([second])
+    assert store.delete("a", scene.now, "me")
+    assert not store.delete("a", scene.now, "me")
+    for table in ("impressions", "events", "log", "snapshots", "heads", "shown"):
+        assert store.database.all(f"SELECT * FROM {table}") == []
+    store.serve([first])  # served by a worker that does not know yet
+    assert store.database.all("SELECT * FROM impressions") == []
+    again = Scene(store)
+    assert again.row.id != first.ranker_id
+    assert [act["act"] for act in store.audit()] == ["create", "delete", "create"]
+    with pytest.raises(UnknownNameError, match="no ranker"):
+        store.set_frozen("b", True, 1.0, "me")
+
+
+def test_every_act_leaves_a_line_and_a_new_epoch(store: SqlStore) -> None:
+    scene = Scene(store)
+    key, secret = new_key("k", ["rank", "feedback"], 5.0)
+    acts: dict[str, Callable[[], object]] = {
+        "limits": lambda: store.set_limits("a", Limits(locked=2), 2.0, "me"),
+        "freeze": lambda: store.set_frozen("a", True, 2.0, "me"),
+        "unfreeze": lambda: store.set_frozen("a", False, 2.0, "me"),
+        "pin": lambda: store.pin("a", 0, 2.0, "me"),
+        "rollback": lambda: store.roll_back("a", 0, 2.0, "me"),
+        "key": lambda: store.put_key(key, "me"),
+        "revoke": lambda: store.drop_key("k", 2.0, "me"),
+        "compact": lambda: store.compact(scene.row, 2.0, "me"),
+        "delete": lambda: store.delete("a", 2.0, "me"),
+    }
+    for act, do in acts.items():
+        epoch = store.epoch()
+        do()
+        assert store.epoch() > epoch
+        assert store.audit(1)[0]["act"] == act
+        assert secret not in json.dumps(store.audit())
+
+
+def test_keys_are_kept_as_digests(store: SqlStore) -> None:
+    key, secret = new_key("k", ["admin"], 5.0)
+    store.put_key(key, "me")
+    assert store.access_keys() == [key]
+    assert secret not in repr(store.database.all("SELECT * FROM keys"))
+    newer, _ = new_key("k", ["rank"], 6.0)
+    store.put_key(newer, "me")
+    assert store.access_keys() == [newer]
+
+
+def test_compaction_keeps_the_model_and_goes_on(store: SqlStore) -> None:
+    scene = Scene(store)
+    items = scene.serve(8)
+    scene.feedback(items[:5])
+    scene.learn()
+    scene.feedback(items[5:6])
+    before = scene.row
+    assert store.compact(before, scene.now, "me") == 5
+    assert [entry.seq for entry in store.log(before.id, 0, 10)] == [6]
+    assert scene.feedback(items[:1])[0].status is Status.EXPIRED
+    scene.feedback(items[6:])
+    scene.learn()
+    row = scene.row
+    assert (row.base, row.version, row.learned, row.feedback_count) == (5, 8, 8, 8)
+    assert replay(store, row).same
+    assert verify(store) == []
+
+
+def test_verify_finds_what_is_wrong(store: SqlStore) -> None:
+    scene = Scene(store)
+    scene.feedback(scene.serve(4))
+    scene.learn()
+    assert verify(store) == []
+    body = store.database.all("SELECT body FROM log WHERE seq = 2")[0][0]
+    damaged = body[:-1] + bytes([body[-1] ^ 1])
+    with store.database.transaction():
+        store.database.all("UPDATE log SET body = ? WHERE seq = 2", (damaged,))
+    assert len(verify(store)) == 1
+    assert "entry 2" in verify(store)[0]
+    with store.database.transaction():
+        store.database.all("UPDATE log SET body = ? WHERE seq = 2", (body,))
+        store.database.all("DELETE FROM log WHERE seq = 3")
+    assert verify(store) == ["a: the log has a gap: entry 3 is missing"]
+    with store.database.transaction():
+        store.database.all("DELETE FROM log WHERE seq = 4")
+        store.database.all("UPDATE snapshots SET body = ? WHERE version = 4", (b"x",))
+    assert len(verify(store)) == 2
+
+
+def test_a_damaged_head_is_built_again_from_the_log(store: SqlStore) -> None:
+    scene = Scene(store)
+    items = scene.serve(4)
+    scene.feedback(items[:3])
+    scene.learn()
+    with store.database.transaction():
+        store.database.all("UPDATE snapshots SET body = ? WHERE version = 3", (b"x",))
+    scene.feedback(items[3:])
+    scene.learn()
+    assert scene.row.version == 4
+    twin = replay(store, scene.row)
+    assert twin.replayed == twin.stored
+
+
+def test_one_damaged_ranker_does_not_stop_the_others(store: SqlStore) -> None:
+    broken, sound = Scene(store, "broken"), Scene(store, "sound")
+    broken.feedback(broken.serve())
+    sound.feedback(sound.serve())
+    with store.database.transaction():
+        store.database.all("UPDATE snapshots SET body = ? WHERE ranker_id = ?", (b"x", broken.row.id))
+    sound.learn()
+    assert (broken.row.applied, sound.row.applied) == (0, 1)
+
+
+def test_backup_and_restore_carry_everything(store: SqlStore, store_url: str, tmp_path, request) -> None:
+    scene = Scene(store)
+    items = scene.serve(6)
+    scene.feedback(items[:4])
+    scene.event(items[4], "e1")
+    scene.learn()
+    file = tmp_path / "copy.db"
+    backup(store, file)
+    target = f"sqlite:///{tmp_path / 'restored.db'}"
+    if store_url.startswith("postgresql"):
+        target = request.getfixturevalue("postgres").new_database()
+    restore(str(file), target)
+    copy = open_store(target)
+    try:
+        assert copy.rankers() == store.rankers()
+        assert copy.audit() == store.audit()
+        assert verify(copy) == []
+        assert replay(copy, copy.rankers()[0]).same
+        twin = Scene.__new__(Scene)
+        twin.store, twin.name, twin.now = copy, "a", scene.now
+        assert twin.feedback([items[5]])[0].status is Status.ACCEPTED
+        assert [row.name for row in (copy.create("b", Config(2), Limits(), 1.0, "me")[0],)] == ["b"]
+    finally:
+        copy.close()
+
+
+def test_one_learner_at_a_time(store: SqlStore, open_another: Callable[[], SqlStore]) -> None:
+    first, second = open_another(), open_another()
+    assert first.database.try_lead()
+    assert first.database.try_lead()
+    assert not second.database.try_lead()
+    assert not second.database.leads()
+    first.close()
+    for _ in range(500):  # a server needs a moment to see that a client has gone
+        if second.database.try_lead():
+            break
+        time.sleep(0.01)
+    assert second.database.leads()
+
+
+def test_a_second_learner_cannot_take_the_model_back(store: SqlStore) -> None:
+    scene = Scene(store)
+    items = scene.serve(3)
+    slow = Learner(store, clock=lambda: scene.now)
+    scene.feedback(items[:1])
+    slow.step()
+    scene.feedback(items[1:])
+    scene.learn()
+    head = scene.row
+    slow.step(publish=True)
+    assert scene.row == head
+
+
+def test_statistics_count_lists_and_clicks(store: SqlStore) -> None:
+    scene = Scene(store)
+    items = scene.serve(4)
+    scene.feedback(items[:2])
+    scene.feedback(items[2:3], None)
+    scene.learn()
+    (minute,) = store.statistics(scene.row.id, 0.0)
+    assert minute["minute"] == int(scene.now // 60)
+    assert (minute["shown"]["lists"], minute["shown"]["explored"]) == (4, 4)
+    assert minute["clicked"] == {"lists": 3, "clicked_lists": 2, "clicks": 2}
+    assert store.count_open(scene.row.id) == 1
+    assert scene.row.open_count == 1
+
+
+def test_impressions_are_shown_with_their_state(store: SqlStore) -> None:
+    scene = Scene(store)
+    open_one, collecting, logged, learned = scene.serve(4)
+    scene.event(collecting, "e1")
+    scene.feedback([learned])
+    scene.learn()
+    scene.feedback([logged], 1)
+    rows = store.impressions(scene.row.id, 10)
+    assert [row.state for row in rows] == ["learned", "logged", "collecting", "open"]
+    assert rows[1].clicks == (False, True, False)
+    assert rows[3].clicks is None
+    (one,) = store.impressions(scene.row.id, 1, open_one.number)
+    assert one.body == open_one.body
+    assert one.ids == tuple(json.loads(open_one.ids))
+
+
+def test_a_newer_schema_is_refused_and_left_alone(store: SqlStore, store_url: str) -> None:
+    Scene(store)
+    with store.database.transaction():
+        store.database.all("UPDATE meta SET value = ? WHERE name = 'schema'", (VERSION + 1,))
+    with pytest.raises(NewerFormatError, match="upgrade"):
+        open_store(store_url)
+    assert store.database.all("SELECT value FROM meta WHERE name = 'schema'") == [(VERSION + 1,)]
+
+
+def test_an_older_schema_is_migrated(store: SqlStore, store_url: str) -> None:
+    with store.database.transaction():  # as the first version left it: without what the later migrations add
+        for table in ("shown", "clicked"):
+            store.database.all(f"DROP TABLE {table}")
+        store.database.all("UPDATE meta SET value = 1 WHERE name = 'schema'")
+    assert len(MIGRATIONS) == VERSION == 2
+    migrated = open_store(store_url)
+    try:
+        assert migrated.database.schema() == VERSION
+        scene = Scene(migrated)
+        scene.feedback(scene.serve())
+        scene.learn()
+        assert verify(migrated) == []
+    finally:
+        migrated.close()
+
+
+def test_thinning_keeps_the_newest_and_then_fewer_and_fewer() -> None:
+    now = 10_000_000.0
+    versions = [(10_000 - age, now - age) for age in range(0, 7200, 10)]
+    dropped = set(surplus(versions, now))
+    kept = [version for version, _ in versions if version not in dropped]
+    assert kept[:NEWEST_KEPT] == [version for version, _ in versions[:NEWEST_KEPT]]
+    recent = [version for version in kept if 10_000 - version < 3600]
+    assert len(recent) <= NEWEST_KEPT + 61
+    assert len(kept) - len(recent) <= 3
+    assert surplus([(1, now - 800 * 3600)], now) == []
+
+
+def test_thinning_spares_the_head_and_what_is_kept(store: SqlStore) -> None:
+    scene = Scene(store)
+    for item in scene.serve(NEWEST_KEPT + 5):
+        scene.feedback([item])
+        scene.learn()
+        if scene.row.version == 2:
+            store.pin("a", 2, scene.now, "me")
+    store.thin(scene.row, scene.now)
+    versions = [item.version for item in store.versions(scene.row.id)]
+    assert versions[0] == scene.row.version
+    assert versions[-2:] == [2, 0]
+    assert len(versions) == NEWEST_KEPT + 2
+    assert replay(store, scene.row).same
