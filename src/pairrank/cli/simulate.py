@@ -9,8 +9,12 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from pairrank.cli import running
+from pairrank.cli.running import positive
+from pairrank.errors import InputError
+
 if TYPE_CHECKING:
-    from pairrank.sim import Summary
+    from pairrank.sim import RunSpec, Summary
 
 _EPILOG = """\
 Within one seed all rankers meet the same queries and the same users' coins. With --out, Ctrl-C leaves a state that
@@ -38,7 +42,9 @@ def add_parser(commands: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
+    parser.add_argument(
+        "data", nargs="?", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name"
+    )
     parser.add_argument("--ranker", action="append", metavar="NAME", help="may be repeated (default: pairrank)")
     parser.add_argument(
         "--clicks",
@@ -47,10 +53,10 @@ def add_parser(commands: Any) -> None:
         help="perfect, navigational, informational, almost-random, position(eta=1), cascade or file:PATH; "
         "may be repeated (default: navigational)",
     )
-    parser.add_argument("--rounds", type=_positive, default=1000, metavar="N", help="queries served (default: 1000)")
-    parser.add_argument("--seeds", type=_positive, default=1, metavar="N", help="runs, seeds 0 to N-1 (default: 1)")
-    parser.add_argument("--k", type=_positive, default=10, metavar="N", help="positions shown (default: 10)")
-    parser.add_argument("--fold", type=_positive, default=1, metavar="N", help="fold of the data (default: 1)")
+    parser.add_argument("--rounds", type=positive, default=1000, metavar="N", help="queries served (default: 1000)")
+    parser.add_argument("--seeds", type=positive, default=1, metavar="N", help="runs, seeds 0 to N-1 (default: 1)")
+    parser.add_argument("--k", type=positive, default=10, metavar="N", help="positions shown (default: 10)")
+    parser.add_argument("--fold", type=positive, default=1, metavar="N", help="fold of the data (default: 1)")
     parser.add_argument(
         "--stop",
         choices=("click", "anywhere"),
@@ -58,29 +64,38 @@ def add_parser(commands: Any) -> None:
         help="where users may stop: after a click (default), or anywhere as in the authors' program",
     )
     parser.add_argument("--normalise", default="query", metavar="NAME", help="of the features (default: query)")
-    parser.add_argument(
-        "--engine",
-        choices=("serial", "processes", "ray"),
-        default="serial",
-        help="where runs are run (default: serial)",
-    )
-    parser.add_argument("--jobs", type=_positive, metavar="N", help="processes at once (default: one per core)")
     parser.add_argument("--out", metavar="DIR", help="keep the records there, as Parquet")
     parser.add_argument("--json", action="store_true", help="print a JSON array with a row per ranker and users")
+    parser.add_argument(
+        "--settings", metavar="FILE", help="tuned options of the rankers: a file of pairrank tune, or a kept name"
+    )
+    parser.add_argument("--spec", metavar="FILE", help="run exactly this: a run's spec.json, or its text")
+    running.add_options(parser, engine="serial")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    specs = [_given(args.spec)] if args.spec else _specs(args)
+    summaries = running.run_all(specs, args, args.out)
+    rows = [_row(list(group)) for _, group in groupby(summaries, key=lambda s: (s.spec.ranker, s.spec.clicks))]
+    print(json.dumps(rows, indent=1) if args.json else _table(rows))
+    return 0
+
+
+def _specs(args: argparse.Namespace) -> list[RunSpec]:
     from pairrank import clicks, rankers
-    from pairrank.cli.progress import progress
-    from pairrank.lab.executors import run_all
+    from pairrank.lab import settings
     from pairrank.sim import RunSpec
 
+    if args.data is None:
+        raise InputError("there are no data; expected DATA (a folder, a file or a synthetic: name) or --spec")
+    tuned = settings.load(args.settings) if args.settings else {}
     # One spelling each, in the order given; what is named twice is run once.
-    names = dict.fromkeys(rankers.spell(*rankers.parse(text)) for text in args.ranker or ["pairrank"])
+    texts = [settings.applied(text, tuned) for text in args.ranker or ["pairrank"]]
+    names = dict.fromkeys(rankers.spell(*rankers.parse(text)) for text in texts)
     users = dict.fromkeys(clicks.canonical(text, stop=args.stop) for text in args.clicks or ["navigational"])
-    specs = [
+    return [
         RunSpec(
             data=args.data,
             ranker=name,
@@ -95,11 +110,15 @@ def run(args: argparse.Namespace) -> int:
         for who in users
         for seed in range(args.seeds)
     ]
-    with progress(args.rounds * len(specs), "rounds") as report:
-        summaries = run_all(specs, args.out, args.engine, jobs=args.jobs, report=report)
-    rows = [_row(list(group)) for _, group in groupby(summaries, key=lambda s: (s.spec.ranker, s.spec.clicks))]
-    print(json.dumps(rows, indent=1) if args.json else _table(rows))
-    return 0
+
+
+def _given(text: str) -> RunSpec:
+    from pairrank import archive
+    from pairrank.sim import RunSpec
+
+    if text.lstrip().startswith("{"):
+        return RunSpec.from_json(text)
+    return RunSpec.from_json(archive.read_file(text), source=text)
 
 
 def _row(runs: Sequence[Summary]) -> dict[str, Any]:
@@ -131,10 +150,3 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
         cells.append(["-" if value is None else format(value, _FORMATS.get(name, "")) for name, value in row.items()])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in cells)
-
-
-def _positive(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
-    return number

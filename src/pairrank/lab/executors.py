@@ -1,133 +1,172 @@
-"""Many runs: one after the other, or over the cores. Every engine writes the same records."""
+"""Many runs: one after the other, over the cores, or over a Ray cluster. Every engine writes the same records.
+
+A run that raises does not stop the others; what failed is told at the end, with the command that repeats it.
+"""
 
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from multiprocessing import get_context
-from typing import Any
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from pairrank.errors import OptionError, PairRankError
-from pairrank.sim import RunSpec, Summary, simulate
+from pairrank import errors
+from pairrank.errors import OptionError, PairRankError, StorageError
+from pairrank.sim import RunFolder, RunSpec, Summary
+from pairrank.sim.run import run_spec
 
-ENGINES = ("serial", "processes")
+ENGINES = ("serial", "processes", "ray")
+Out = str | os.PathLike[str] | None
 Report = Callable[[int], None]
 
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+# Environment variables that limit a process to one thread for matrix products: one process a core is enough.
+ONE_THREAD = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
+RETRIES = 3  # how often a run whose worker died is tried again
+_LISTED = 8  # failures that are told one by one
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that did not end: its spec, the name of the error and its sentence."""
+
+    spec: RunSpec
+    kind: str
+    reason: str
+
+    @classmethod
+    def of(cls, spec: RunSpec, problem: BaseException) -> Failure:
+        """What ``problem`` did to ``spec``."""
+        kind = type(problem).__name__
+        text = " ".join(str(problem).split())
+        return cls(spec, kind, text if isinstance(problem, PairRankError) else f"{kind}: {text}")
+
+    def command(self, out: Out) -> str:
+        """The command line that repeats the run."""
+        file = None if out is None else RunFolder(out, self.spec).path / "spec.json"
+        spec = str(file) if file is not None and file.exists() else self.spec.to_json()
+        kept = [] if out is None else ["--out", os.fspath(out)]
+        return shlex.join(["pairrank", "simulate", "--spec", spec, *kept])
+
+
+class RunsFailedError(PairRankError):
+    """Some runs failed; ``summaries`` are those of the runs that did not."""
+
+    def __init__(self, failures: Sequence[Failure], summaries: Sequence[Summary], out: Out) -> None:
+        self.failures, self.summaries = tuple(failures), tuple(summaries)
+        lines = [f"{len(failures)} of {len(failures) + len(summaries)} runs failed; the others are unharmed:"]
+        for failure in failures[:_LISTED]:
+            spec = failure.spec
+            lines.append(f"  {spec.ranker}, {spec.clicks}, seed {spec.seed}: {failure.reason}")
+            lines.append(f"    to repeat: {failure.command(out)}")
+        if len(failures) > _LISTED:
+            lines.append(f"  and {len(failures) - _LISTED} more; the same command as before runs them all again")
+        super().__init__("\n".join(lines))
+
+
+Result = Summary | Failure
 
 
 def run_all(
     specs: Sequence[RunSpec],
-    out: str | os.PathLike[str] | None = None,
+    out: Out = None,
     engine: str = "serial",
     *,
     jobs: int | None = None,
+    address: str | None = None,
+    resume: bool = True,
     report: Report | None = None,
 ) -> list[Summary]:
     """Run every spec and return their summaries in the same order.
 
-    With ``out`` the records are kept there; what is done is not run again, and what was interrupted goes on.
-    ``report(rounds)`` hears a few times a second how many rounds are done over all runs. ``jobs`` is the number of
-    processes; by default one per core.
+    With ``out`` the records are kept there; what is done is not run again, and what was interrupted goes on, unless
+    ``resume`` is False. ``report(rounds)`` hears now and then how many rounds are done over all runs. ``jobs`` is the
+    number of processes, by default one per core; ``address`` that of a Ray cluster, by default one of its own on this
+    machine.
+
+    All runs are tried. When some fail, `RunsFailedError` tells which and keeps the rest; when all fail for one
+    reason, that reason is raised.
     """
+    if engine not in ENGINES:
+        raise OptionError(f"engine is {engine!r}; expected one of {', '.join(ENGINES)}")
+    if address is not None and engine != "ray":
+        raise OptionError(f"address is {address!r} and the engine is {engine!r}; an address needs the engine ray")
+    _prepare(specs, out, resume)
     tell = report or (lambda rounds: None)
     if engine == "serial":
-        return _serial(specs, out, tell)
-    if engine == "processes":
-        return _processes(specs, out, jobs or _cores(), tell)
-    raise OptionError(f"engine is {engine!r}; expected one of {', '.join(ENGINES)}")
+        results = _serial(specs, out, tell)
+    elif engine == "processes":
+        from pairrank.lab import processes
+
+        results = processes.run(specs, out, jobs or cores(), tell)
+    else:
+        from pairrank.lab import cluster
+
+        results = cluster.run(specs, out, jobs, address, tell)
+    return _checked(results, out)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many cores are ours."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not every system tells which cores are ours
         return os.cpu_count() or 1
 
 
-def _serial(specs: Sequence[RunSpec], out: str | os.PathLike[str] | None, tell: Report) -> list[Summary]:
-    summaries, before = [], 0
+def _prepare(specs: Sequence[RunSpec], out: Out, resume: bool) -> None:
+    """Find out before the first run whether ``out`` can be written at all."""
+    if out is None:
+        return
+    folder = Path(out) / "runs"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".{os.getpid()}.probe"
+        probe.touch()
+        probe.unlink()
+        if not resume:
+            for spec in specs:
+                RunFolder(out, spec).clear()
+    except OSError as problem:
+        raise StorageError(f"cannot write to the folder {folder}: {problem.strerror or problem}") from problem
+
+
+def _serial(specs: Sequence[RunSpec], out: Out, tell: Report) -> list[Result]:
+    results, before = list[Result](), 0
     for spec in specs:
 
-        def watch(done: int, before: int = before) -> bool:
-            tell(before + done)
-            return True
+        def work(spec: RunSpec = spec, before: int = before) -> Summary:
+            def watch(done: int) -> bool:
+                tell(before + done)
+                return True
 
-        summaries.append(simulate(spec, out=out, watch=watch).summary())
+            return run_spec(spec, out=out, watch=watch).summary()
+
+        results.append(attempt(spec, work))
         before += spec.rounds
         tell(before)
-    return summaries
+    return results
 
 
-def _processes(specs: Sequence[RunSpec], out: str | os.PathLike[str] | None, jobs: int, tell: Report) -> list[Summary]:
-    context = get_context("spawn")
-    rounds, stop = context.Value("q", 0), context.Event()
-    with (
-        _one_thread_each(),
-        ProcessPoolExecutor(
-            min(jobs, max(1, len(specs))), mp_context=context, initializer=_enlist, initargs=(rounds, stop)
-        ) as pool,
-    ):
-        futures: list[Future[Summary]] = [pool.submit(_work, spec, out) for spec in specs]
-        try:
-            while wait(futures, timeout=0.2, return_when=FIRST_EXCEPTION).not_done:
-                tell(rounds.value)
-                failed = next((f for f in futures if f.done() and f.exception() is not None), None)
-                if failed is not None:
-                    failed.result()
-            return [future.result() for future in futures]
-        except BrokenProcessPool:
-            raise PairRankError(
-                "a worker process died (killed, or out of memory); what is done is kept: run again to go on"
-            ) from None
-        finally:
-            stop.set()  # whatever still runs writes a checkpoint and ends
-            for future in futures:
-                future.cancel()
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Children inherit the environment; their matrix products must not fight over the cores."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
+def attempt(spec: RunSpec, work: Callable[[], Summary]) -> Result:
+    """The summary of a run, or why there is none."""
     try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        return work()
+    except Exception as problem:
+        return Failure.of(spec, problem)
 
 
-# What a worker process shares with its parent: rounds done by all, and whether to stop. Set once, when it starts.
-_shared: tuple[Any, Any] | None = None
-
-
-def _enlist(rounds: Any, stop: Any) -> None:
-    global _shared
-    _shared = rounds, stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
-
-
-def _work(spec: RunSpec, out: str | os.PathLike[str] | None) -> Summary:
-    if _shared is None:
-        raise PairRankError("a worker was started without its initialiser")
-    rounds, stop = _shared
-    told = 0
-
-    def watch(done: int) -> bool:
-        nonlocal told
-        with rounds.get_lock():
-            rounds.value += done - told
-        told = done
-        return not stop.is_set()
-
-    summary = simulate(spec, out=out, watch=watch).summary()
-    watch(spec.rounds)
-    return summary
+def _checked(results: Sequence[Result], out: Out) -> list[Summary]:
+    summaries = [result for result in results if isinstance(result, Summary)]
+    failures = [result for result in results if isinstance(result, Failure)]
+    if not failures:
+        return summaries
+    first = failures[0]
+    known = getattr(errors, first.kind, None)
+    if not summaries and known is not None and len({failure.reason for failure in failures}) == 1:
+        if issubclass(known, errors.MissingExtraError):  # its sentence is made from other arguments
+            known = PairRankError
+        raise known(first.reason)
+    raise RunsFailedError(failures, summaries, out)

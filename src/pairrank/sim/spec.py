@@ -72,7 +72,7 @@ class RunSpec:
 
     def evaluation_rounds(self) -> IntArray:
         """The rounds after which the ranker is evaluated, rising; the last one is always among them."""
-        rounds = np.concatenate([_rounds(*part.split(":"), self.rounds) for part in self.schedule.split("+")])
+        rounds = np.concatenate([_rounds(part, self.rounds) for part in self.schedule.split("+")])
         return np.union1d(rounds[rounds < self.rounds], [self.rounds])
 
     def to_json(self) -> str:
@@ -97,7 +97,8 @@ class RunSpec:
         return cls(**values)
 
 
-def _rounds(kind: str, number: str, last: int) -> IntArray:
+def _rounds(schedule: str, last: int) -> IntArray:
+    kind, number = schedule.split(":")
     if kind == "every":
         return np.arange(int(number), last, int(number))
     steps = np.arange(int(number) * np.log10(last) + 1) / int(number)

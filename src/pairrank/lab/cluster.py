@@ -1,0 +1,141 @@
+"""The engine that runs on a Ray cluster, on this machine or on many.
+
+Data travel through Ray's object store, once per node; records come back to the driver, which alone writes them. So
+nodes need no shared folder, and a run that Ray repeats, because its worker died, is still written once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+from pairrank.data import Dataset
+from pairrank.errors import MissingExtraError, PairRankError
+from pairrank.lab.executors import ONE_THREAD, RETRIES, Failure, Out, Report, Result, cores
+from pairrank.sim import Records, RunFolder, RunSpec
+from pairrank.sim.run import Splits, load_splits, run_spec
+
+_TICK = 0.5  # seconds between looks at what has come back
+_Source = tuple[str, str, int, str]
+_Answer = tuple[bytes, dict[str, float]] | tuple[str, str]
+
+
+def run(specs: Sequence[RunSpec], out: Out, jobs: int | None, address: str | None, tell: Report) -> list[Result]:
+    """Every spec's result, in their order; a run whose worker dies is tried again by Ray."""
+    results: dict[int, Result] = {}
+    for index, spec in enumerate(specs):
+        done = RunFolder(out, spec).finished() if out is not None else None
+        if done is not None:
+            results[index] = done.summary()
+    left = [index for index in range(len(specs)) if index not in results]
+    if left:
+        with _connected(jobs, address) as ray:
+            _submit(ray, specs, left, out, results, tell)
+    return [results[index] for index in range(len(specs))]
+
+
+def _submit(
+    ray: Any, specs: Sequence[RunSpec], left: Sequence[int], out: Out, results: dict[int, Result], tell: Report
+) -> None:
+    task = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": ONE_THREAD})(_work)
+    stored: dict[_Source, Any] = {}
+    pending: dict[Any, int] = {}
+    for index in left:
+        try:
+            data = _stored(ray, specs[index], stored)
+        except Exception as problem:
+            results[index] = Failure.of(specs[index], problem)
+            continue
+        pending[task.remote(specs[index].to_json(), data)] = index
+    try:
+        while pending:
+            ready, _ = ray.wait(list(pending), num_returns=1, timeout=_TICK)
+            for reference in ready:
+                index = pending.pop(reference)
+                results[index] = _received(ray, reference, specs[index], out)
+            tell(sum(specs[index].rounds for index in results))
+    finally:
+        for reference in pending:
+            ray.cancel(reference, force=True)
+
+
+def _stored(ray: Any, spec: RunSpec, stored: dict[_Source, Any]) -> Any:
+    """The object that holds a spec's data; specs with the same data share it."""
+    source = (spec.data, spec.evaluation, spec.fold, spec.normalise)
+    if source not in stored:
+        stored[source] = ray.put(tuple(_fields(split) for split in load_splits(spec)))
+    return stored[source]
+
+
+def _fields(dataset: Dataset) -> dict[str, Any]:
+    return {field.name: getattr(dataset, field.name) for field in fields(dataset)}
+
+
+def _work(text: str, data: tuple[dict[str, Any], dict[str, Any]]) -> _Answer:
+    """On a worker: the records as bytes with the seconds, or the name and sentence of what went wrong."""
+    spec = RunSpec.from_json(text)
+    try:
+        records = run_spec(spec, _splits(spec, data))
+        return records.to_parquet(), dict(records.seconds)
+    except Exception as problem:
+        failure = Failure.of(spec, problem)
+        return failure.kind, failure.reason
+
+
+# The splits that this worker used last: what is computed once per data set hangs on their identity.
+_last: dict[_Source, Splits] = {}
+
+
+def _splits(spec: RunSpec, data: tuple[dict[str, Any], dict[str, Any]]) -> Splits:
+    source = (spec.data, spec.evaluation, spec.fold, spec.normalise)
+    if source not in _last:
+        _last.clear()
+        _last[source] = (Dataset(**data[0]), Dataset(**data[1]))
+    return _last[source]
+
+
+def _received(ray: Any, reference: Any, spec: RunSpec, out: Out) -> Result:
+    try:
+        answer = ray.get(reference)
+    except ray.exceptions.RayError as problem:
+        reason = f"its worker died {RETRIES + 1} times (killed, or out of memory): {type(problem).__name__}"
+        return Failure(spec, "WorkerDied", reason)
+    if isinstance(answer[0], str):
+        return Failure(spec, answer[0], answer[1])
+    try:
+        records = Records.from_parquet(answer[0], seconds=answer[1])
+        if out is not None:
+            folder = RunFolder(out, spec)
+            folder.open()
+            folder.save(records)
+    except Exception as problem:
+        return Failure.of(spec, problem)
+    return records.summary()
+
+
+@contextmanager
+def _connected(jobs: int | None, address: str | None) -> Iterator[Any]:
+    """Ray, connected; a cluster that was started here is stopped here."""
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtraError("ray", "ray") from None
+    if ray.is_initialized():  # somebody else's connection: use it and leave it
+        yield ray
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        if address is None:
+            ray.init(address="local", num_cpus=jobs or cores(), include_dashboard=False, **quiet)
+        else:
+            ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as problem:
+        where = "on this machine" if address is None else f"at {address}"
+        raise PairRankError(f"cannot connect to Ray {where}: {problem}") from problem
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

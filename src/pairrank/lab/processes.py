@@ -1,0 +1,111 @@
+"""The engine that uses all cores of one machine: worker processes that share the data set's memory map."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import Any
+
+from pairrank.errors import PairRankError
+from pairrank.lab.executors import ONE_THREAD, RETRIES, Failure, Out, Report, Result, attempt
+from pairrank.sim import RunSpec
+from pairrank.sim.run import run_spec
+
+_TICK = 0.2  # seconds between reports
+_NOT_STARTED = -1
+
+
+def run(specs: Sequence[RunSpec], out: Out, jobs: int, tell: Report) -> list[Result]:
+    """Every spec's result, in their order. A worker that dies takes its run with it; that run is tried again."""
+    results: dict[int, Result] = {}
+    waiting = list(range(len(specs)))
+    while waiting:
+        fallen = _pool(specs, waiting, out, jobs, results, tell)
+        for index in fallen:
+            # Alone, so that a run which kills its worker every time is known for it, and no other is blamed.
+            for _ in range(RETRIES):
+                if not _pool(specs, [index], out, 1, results, tell):
+                    break
+            else:
+                reason = f"its worker process died {RETRIES + 1} times (killed, or out of memory)"
+                results[index] = Failure(specs[index], "WorkerDied", reason)
+        left = [index for index in waiting if index not in results]
+        if left == waiting:
+            raise PairRankError("worker processes die before they start a run; --engine serial does without them")
+        waiting = left
+    return [results[index] for index in range(len(specs))]
+
+
+def _pool(
+    specs: Sequence[RunSpec], indices: Sequence[int], out: Out, jobs: int, results: dict[int, Result], tell: Report
+) -> list[int]:
+    """Run some specs in a pool of their own; the indices of those that were under way when a worker died."""
+    context = get_context("spawn")
+    rounds = context.Array("q", [_NOT_STARTED] * len(specs))
+    stop = context.Event()
+    before = sum(specs[index].rounds for index in results)
+    with (
+        _one_thread_each(),
+        ProcessPoolExecutor(
+            min(jobs, len(indices)), mp_context=context, initializer=_enlist, initargs=(rounds, stop)
+        ) as pool,
+    ):
+        futures: dict[Future[Result], int] = {}
+        try:
+            futures |= {pool.submit(_work, index, specs[index], out): index for index in indices}
+            while wait(futures, timeout=_TICK).not_done:
+                tell(before + sum(max(0, done) for done in rounds[:]))
+        except BrokenProcessPool:
+            pass
+        finally:
+            stop.set()  # whatever still runs writes a checkpoint and ends
+            for future in futures:
+                future.cancel()
+    ended = {index: future for future, index in futures.items() if future.exception() is None}
+    results |= {index: future.result() for index, future in ended.items()}
+    return [index for index in indices if index not in ended and rounds[index] != _NOT_STARTED]
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Children inherit the environment; their matrix products must not fight over the cores."""
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(ONE_THREAD)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+# What a worker process shares with its parent: rounds done, by run, and whether to stop. Set once, when it starts.
+_shared: tuple[Any, Any] | None = None
+
+
+def _enlist(rounds: Any, stop: Any) -> None:
+    global _shared
+    _shared = rounds, stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
+
+
+def _work(index: int, spec: RunSpec, out: Out) -> Result:
+    if _shared is None:
+        raise PairRankError("a worker was started without its initialiser")
+    rounds, stop = _shared
+    rounds[index] = 0
+
+    def watch(done: int) -> bool:
+        rounds[index] = done
+        return not stop.is_set()
+
+    result = attempt(spec, lambda: run_spec(spec, out=out, watch=watch).summary())
+    rounds[index] = spec.rounds
+    return result
