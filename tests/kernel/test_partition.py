@@ -108,7 +108,7 @@ def test_leading_blocks_are_the_first_of_all_blocks(seed: int, k: int, chunk: in
         asked.extend(range(start, stop))
         return certain[start:stop]
 
-    ends, _ = partition.leading_blocks(rows, len(X), k, chunk)
+    ends = partition.leading_blocks(rows, len(X), k, chunk)
     assert ends.tolist() == whole[: np.searchsorted(whole, k - 1) + 1].tolist()
     assert asked == list(range(len(asked)))
 
@@ -121,6 +121,6 @@ def test_leading_blocks_stop_when_the_rest_cannot_matter() -> None:
         asked.append(stop)
         return certain[start:stop]
 
-    ends, _ = partition.leading_blocks(rows, 1000, 10, 16)
+    ends = partition.leading_blocks(rows, 1000, 10, 16)
     assert ends.tolist() == list(range(10))
     assert asked == [16]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -38,39 +38,63 @@ def draw_conservative(certain: BoolArray, n_draws: int, rng: np.random.Generator
 
 
 def draw_conservative_lazily(predecessors: Predecessors, size: int, n_draws: int, rng: np.random.Generator) -> IntArray:
-    """`draw_conservative` for a long block, to the bit, asking only for the orders above documents that it tries.
+    """`draw_conservative`, to the bit, asking only for the orders above documents that it tries.
 
     A position tries documents from the smallest key up until one is free. While little is certain the first try
-    succeeds, so the first choices of all positions are asked for at once.
+    succeeds, so the first choices of all positions are asked for at once; after that a short block is asked for whole,
+    and a long one in batches.
     """
     keys = rng.random((n_draws, size))
-    known: dict[int, IntArray] = {}
+    known: dict[int, int] = {}  # for each document asked for, the set of its predecessors as bits of a number
 
     def ask(documents: IntArray) -> None:
-        new = np.array([d for d in documents.tolist() if d not in known], dtype=np.int64)
-        if len(new):
-            known.update((d, np.flatnonzero(row)) for d, row in zip(new.tolist(), predecessors(new), strict=True))
+        for document, bits in zip(documents.tolist(), np.packbits(predecessors(documents), axis=1), strict=True):
+            known[document] = int.from_bytes(bits.tobytes(), "big")
 
     ask(np.unique(keys.argmin(axis=1)))
-    taken = np.zeros(size, dtype=np.bool_)
+    # Bit of a document in those numbers: packbits fills whole bytes, the first document highest.
+    top = 8 * -(-size // 8) - 1
+    left = (1 << (top + 1)) - 1
     drawn = np.empty(n_draws, dtype=np.int64)
     for position in range(n_draws):
-        drawn[position] = _first_free(keys[position], taken, known, ask)
-        taken[drawn[position]] = True
+        taken = next(
+            document
+            for batch in _by_key(keys[position])
+            for document in batch.tolist()
+            if _is_free(document, left, top, known, ask, batch, size)
+        )
+        drawn[position] = taken
+        left &= ~(1 << (top - taken))
     return drawn
 
 
-def _first_free(keys: FloatArray, taken: BoolArray, known: dict[int, IntArray], ask: Callable[[IntArray], None]) -> int:
-    """The free document with the smallest key: its certain predecessors, if any, are all taken."""
-    tried, batch = 0, 4
-    while True:
+# Blocks up to this size are asked for whole once their first choices do not suffice.
+ASK_WHOLE = 256
+
+
+def _is_free(
+    document: int,
+    left: int,
+    top: int,
+    known: dict[int, int],
+    ask: Callable[[IntArray], None],
+    batch: IntArray,
+    size: int,
+) -> bool:
+    """Whether a document is still there and has no certain predecessor left; ``left`` holds who is still there."""
+    if not left >> (top - document) & 1:
+        return False
+    if document not in known:
+        wanted = range(size) if size <= ASK_WHOLE else batch.tolist()
+        ask(np.array([d for d in wanted if d not in known and left >> (top - d) & 1]))
+    return known[document] & left == 0
+
+
+def _by_key(keys: FloatArray) -> Iterator[IntArray]:
+    """Documents by rising key, in batches: the first few without sorting all, then twice as many each time."""
+    done, batch = 0, 16
+    while done < len(keys):
         batch = min(2 * batch, len(keys))
         smallest = np.argpartition(keys, batch - 1)[:batch] if batch < len(keys) else np.arange(len(keys))
-        candidates = smallest[np.argsort(keys[smallest])][tried:]
-        candidates = candidates[~taken[candidates]]
-        for document in candidates.tolist():
-            if document not in known:
-                ask(candidates)
-            if taken[known[document]].all():
-                return int(document)
-        tried = batch
+        yield smallest[np.argsort(keys[smallest])][done:]
+        done = batch

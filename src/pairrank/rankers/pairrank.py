@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -24,8 +25,6 @@ from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, Inspecti
 
 # Bytes of documents that the incremental estimator keeps before it folds the oldest into its quadratic model.
 HISTORY_BYTES = 256 * 2**20
-# Candidate lists up to this long are compared whole; longer ones in pieces, so that memory stays near that of X.
-DENSE = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,40 +205,31 @@ class PairRank(LinearRanker):
             self._precision.log_det, self.n_features, s.lam, 1.0 if s.Q is None else s.Q, s.delta1, s.c_mu
         )
 
-    def _sorted(self, X: FloatArray) -> _Candidates:
-        scores = X @ self._weights
-        order = np.argsort(-scores, kind="stable")
+    def _candidates(self, X: FloatArray) -> _Candidates:
         inverse = self._posterior.inverse if self._precision is None else self._precision.inverse
         rule = partition.certain_by_score if self._precision is None else partition.certain_by_probability
-        return _Candidates(X[order], scores[order], order, inverse, rule, self.alpha_t)
+        # In score space certainty is transitive by the triangle inequality, and `refine` has nothing to add.
+        kind = _Closed if self.settings.refine and self._precision is not None else _Candidates
+        return kind(X, X @ self._weights, inverse, rule, self.alpha_t)
 
     def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
-        candidates = self._sorted(features)
-        n = len(features)
-        closes = self.settings.refine and self._precision is not None
-        if n <= DENSE or closes:
-            certain = candidates.certain_rows(0, n)
-            if closes:
-                certain = partition.transitive_closure(certain)
-            ends, _ = partition.leading_blocks(lambda start, stop: certain[start:stop], n, k, n)
-            draw = lambda cut, m: self._draw(certain[cut, cut], m, rng)  # noqa: E731
-        else:
-            ends, _ = partition.leading_blocks(candidates.certain_rows, n, k, max(2 * k, 16))
-            draw = lambda cut, m: self._draw_lazily(candidates, cut, m, rng)  # noqa: E731
-        places, blocks = _fill(ends, k, draw)
-        explored = bool(ends[-1] >= len(ends))
+        candidates = self._candidates(features)
+        ends = partition.leading_blocks(candidates.certain_rows, len(features), k, max(2 * k, 16))
+        places, blocks = np.arange(k), np.searchsorted(ends, np.arange(k))
+        start = 0
+        for end in ends.tolist():
+            if end > start:
+                stop = min(end + 1, k)
+                places[start:stop] = start + self._draw(candidates, slice(start, end + 1), stop - start, rng)
+            start = end + 1
         # With the blocks, the ends tell their sizes even where a block runs on below what was shown.
         memory: dict[str, AnyArray] = {"ends": ends}
         if self.settings.learn_from == "uncertain":
             memory["randomised"] = self._randomised(candidates, places, blocks)
-        return Draw(candidates.order[places], blocks, explored, memory)
+        return Draw(candidates.order[places], blocks, bool(ends[-1] >= len(ends)), memory)
 
-    def _draw(self, certain: BoolArray, n_draws: int, rng: np.random.Generator) -> IntArray:
-        if self.settings.exploration == "random":
-            return exploration.draw_random(len(certain), n_draws, rng)
-        return exploration.draw_conservative(certain, n_draws, rng)
-
-    def _draw_lazily(self, candidates: _Candidates, block: slice, n_draws: int, rng: np.random.Generator) -> IntArray:
+    def _draw(self, candidates: _Candidates, block: slice, n_draws: int, rng: np.random.Generator) -> IntArray:
+        """The first ``n_draws`` places of a block, counted from its start."""
         size = block.stop - block.start
         if self.settings.exploration == "random":
             return exploration.draw_random(size, n_draws, rng)
@@ -258,10 +248,8 @@ class PairRank(LinearRanker):
         """What the model is certain of for these candidates: scores, widths, certain pairs, blocks."""
         X = self.check_features(features)
         n = len(X)
-        candidates = self._sorted(X)
+        candidates = self._candidates(X)
         certain = candidates.certain_rows(0, n)
-        if self.settings.refine and self._precision is not None:
-            certain = partition.transitive_closure(certain)
         ends = partition.block_ends(partition.reaches(certain))
         back = np.argsort(candidates.order)
         scores = candidates.scores[back]
@@ -269,7 +257,7 @@ class PairRank(LinearRanker):
             scores=scores,
             order=candidates.order,
             probability=logistic.sigmoid(np.subtract.outer(scores, scores)),
-            width=candidates.widths()[np.ix_(back, back)],
+            width=candidates.widths(),
             certain=certain[np.ix_(back, back)],
             blocks=partition.block_numbers(ends, n)[back],
             unit="score" if self._precision is None else "probability",
@@ -327,56 +315,64 @@ class PairRank(LinearRanker):
 
 
 class _Candidates:
-    """The candidates of one query, sorted by score, with what is needed to compare any of them."""
+    """The candidates of one query with what is needed to compare any of them; places count in the order of scores."""
 
     def __init__(
         self,
         X: FloatArray,
         scores: FloatArray,
-        order: IntArray,
         inverse: FloatArray,
         rule: Callable[[FloatArray, FloatArray, FloatArray, float], BoolArray],
         factor: float,
     ) -> None:
-        self.scores, self.order = scores, order
-        self._X, self._rule, self._factor = X, rule, factor
+        self.order = np.argsort(-scores, kind="stable")
+        self.scores = scores[self.order]
+        self._X, self._in_rows, self._rule, self._factor = X, scores, rule, factor
         self._projected = X @ inverse
         self._own = np.einsum("ij,ij->i", self._projected, X)
 
-    def _squared(self, upper: slice | IntArray, lower: slice | IntArray) -> FloatArray:
+    def _squared(self, upper: IntArray, lower: IntArray | slice) -> FloatArray:
+        """Squared widths between rows of X, not places: X is never copied into the order of scores."""
         return confidence.squared_widths_between(
             self._projected[upper], self._own[upper], self._X[lower], self._own[lower]
         )
 
     def certain_rows(self, start: int, stop: int) -> BoolArray:
-        """(stop - start, n), the certain orders of documents start to stop - 1 over all."""
-        upper = slice(start, stop)
-        return self._rule(self.scores[upper], self.scores, self._squared(upper, slice(None)), self._factor)
+        """(stop - start, n), the certain orders of places start to stop - 1 over all."""
+        squared = self._squared(self.order[start:stop], slice(None))
+        return self._rule(self.scores[start:stop], self._in_rows, squared, self._factor)[:, self.order]
 
     def certain_among(self, places: IntArray) -> BoolArray:
         """(k, k), the certain orders among some places."""
-        s = self.scores[places]
-        return self._rule(s, s, self._squared(places, places), self._factor)
+        rows, s = self.order[places], self.scores[places]
+        return self._rule(s, s, self._squared(rows, rows), self._factor)
 
     def predecessors(self, documents: IntArray, block: slice) -> BoolArray:
         """(m, size), which documents of the block are certainly above each of ``documents`` (places in the block)."""
         places = documents + block.start
-        squared = self._squared(places, block)
+        below = slice(None) if block == slice(0, len(self.order)) else self.order[block]
+        squared = self._squared(self.order[places], below)
         # The widths are symmetric, so comparing the negated scores asks who is above instead of who is below.
-        return self._rule(-self.scores[places], -self.scores[block], squared, self._factor)
+        certain = self._rule(-self.scores[places], -self._in_rows[below], squared, self._factor)
+        return certain[:, self.order] if isinstance(below, slice) else certain
 
     def widths(self) -> FloatArray:
-        """(n, n), half the confidence interval of every pair."""
-        return self._factor * np.sqrt(self._squared(slice(None), slice(None)))
+        """(n, n), half the confidence interval of every pair of rows of X."""
+        return self._factor * np.sqrt(self._squared(np.arange(len(self.order)), slice(None)))
 
 
-def _fill(ends: IntArray, k: int, draw: Callable[[slice, int], IntArray]) -> tuple[IntArray, IntArray]:
-    """The first k sorted places, block by block, each block's order drawn; and the block of each position."""
-    places, blocks = np.arange(k), np.searchsorted(ends, np.arange(k))
-    start = 0
-    for end in ends.tolist():
-        if end > start:
-            stop = min(end + 1, k)
-            places[start:stop] = start + draw(slice(start, end + 1), stop - start)
-        start = end + 1
-    return places, blocks
+class _Closed(_Candidates):
+    """Candidates under the transitive closure of their certain orders, which needs all of them at once."""
+
+    @cached_property
+    def _certain(self) -> BoolArray:
+        return partition.transitive_closure(super().certain_rows(0, len(self.order)))
+
+    def certain_rows(self, start: int, stop: int) -> BoolArray:
+        return self._certain[start:stop]
+
+    def certain_among(self, places: IntArray) -> BoolArray:
+        return self._certain[np.ix_(places, places)]
+
+    def predecessors(self, documents: IntArray, block: slice) -> BoolArray:
+        return self._certain[block, documents + block.start].T
