@@ -49,18 +49,18 @@ def test_credits_equal_the_mean_over_all_assignments(seed: int, r: int, n: int, 
 
 def test_lists_are_drawn_with_their_exact_probabilities() -> None:
     rng = np.random.default_rng(8)
-    ranks = np.array([[1, 2, 3], [3, 1, 2]])
-    n, tau = 8000, 2.0
+    ranks = np.array([[1, 2, 3, 4], [3, 1, 4, 2]])
+    n, tau, k = 12_000, 1.5, 3
     counts: dict[tuple[int, ...], int] = {}
     for _ in range(n):
-        shown = tuple(multileaving.probabilistic(ranks, 2, rng, tau=tau).tolist())
+        shown = tuple(multileaving.probabilistic(ranks, k, rng, tau=tau).tolist())
         counts[shown] = counts.get(shown, 0) + 1
     chi2 = 0.0
-    for shown in permutations(range(3), 2):
-        means = [np.mean([drawing_probability(ranks, x, shown, p, tau) for x in (0, 1)]) for p in (0, 1)]
+    for shown in permutations(range(4), k):
+        means = [np.mean([drawing_probability(ranks, x, shown, p, tau) for x in (0, 1)]) for p in range(k)]
         expected = n * float(np.prod(means))
         chi2 += (counts.get(shown, 0) - expected) ** 2 / expected
-    assert chi2 < 20.5  # the 99.9 % point with 5 degrees of freedom
+    assert chi2 < 49.8  # the 99.9 % point with 23 degrees of freedom
 
 
 def test_equal_rankers_share_long_lists_equally() -> None:

@@ -5,6 +5,8 @@ With two rankers it is interleaving. All functions are pure; r rankers order n d
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from pairrank.types import BoolArray, FloatArray, IntArray
@@ -34,11 +36,11 @@ def team_draft(scores: FloatArray, k: int, rng: np.random.Generator) -> tuple[In
     r = len(scores)
     rounds = -(-k // r)
     teams = rng.permuted(np.tile(np.arange(r), (rounds, 1)), axis=1).ravel()[:k]
-    drafts = scores[teams]
-    ranking = np.empty(k, dtype=np.int64)
-    for position, draft in enumerate(drafts):
-        ranking[position] = draft.argmax()
-        drafts[:, ranking[position]] = -np.inf
+    ranking, closed = np.empty(k, dtype=np.int64), np.zeros(scores.shape[1])
+    for position, team in enumerate(teams):
+        row = (scores[team] + closed).argmax()
+        ranking[position] = row
+        closed[row] = -np.inf
     return ranking, teams
 
 
@@ -57,14 +59,18 @@ def probabilistic(ranks: IntArray, k: int, rng: np.random.Generator, *, tau: flo
     ----------
     ranks : (r, n), from `ranks`. tau : how steeply the probability falls with the rank.
     """
-    chosen = ranks[rng.integers(len(ranks), size=k)]
-    # Of exponential variables each is the least with probability in proportion to its rate, here rank^-τ.
-    waits = np.log(rng.standard_exponential(chosen.shape)) + tau * np.log(chosen)
-    ranking = np.empty(k, dtype=np.int64)
-    for position, wait in enumerate(waits):
-        ranking[position] = wait.argmin()
-        waits[:, ranking[position]] = np.inf
-    return ranking
+    n = ranks.shape[1]
+    falling = -tau * np.log(np.arange(1, n + 1))
+    orders: dict[int, Iterator[int]] = {}
+    shown: dict[int, None] = {}
+    for ranker in rng.integers(len(ranks), size=k).tolist():
+        if ranker not in orders:
+            # Falling order of log-weights with Gumbel noise is a draw of all documents without replacement. Those
+            # that others showed meanwhile are passed over: what is left is a draw from what is left.
+            noisy = falling[ranks[ranker] - 1] + rng.gumbel(size=n)
+            orders[ranker] = iter(np.argsort(-noisy, kind="stable").tolist())
+        shown[next(row for row in orders[ranker] if row not in shown)] = None
+    return np.fromiter(shown, dtype=np.int64, count=k)
 
 
 def assignments(ranks: IntArray, ranking: IntArray, *, tau: float) -> FloatArray:
