@@ -26,6 +26,7 @@ STYLE = """
 .pr-drawing .pr-number{font-variant-numeric:tabular-nums}
 .pr-drawing .pr-band{fill:#eef3f4;stroke:#c9d6d8;stroke-width:1}
 .pr-drawing .pr-band-open{fill:#fdf3e0;stroke:#ecc987;stroke-width:1}
+.pr-drawing .pr-field{fill-opacity:0}
 .pr-drawing .pr-node{fill:#0f7173;stroke:#ffffff;stroke-width:1.5}
 .pr-drawing .pr-node-open{fill:#c77700;stroke:#ffffff;stroke-width:1.5}
 .pr-drawing .pr-uncertain{fill:none;stroke:#c77700;stroke-width:1.3;stroke-dasharray:4 3;stroke-opacity:.85}
@@ -269,8 +270,7 @@ class _Pen:
 
     def _arc(self, i: int, j: int, share: float) -> str:
         """From one document to another, bulging left by how far apart they stand."""
-        longest = max(self.y[-1] - self.y[0], 1)
-        bulge = share * (14 + (_GUTTER * 4 / 3 - 14) * ((self.y[j] - self.y[i]) / longest) ** 0.5)
+        bulge = share * min(_GUTTER * 4 / 3, 12 + 14 * ((self.y[j] - self.y[i]) / _ROW) ** 0.5)
         x = self.node - bulge
         return f"M{self.node} {self.y[i]}C{x:.1f} {self.y[i]} {x:.1f} {self.y[j]} {self.node} {self.y[j]}"
 
@@ -283,6 +283,7 @@ class _Pen:
             place = f", shown at position {position_of[row] + 1}" if row in position_of else ""
             facts = f"{self.panel.label(row)}: score {ins.scores[row]:.3f}, block {self.block[rank] + 1}{place}"
             _text(mark, "title", f"{facts}; order open against {n_open} others")
+            self._field(mark, self.node - 16, self.edge - self.node + 16, self.y[rank])
             node = {"class": "pr-node-open" if self.size[rank] > 1 else "pr-node", "r": "5.5"}
             ET.SubElement(mark, "circle", {**node, "cx": str(self.node), "cy": str(self.y[rank])})
             text = _cut(self.panel.label(row), self.label_width - 46)
@@ -299,6 +300,7 @@ class _Pen:
                 "title",
                 f"Position {position + 1}: {self.panel.label(row)}{', clicked' if clicked else ''}",
             )
+            self._field(mark, self.chip - 12, self.width - self.chip + 12, y)
             chip = {"class": "pr-chip pr-clicked" if clicked else "pr-chip", "r": "10.5"}
             ET.SubElement(mark, "circle", {**chip, "cx": str(self.chip), "cy": str(y)})
             style = "pr-number pr-clicked-text" if clicked else "pr-number"
@@ -307,6 +309,12 @@ class _Pen:
             if not self.compact:
                 label = _cut(self.panel.label(row), _SHOWN[False] - 40)
                 _text(mark, "text", label, x=str(self.chip + 18), y=str(y + 4.5))
+
+    @staticmethod
+    def _field(mark: ET.Element, x: int, width: int, y: int) -> None:
+        """Something invisible to point at, as wide as the row."""
+        field = {"class": "pr-field", "x": str(x), "y": str(y - _ROW // 2)}
+        ET.SubElement(mark, "rect", {**field, "width": str(width), "height": str(_ROW), "rx": "6"})
 
     def _position_y(self, position: int) -> int:
         return self.top + 20 + position * (_ROW + 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,8 @@ from pairrank.service.pages.markup import Markup
 from pairrank.service.pages.views import PAGE, Scene, Views
 
 T = TypeVar("T")
+
+PATIENCE = 0.25  # seconds that an answer may spend on reading logs
 
 
 def html(text: Markup) -> Response:
@@ -46,13 +49,18 @@ class Reader:
         self._views: Views | None = None
 
     async def read(self, work: Callable[[Views], T]) -> T:
-        """Bring the views up to date, then ask them, off the event loop."""
+        """Ask the views, off the event loop."""
         if self._views is None or self._views.store is not self._desk.store:
             self._views = Views(self._desk.store, self._desk.recent, self._desk.clock)
-        views = self._views
-        while await self._desk.shelf.read(views.catch_up):
-            pass
-        return await self._desk.shelf.read(work, views)
+        return await self._desk.shelf.read(work, self._views)
+
+    async def catch_up(self) -> bool:
+        """Follow the logs for a moment; whether there is more to read: a long log does not hold up a page."""
+        deadline = time.monotonic() + PATIENCE
+        while more := await self.read(Views.catch_up):
+            if time.monotonic() > deadline:
+                break
+        return more
 
 
 def live_routes(desk: Desk) -> list[BaseRoute]:
@@ -64,17 +72,21 @@ def live_routes(desk: Desk) -> list[BaseRoute]:
             desk.allow(request, None)
         except NoKeyError:
             return html(closed_page())
+        await reader.catch_up()
         wanted = request.query_params.get("ranker")
         return html(await reader.read(lambda views: _home(views, wanted)))
 
     async def rankers(request: Request) -> Response:
         desk.allow(request, None)
-        return answer({"rankers": await reader.read(Views.rankers), "time": desk.clock()})
+        behind = await reader.catch_up()
+        return answer({"rankers": await reader.read(Views.rankers), "behind": behind})
 
     async def ranker(request: Request) -> Response:
         desk.allow(request, None)
         name = request.path_params["name"]
-        return answer(await reader.read(lambda v: {"rankers": v.rankers(), "detail": v.detail(name)}))
+        behind = await reader.catch_up()
+        found = await reader.read(lambda views: {"rankers": views.rankers(), "detail": views.detail(name)})
+        return answer({**found, "behind": behind})
 
     async def impressions(request: Request) -> Response:
         desk.allow(request, None)

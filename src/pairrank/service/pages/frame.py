@@ -21,8 +21,8 @@ _MARK = (
 )
 
 
-def page(title: str, body: Markup, *, current: str, script: str | None = None, data_ranker: str = "") -> Markup:
-    """A whole document around ``body``."""
+def page(title: str, body: Markup, *, current: str, script: str | None = None, **data: str) -> Markup:
+    """A whole document around ``body``; ``data`` is what the script finds on the main element."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -43,6 +43,6 @@ def page(title: str, body: Markup, *, current: str, script: str | None = None, d
         class_="top-in",
     )
     skip = tag("a", "Skip to content", href="#main", class_="skip")
-    main = tag("main", body, id="main", tabindex=-1, data_ranker=data_ranker)
+    main = tag("main", body, id="main", tabindex=-1, **data)
     document = tag("html", head, tag("body", skip, tag("header", bar, class_="top"), main), lang="en")
     return join(trusted("<!doctype html>\n"), document)

@@ -31,7 +31,7 @@ def live_page(rankers: Sequence[Row], detail: Row | None) -> Markup:
     lede = tag(
         "div",
         tag("h1", "Rankers"),
-        tag("p", "What each ranker shows, what people click, and how sure it has become. Updates by itself."),
+        tag("p", "What each ranker shows, what people click, and how sure it has become."),
         class_="lede",
     )
     known = tag("section", _rankers(rankers, name), class_="card", id="rankers", aria_label="All rankers")
@@ -39,14 +39,14 @@ def live_page(rankers: Sequence[Row], detail: Row | None) -> Markup:
     return page("Live", body, current="/", script="live.js", data_ranker=name)
 
 
-def closed_page() -> Markup:
-    """The page of a service that asks for a key: the script asks the reader for it."""
+def closed_page(address: str = "/", script: str = "live.js") -> Markup:
+    """The page of a service that asks for a key: the script asks the reader for it, then starts ``script``."""
     text = "This service asks for a key. The page keeps it only until the tab is closed."
     field = tag("input", type="password", id="key", autocomplete="off", required=True, aria_label="Key")
     form = tag("form", field, tag("button", "Open", class_="main"), class_="search", id="keyform")
     lede = tag("div", tag("h1", "A key is needed"), tag("p", text), class_="lede")
     quiet = tag("noscript", tag("p", "Without JavaScript, read /v1/rankers with an Authorization header instead."))
-    return page("Live", join(lede, form, quiet), current="/", script="key.js")
+    return page("Key", join(lede, form, quiet), current=address, script="key.js", data_next=script)
 
 
 def impression_page(name: str, scene: Scene) -> Markup:
@@ -101,8 +101,7 @@ def _detail(detail: Row) -> Markup:
         ("Model", _whole(detail["version"]), f"after {_whole(detail['feedback'])} feedbacks"),
     )
     cells = [
-        tag("div", tag("dt", what), tag("dd", value, " ", tag("span", note, class_="note")))
-        for what, value, note in tiles
+        tag("div", tag("dt", what), tag("dd", value), tag("dd", note, class_="note")) for what, value, note in tiles
     ]
     return join(
         tag("div", tag("h1", detail["name"]), class_="lede"),

@@ -33,7 +33,7 @@ class Scene(NamedTuple):
 
 
 class Views:
-    """Reads for the pages. `catch_up` until it is False, then ask."""
+    """Reads for the pages; what is told of the past goes as far as `catch_up` has read."""
 
     def __init__(self, store: SqlStore, recent: Recent, clock: Callable[[], float] = time.time) -> None:
         self.store = self._store = store

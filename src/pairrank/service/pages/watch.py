@@ -13,7 +13,7 @@ from pairrank import metrics
 from pairrank.errors import FileFormatError
 from pairrank.service.store.base import Entry, RankerRow
 from pairrank.service.store.log import SqlStore
-from pairrank.types import FloatArray, Impression
+from pairrank.types import AnyArray, FloatArray, Impression
 
 # Of a longer log only the end is read: what was before is not worth a wait.
 LOOK_BACK = 10_000
@@ -68,22 +68,28 @@ def summarise(entry: Entry) -> Bin | None:
     if entry.body is None or entry.clicks is None:
         return None
     impression = Impression.from_bytes(entry.body)
-    clicks = np.frombuffer(entry.clicks, dtype=np.uint8).astype(np.int64)
+    clicks = np.frombuffer(entry.clicks, dtype=np.uint8)
+    n_clicks = int(clicks.sum())
     sizes = block_sizes(impression)
     at_ranks = [float(sizes[rank - 1]) if rank <= len(sizes) else 0.0 for rank in RANKS]
-    clicked = bool(clicks.any())
     return Bin(
         lists=1,
-        clicked=int(clicked),
-        gain=metrics.dcg(clicks) / metrics.ideal_dcg(clicks) if clicked else 0.0,
+        clicked=int(n_clicks > 0),
+        gain=_ndcg_of_clicks(clicks, n_clicks) if n_clicks else 0.0,
         positions=len(impression),
         explored=int((sizes > 1).sum()) if impression.explored else 0,
-        blocks=len(np.unique(impression.blocks)),
+        blocks=int(impression.blocks[-1]) + 1,
         at=entry.created,
         seq=entry.seq,
         sizes=np.array(at_ranks),
         reached=np.array([float(rank <= len(sizes)) for rank in RANKS]),
     )
+
+
+def _ndcg_of_clicks(clicks: AnyArray, n_clicks: int) -> float:
+    """The clicks' discounted gain over that of the same number of clicks at the top."""
+    worth = metrics.discount(len(clicks))
+    return float(worth @ clicks / worth[:n_clicks].sum())
 
 
 def block_sizes(impression: Impression) -> FloatArray:

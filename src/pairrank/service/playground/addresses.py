@@ -1,12 +1,98 @@
-"""The playground's addresses."""
+"""The playground's addresses. Clicks of a person go to the service's own feedback endpoint."""
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute
+from collections.abc import AsyncIterator
 
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from pairrank.errors import InputError
+from pairrank.service.auth import NoKeyError
 from pairrank.service.desk import Desk
+from pairrank.service.documents import parse_json
+from pairrank.service.pages.addresses import html, json_of
+from pairrank.service.pages.live import closed_page
+from pairrank.service.playground.page import play_page
+from pairrank.service.playground.play import MOST_SHOWN, SHOWN, Playground
+from pairrank.service.playground.users import USERS
+
+MOST_SEARCHES = 10_000
+MAX_QUERY = 256
 
 
 def play_routes(desk: Desk) -> list[BaseRoute]:
-    """The routes of the playground."""
-    return []
+    """The routes of the playground. It makes and resets a ranker, so it needs the role of an administrator."""
+    play = Playground(desk)
+
+    async def home(request: Request) -> Response:
+        try:
+            desk.allow(request, "admin")
+        except NoKeyError:
+            return html(closed_page("/play", "play.js"))
+        play.prepare()
+        return html(play_page())
+
+    async def state(request: Request) -> Response:
+        desk.allow(request, "admin")
+        return json_of(await play.state())
+
+    async def search(request: Request) -> Response:
+        desk.allow(request, "admin")
+        query, k = _query(await desk.body(request))
+        return json_of(await play.search(query, k))
+
+    async def compare(request: Request) -> Response:
+        desk.allow(request, "admin")
+        query, k = _query(await desk.body(request))
+        return json_of(await play.compare(query, k))
+
+    async def simulate(request: Request) -> Response:
+        desk.allow(request, "admin")
+        body = _object(await desk.body(request), {"users", "searches"})
+        users, searches = body.get("users", USERS[1]), body.get("searches", 1000)
+        if users not in USERS:
+            raise InputError(f"users are {str(users)[:40]!r}; expected one of {', '.join(USERS)}")
+        if type(searches) is not int or not 1 <= searches <= MOST_SEARCHES:
+            raise InputError(f"searches must be a whole number from 1 to {MOST_SEARCHES}")
+
+        async def events() -> AsyncIterator[bytes]:
+            async for step in play.simulate(users, searches):
+                yield b"event: progress\ndata: " + orjson.dumps(step) + b"\n\n"
+                if desk.stopping:
+                    return
+
+        return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+    async def reset(request: Request) -> Response:
+        desk.allow(request, "admin")
+        await play.reset()
+        return json_of(await play.state())
+
+    return [
+        Route("/play", home),
+        Route("/play/state", state),
+        Route("/play/search", search, methods=["POST"]),
+        Route("/play/compare", compare, methods=["POST"]),
+        Route("/play/simulate", simulate, methods=["POST"]),
+        Route("/play/reset", reset, methods=["POST"]),
+    ]
+
+
+def _object(body: bytes, names: set[str]) -> dict[str, object]:
+    value = parse_json(body or b"{}")
+    if not isinstance(value, dict) or not value.keys() <= names:
+        raise InputError(f"the body must be a JSON object with {', '.join(sorted(names))}")
+    return value
+
+
+def _query(body: bytes) -> tuple[str, int]:
+    value = _object(body, {"query", "k"})
+    query, k = value.get("query"), value.get("k", SHOWN)
+    if not isinstance(query, str) or not query.strip() or len(query) > MAX_QUERY or "\0" in query:
+        raise InputError(f"query must be a text of 1 to {MAX_QUERY} characters")
+    if type(k) is not int or not 1 <= k <= MOST_SHOWN:
+        raise InputError(f"k must be a whole number from 1 to {MOST_SHOWN}")
+    return query, k

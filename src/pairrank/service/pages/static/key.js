@@ -2,12 +2,20 @@
 
 import { $, ask } from "./dom.js";
 
+async function open() {
+  const next = $("main").dataset.next;
+  const text = await ask(location.pathname + location.search, { text: true });
+  const page = new DOMParser().parseFromString(text, "text/html");
+  if (page.getElementById("keyform")) throw new Error("the key is not known");
+  $("main").replaceWith(document.importNode(page.getElementById("main"), true));
+  await import(`./${next}`);
+}
+
 $("keyform").addEventListener("submit", async (event) => {
   event.preventDefault();
   sessionStorage.setItem("pairrank-key", $("key").value);
   try {
-    await ask("/live/rankers");
-    await import("./live.js");
+    await open();
   } catch (problem) {
     sessionStorage.removeItem("pairrank-key");
     $("key").setCustomValidity(problem.message);
@@ -15,4 +23,4 @@ $("keyform").addEventListener("submit", async (event) => {
     $("key").setCustomValidity("");
   }
 });
-if (sessionStorage.getItem("pairrank-key")) $("keyform").requestSubmit();
+if (sessionStorage.getItem("pairrank-key")) open().catch(() => sessionStorage.removeItem("pairrank-key"));

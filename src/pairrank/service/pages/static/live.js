@@ -9,7 +9,8 @@ import { follow, throttle } from "./stream.js";
 const PAGE = 20;
 const MOST_PAGES = 10;
 const FEW_WEIGHTS = 24;
-const state = { name: $("main").dataset.ranker, picked: null, when: "served", drawn: "", page: 0, all: false, last: null };
+const CALM = 2000; // milliseconds between drawings while following the newest impression
+const state = { name: $("main").dataset.ranker, picked: null, when: "served", drawn: "", drawnAt: 0, page: 0, all: false, last: null };
 
 // The frame, built once: what follows only fills it, so focus and scroll stay where they are.
 
@@ -34,12 +35,12 @@ function build() {
     h("div", { class: "lede" }, part("title", h("h1", {}))),
     part("tiles", h("dl", { class: "tiles" })),
     h("div", { class: "charts" },
-      chart("clicks", "Clicks", "share of lists with a click, and how high the clicks stand"),
-      chart("explored", "Exploration", "share of shown positions whose order was drawn by chance"),
+      chart("clicks", "Clicks", "share of lists, and how high the clicks stand"),
+      chart("explored", "Exploration", "share of shown positions drawn by chance"),
       chart("blocks", "Blocks in a shown list", "more blocks, more certainty"),
       chart("sizes", "Size of the block", "that ranks 1, 5 and 10 came from"),
       chart("lag", "Learner lag", "feedback that waits to be learned"),
-      card("Model versions", "kept, newest first", part("versions", h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Model versions" })))),
+      card("Model versions", "kept, newest first", part("versions", h("div", { class: "scroll dense", tabindex: 0, role: "region", "aria-label": "Model versions" })))),
     h("div", { class: "columns" },
       part("impression", h("section", { class: "card" },
         h("header", {}, part("heading", h("h2", {}, "Impression")), part("about", h("p", {})),
@@ -123,7 +124,7 @@ function charts({ series, lags }) {
   const values = (key) => series.map((point) => point[key]);
   const when = (i) => (series[i] ? clock(series[i].at) : "");
   const share = (value) => percent(value);
-  const one = (value) => fixed(value, value >= 10 ? 0 : 1);
+  const one = (value) => fixed(value, value >= 10 || Number.isInteger(value) ? 0 : 1);
   lineChart(parts.clicks, { label: "Clicks over time", at: when, format: share, from: 0, to: 1,
     lines: [{ name: "click-through", values: values("ctr") }, { name: "NDCG of clicks", values: values("ndcg") }] });
   lineChart(parts.explored, { label: "Share of explored positions over time", at: when, format: share, from: 0, to: 1,
@@ -173,8 +174,11 @@ function table(heads, right, rows) {
 async function drawImpression(number) {
   const address = `/live/rankers/${encodeURIComponent(state.name)}/impressions/${number}`;
   const key = `${address} ${state.when} ${state.when === "now" ? state.last.detail.version : ""}`;
-  if (state.drawn === key || (document.activeElement?.closest(".pr-drawing") && state.picked === null)) return;
-  state.drawn = key;
+  if (state.drawn === key) return;
+  // Following the newest must not tear away what somebody is looking at, nor flicker.
+  const busy = parts.drawing.matches(":hover, :focus-within") || Date.now() - state.drawnAt < CALM;
+  if (state.picked === null && state.drawn.startsWith(`/live/rankers/${encodeURIComponent(state.name)}/`) && state.drawn.split(" ")[1] === state.when && busy) return;
+  Object.assign(state, { drawn: key, drawnAt: Date.now() });
   const query = `?when=${state.when}`;
   try {
     const facts = await ask(address + query);
@@ -233,7 +237,9 @@ const refresh = throttle(async () => {
       state.name = rankers[0]?.name ?? "";
       if (!state.name) return;
     }
-    render(await ask(`/live/rankers/${encodeURIComponent(state.name)}`));
+    const answer = await ask(`/live/rankers/${encodeURIComponent(state.name)}`);
+    render(answer);
+    if (answer.behind) setTimeout(refresh, 0); // a long log is read in pieces
   } catch (problem) {
     if (problem.status === 404) state.name = ""; // deleted meanwhile; the next event finds another
   }

@@ -1,0 +1,254 @@
+"""The playground's searches: candidates from the index, lists from the service's own ranker, clicks to its log."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pairrank import clicks, metrics
+from pairrank.rankers import LinearRanker, Ranker
+from pairrank.rng import Purpose, generator
+from pairrank.service.desk import Desk
+from pairrank.service.documents import Query
+from pairrank.service.playground.features import FEATURES, NAMES, Features
+from pairrank.service.playground.index import Index, open_index
+from pairrank.service.playground.users import GRADES, Need, need
+from pairrank.service.ranking import parse_impression, show
+from pairrank.service.store.base import Config, Feedback, Limits
+from pairrank.types import FloatArray, IntArray
+
+RANKER = "playground"
+CANDIDATES = 60
+SHOWN = 10
+MOST_SHOWN = 100
+# λ is small, so that a single person's clicks can be seen to count.
+CONFIG = Config(n_features=len(NAMES), options={"lam": 1.0}, feature_names=NAMES)
+LIMITS = Limits(window_seconds=600.0, retention_seconds=3600.0)
+_WINDOW = 50  # searches in the moving figures of a simulation
+_TELL_SECONDS = 0.2
+
+
+def cache_folder() -> Path:
+    """Where the index is kept: ``PAIRRANK_CACHE``, or the user's own cache folder."""
+    given = os.environ.get("PAIRRANK_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(given) if given else Path(base) / "pairrank"
+
+
+class Asked(NamedTuple):
+    """A query with its candidates (numbers of documents) and their features."""
+
+    query: str
+    candidates: IntArray
+    features: FloatArray
+
+
+class Playground:
+    """The search of one worker. The index is opened, or built, when somebody first looks."""
+
+    def __init__(self, desk: Desk, cache: Path | None = None) -> None:
+        self._desk = desk
+        self._cache = cache
+        self._opening: asyncio.Task[None] | None = None
+        self._index: Index | None = None
+        self._features: Features | None = None
+        self.progress = (0, 1)
+
+    def prepare(self) -> None:
+        """Begin to open the index, once."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(asyncio.to_thread(self._open))
+
+    async def ready(self) -> None:
+        """Wait for the index."""
+        self.prepare()
+        if self._opening is not None:
+            await asyncio.shield(self._opening)
+
+    def _open(self) -> None:
+        def tell(done: int, total: int) -> None:
+            self.progress = (done, total)
+
+        index = open_index(self._cache or cache_folder(), tell)
+        self._features = Features(index)
+        self._index = index
+
+    @property
+    def index(self) -> Index:
+        """The index; `ready` comes first."""
+        if self._index is None:
+            raise RuntimeError("the index is not open yet")
+        return self._index
+
+    async def ensure(self) -> None:
+        """Make the ranker if it is not there, and serve from its newest model."""
+        if await self._desk.shelf.read(self._desk.store.ranker, RANKER) is None:
+            await self._create()
+        await self._desk.shelf.refresh()
+
+    async def reset(self) -> None:
+        """Forget everything that was learned."""
+        await self._desk.administer(self._desk.store.delete, RANKER, self._desk.clock(), "playground")
+        await self._create()
+
+    async def _create(self) -> None:
+        store, now = self._desk.store, self._desk.clock()
+        await self._desk.administer(store.create, RANKER, CONFIG, LIMITS, now, "playground")
+
+    async def state(self) -> dict[str, Any]:
+        """How far the index is, and what has been learned."""
+        self.prepare()
+        done, total = self.progress
+        found: dict[str, Any] = {"ready": self._index is not None, "done": done, "total": total}
+        if self._index is None:
+            return found
+        await self.ensure()
+        row = await self._desk.ranker(RANKER)
+        item = await self._desk.shelf.get(RANKER)
+        about = {"documents": len(self._index.documents), "feedback": row.feedback_count, "version": item.version}
+        return {**found, **about, "weights": weights(item.ranker)}
+
+    def ask(self, query: str) -> Asked:
+        """The candidates of a query and their features; slow enough to be kept off the event loop."""
+        candidates = self.index.gather(query, CANDIDATES)
+        return self._asked(query, candidates)
+
+    def _asked(self, query: str, candidates: IntArray) -> Asked:
+        if self._features is None:
+            raise RuntimeError("the index is not open yet")
+        return Asked(query, candidates, self._features(query, candidates))
+
+    async def search(self, query: str, k: int = SHOWN) -> dict[str, Any]:
+        """One search of a person: a real impression of the real ranker."""
+        await self.ready()
+        await self.ensure()
+        asked = await asyncio.to_thread(self.ask, query)
+        empty: dict[str, Any] = {"query": query, "candidates": len(asked.candidates), "results": []}
+        if not len(asked.candidates):
+            return empty
+        item = await self._desk.shelf.get(RANKER)
+        ranker, version = item.ranker, item.version
+        answered = await self._show(asked, k)
+        view = ranker.inspect(asked.features)
+        sizes = view.block_sizes.tolist() if view is not None else []
+        number = {self._id(doc): int(doc) for doc in asked.candidates}
+        results = [
+            {**self._card(number[hit["id"]]), "score": hit["score"], "block": hit["block"], "size": _at(sizes, hit)}
+            for hit in answered["ranking"]
+        ]
+        place = parse_impression(answered["impression_id"])
+        told = {"impression_id": answered["impression_id"], "number": place[0] if place else None}
+        return {**empty, **told, "version": version, "blocks": sizes, "results": results}
+
+    async def _show(self, asked: Asked, k: int) -> dict[str, Any]:
+        item = await self._desk.shelf.get(RANKER)
+        ids = [self._id(doc) for doc in asked.candidates]
+        return await show(self._desk, item, Query(asked.query[:256], ids, asked.features, k))
+
+    async def compare(self, query: str, k: int = SHOWN) -> dict[str, Any]:
+        """The same query under three policies; nothing is stored and nothing is learned."""
+        await self.ready()
+        await self.ensure()
+        asked = await asyncio.to_thread(self.ask, query)
+        if not len(asked.candidates):
+            return {"query": query, "lists": []}
+        item = await self._desk.shelf.get(RANKER)
+        view = item.ranker.inspect(asked.features)
+        sizes = [1] * len(asked.candidates) if view is None else view.block_sizes[view.blocks].tolist()
+        number = item.next_number
+        shown = {
+            "PairRank": item.ranker.rank(asked.features, k, number=number).ranking,
+            "Greedy": item.ranker.rank(asked.features, k, number=number, explore=False).ranking,
+            "Random": generator(CONFIG.seed, number, Purpose.TIES).permutation(len(sizes))[:k],
+        }
+        lists = [
+            {
+                "name": name,
+                "results": [{**self._card(int(asked.candidates[r])), "size": sizes[r]} for r in rows.tolist()],
+            }
+            for name, rows in shown.items()
+        ]
+        return {"query": query, "lists": lists}
+
+    async def simulate(self, users: str, searches: int) -> AsyncIterator[dict[str, Any]]:
+        """Let simulated users search; tells how it goes a few times a second, and stops when nobody listens."""
+        model = clicks.make(users, n_grades=GRADES)
+        await self.ready()
+        await self.ensure()
+        row = await self._desk.ranker(RANKER)
+        window: deque[tuple[float, bool]] = deque(maxlen=_WINDOW)
+        told = 0.0
+        for done in range(1, searches + 1):
+            # Counted on from what was learned before, so that a second run brings new needs.
+            wish, quality, first = await self._one(model, row.feedback_count + done)
+            window.append((quality, first))
+            if done == searches or time.monotonic() - told >= _TELL_SECONDS:
+                told = time.monotonic()
+                await self._desk.shelf.refresh()
+                item = await self._desk.shelf.get(RANKER)
+                ndcg, top = np.mean(np.array(window, dtype=np.float64), axis=0).tolist()
+                yield {
+                    "done": done,
+                    "total": searches,
+                    "ndcg": ndcg,
+                    "first": top,
+                    "query": wish.query,
+                    "wanted": self._id(wish.document),
+                    "version": item.version,
+                    "weights": weights(item.ranker),
+                }
+
+    async def _one(self, model: clicks.Users, number: int) -> tuple[Need, float, bool]:
+        """One simulated search: rank, click, feed back; its NDCG and whether the wanted document stood first."""
+        wish = await asyncio.to_thread(need, self.index, CONFIG.seed, number, CANDIDATES)
+        asked = await asyncio.to_thread(self._asked, wish.query, wish.candidates)
+        answered = await self._show(asked, SHOWN)
+        row_of = {self._id(doc): row for row, doc in enumerate(wish.candidates)}
+        shown = np.array([row_of[hit["id"]] for hit in answered["ranking"]])
+        coins = generator(CONFIG.seed, number, Purpose.CLICKS).random((len(wish.candidates), 2))
+        clicked = model.clicks(wish.grades[shown], coins[shown])
+        names = frozenset(hit["id"] for hit, click in zip(answered["ranking"], clicked, strict=True) if click)
+        place = parse_impression(answered["impression_id"])
+        if place is not None:
+            item = await self._desk.shelf.get(RANKER)
+            await self._desk.writer.feedback(Feedback(item.row.id, *place, names))
+        first = bool(wish.candidates[shown[0]] == wish.document)
+        return wish, metrics.ndcg(shown, wish.grades, SHOWN), first
+
+    def _id(self, document: int) -> str:
+        return self.index.documents[int(document)].qualified[:256]
+
+    def _card(self, document: int) -> dict[str, Any]:
+        """What a result shows of a document."""
+        found = self.index.documents[document]
+        return {
+            "id": self._id(document),
+            "name": found.name,
+            "kind": found.kind,
+            "signature": found.signature[:300],
+            "summary": found.summary,
+        }
+
+
+def weights(ranker: Ranker) -> list[dict[str, Any]]:
+    """Every weight with one standard deviation and what the feature means, heaviest first."""
+    if not isinstance(ranker, LinearRanker):
+        return []
+    spread = getattr(ranker, "uncertainty", None)
+    deviations: Sequence[float] | FloatArray = spread() if callable(spread) else np.zeros(len(NAMES))
+    rows = [
+        {"name": name, "explanation": FEATURES[name], "weight": float(weight), "deviation": float(deviation)}
+        for name, weight, deviation in zip(NAMES, ranker.weights, deviations, strict=True)
+    ]
+    return sorted(rows, key=lambda row: -abs(row["weight"]))
+
+
+def _at(sizes: Sequence[int], hit: dict[str, Any]) -> int:
+    return sizes[hit["block"]] if hit["block"] < len(sizes) else 1
