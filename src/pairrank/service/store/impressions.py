@@ -56,8 +56,8 @@ class ImpressionTables(RankerTables):
     """Serving, feedback, events, windows and expiry."""
 
     def allocate(self, ranker_id: int, count: int) -> int:
-        """The first of ``count`` impression numbers that nobody else will get."""
-        with self.database.transaction(flush=False):
+        """The first of ``count`` impression numbers that nobody else will get, not even after a power cut."""
+        with self.database.transaction():
             row = self.database.one(
                 "UPDATE rankers SET next_number = next_number + ? WHERE id = ? RETURNING next_number",
                 (count, ranker_id),

@@ -1,0 +1,98 @@
+"""A private PostgreSQL in a temporary folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Postgres:
+    """A PostgreSQL of our own in a temporary folder; `kill` is SIGKILL to all of its processes."""
+
+    bin: Path
+    folder: Path
+    port: int
+    fsync: bool = False  # off survives the death of processes, though not of the machine
+
+    @property
+    def user(self) -> str | None:
+        return "postgres" if os.geteuid() == 0 else None  # the server refuses to run as root
+
+    def _run(self, *command: str) -> None:
+        subprocess.run(command, check=True, user=self.user, cwd=self.folder, capture_output=True)
+
+    def make(self) -> None:
+        data = str(self.folder / "data")
+        self._run(str(self.bin / "initdb"), "-D", data, "-U", "pairrank", "-A", "trust", "-E", "UTF8", "--no-sync")
+
+    def start(self) -> None:
+        self._server = subprocess.Popen(
+            [
+                *(self.bin / "postgres", "-D", self.folder / "data", "-p", str(self.port), "-k", self.folder),
+                *("-c", "listen_addresses=127.0.0.1", "-c", "max_connections=60", "-c", "shared_buffers=32MB"),
+                *("-c", f"fsync={'on' if self.fsync else 'off'}"),
+            ],
+            user=self.user,
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        from pairrank.service.store.postgres import wait_for
+
+        wait_for(self.url("postgres"), 30)
+
+    def kill(self) -> None:
+        os.killpg(self._server.pid, signal.SIGKILL)
+        self._server.wait()
+        # A server that was killed leaves its lock file; the next one checks that the process is gone.
+
+    def url(self, database: str) -> str:
+        return f"postgresql://pairrank@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self) -> str:
+        import psycopg
+
+        name = f"t{time.time_ns()}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+
+def postgres_bin() -> Path | None:
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    return max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda p: int(p.parent.name), default=None)
+
+
+@contextmanager
+def running(binaries: Path, *, fsync: bool = False) -> Iterator[Postgres]:
+    """A server, started; killed at the end."""
+    with tempfile.TemporaryDirectory(prefix="pairrank-pg-") as name:
+        folder = Path(name)
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres")
+        server = Postgres(binaries, folder, free_port(), fsync)
+        server.make()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill()

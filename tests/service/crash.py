@@ -1,0 +1,251 @@
+"""Drive load through the service and kill its processes with SIGKILL at random points, over and over.
+
+The server (the HTTP application of one rank worker), the learner and, with ``--postgres``, the database are each
+killed after a random time, often while they start, and started again. They are forked from this process, which has
+everything imported, so that a life costs milliseconds. Clients never stop sending. At the end:
+
+- every feedback that was acknowledged is in the log, once;
+- nothing was learned twice, and nothing that the log holds was left out;
+- the model equals the replay of the log, bit for bit, and the store is whole.
+
+By hand: ``python tests/service/crash.py --kills 5000`` (and ``--postgres``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from threadpoolctl import threadpool_limits
+
+from pairrank import client as client_module
+from pairrank.client import Client, ServiceError
+from pairrank.errors import StorageError
+from pairrank.service.app import make_app
+from pairrank.service.learner import Learner
+from pairrank.service.model import load_head
+from pairrank.service.replay import replay
+from pairrank.service.settings import Settings
+from pairrank.service.store import SqlStore, open_store
+from pairrank.service.store.base import Config, Limits
+from pairrank.service.verify import verify
+
+RANKER = "a"
+# The longest life of each victim, in seconds: about twice what it needs to start and do some work.
+LIVES = {"server": 0.8, "learner": 0.3, "postgres": 3.0}
+CLIENTS = 2
+client_module.MAX_PAUSE = 0.1  # a crash here lasts milliseconds, not minutes
+
+
+@dataclass
+class Outcome:
+    """What a run did and found."""
+
+    kills: dict[str, int]
+    acknowledged: int
+    logged: int
+    learned: int
+    faults: list[str] = field(default_factory=list)
+
+
+def fork(work: Callable[[], None]) -> int:
+    """Run ``work`` in a child process; its id."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        os.setsid()
+        work()
+        code = 0
+    except BaseException as problem:
+        if not isinstance(problem, (StorageError, SystemExit)):
+            print(f"{work}: {problem!r}", file=sys.stderr)
+    finally:
+        os._exit(code)
+
+
+def serve(app: FastAPI, listener: socket.socket) -> None:
+    config = uvicorn.Config(app, log_level="critical", lifespan="on", access_log=False)
+    config.load()
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def learn(url: str) -> None:
+    logging.disable()
+    os.nice(5)
+    Learner(open_store(url)).run(threading.Event())
+
+
+def send(port: int, notes: Path, seed: int, forgetful: bool) -> None:
+    """Rank and click until killed; note down what was acknowledged.
+
+    ``forgetful``: a database that is killed may lose lists that were just served (never feedback): those may be unknown.
+    """
+    chance = random.Random(seed)
+    client = Client(f"http://127.0.0.1:{port}", timeout=2.0, retries=1000)
+    with open(notes, "a") as file:
+        while True:
+            documents = {f"d{i}": [chance.random(), chance.random()] for i in range(5)}
+            shown = client.rank(RANKER, documents, k=3)
+            clicks = [name for name in shown.ids if chance.random() < documents[name][0]]
+            try:
+                client.feedback(RANKER, shown.impression_id, clicks)
+            except ServiceError as problem:
+                if not (forgetful and problem.status in (404, 410)):
+                    file.write(f"refused {shown.impression_id} {problem}\n")
+            else:
+                file.write(f"{shown.impression_id}\n")
+                if chance.random() < 0.1 and client.feedback(RANKER, shown.impression_id, []) != "duplicate":
+                    file.write(f"twice {shown.impression_id}\n")
+            file.flush()
+
+
+class Victims:
+    """The processes that are killed and started again."""
+
+    def __init__(self, start: dict[str, Callable[[], int]], kill: dict[str, Callable[[int], None]], seed: int) -> None:
+        self._start, self._kill, self._chance = start, kill, random.Random(seed)
+        self.kills = dict.fromkeys(start, 0)
+        self._alive = {name: begin() for name, begin in start.items()}
+        self._due = {name: self._life(name) for name in start}
+
+    def _life(self, name: str) -> float:
+        return time.monotonic() + self._chance.random() * LIVES[name]
+
+    def run(self, kills: int) -> None:
+        """Until so many have been killed."""
+        while sum(self.kills.values()) < kills:
+            name = min(self._due, key=lambda one: self._due[one])
+            time.sleep(max(0.0, self._due[name] - time.monotonic()))
+            self.end(name)
+            self.kills[name] += 1
+            self._alive[name] = self._start[name]()
+            self._due[name] = self._life(name)
+
+    def end(self, name: str) -> None:
+        self._kill[name](self._alive[name])
+
+    def end_all(self) -> None:
+        for name in self._alive:
+            if name != "postgres":
+                self.end(name)
+
+
+def end_process(process: int) -> None:
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+
+
+def run(url: str, kills: int, seed: int, folder: Path, postgres: object = None) -> Outcome:
+    """Kill ``kills`` times, let everything come to rest, and look."""
+    store = open_store(url)
+    store.create(RANKER, Config(2, options={"estimator": "bounded"}), Limits(), time.time(), "crash")
+    load_head(store, store.rankers()[0]).ranker.rank([[0.0, 1.0], [1.0, 0.0]])  # imports what a first request would
+    store.close()
+    app = make_app(url, Settings(store=url))
+    app.build_middleware_stack()
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    port = listener.getsockname()[1]
+    starts: dict[str, Callable[[], int]] = {
+        "server": lambda: fork(lambda: serve(app, listener)),
+        "learner": lambda: fork(lambda: learn(url)),
+    }
+    ends: dict[str, Callable[[int], None]] = {"server": end_process, "learner": end_process}
+    if postgres is not None:
+        starts["postgres"] = lambda: postgres.start() or 0  # type: ignore[attr-defined]
+        ends["postgres"] = lambda _: postgres.kill()  # type: ignore[attr-defined]
+        postgres.kill()  # type: ignore[attr-defined]
+        starts = {"postgres": starts["postgres"], **starts}
+    victims = Victims(starts, ends, seed)
+    notes = [folder / f"client{number}" for number in range(CLIENTS)]
+    clients = [fork(partial(send, port, path, number, postgres is not None)) for number, path in enumerate(notes)]
+    try:
+        victims.run(kills)
+        time.sleep(1.0)
+    finally:
+        for client in clients:
+            end_process(client)
+        victims.end_all()
+        listener.close()
+    lines = [line.split() for path in notes for line in path.read_text().splitlines()]
+    return judge(url, lines, victims.kills)
+
+
+def judge(url: str, lines: list[list[str]], kills: dict[str, int]) -> Outcome:
+    """Let one last learner finish, then compare what clients were told with what the store holds."""
+    store = open_store(url)
+    try:
+        while not store.database.try_lead():
+            time.sleep(0.05)
+        before = store.rankers()[0]
+        faults = [" ".join(line) for line in lines if len(line) > 1]
+        if not replay(store, before).same:
+            faults.append("after the last kill the stored model was not the log's")
+        learner = Learner(store)
+        while learner.step(publish=True):
+            pass
+        acknowledged = [line[0] for line in lines if len(line) == 1]
+        faults += compare(store, acknowledged)
+        row = store.rankers()[0]
+        return Outcome(kills, len(acknowledged), row.log_seq, row.learned, faults)
+    finally:
+        store.close()
+
+
+def compare(store: SqlStore, acknowledged: list[str]) -> list[str]:
+    row = store.rankers()[0]
+    logged = [f"{number}-{token}" for number, token in store.database.all("SELECT number, token FROM log")]
+    faults = verify(store)
+    if lost := set(acknowledged) - set(logged):
+        faults.append(f"{len(lost)} acknowledged feedbacks are not in the log, such as {min(lost)}")
+    if len(set(logged)) != len(logged):
+        faults.append("an impression is in the log twice")
+    if not row.applied == row.learned == row.log_seq == row.feedback_count == len(logged):
+        counts = f"{row.feedback_count} counted, {row.applied} applied, {row.learned} learned"
+        faults.append(f"{len(logged)} logged, {counts}")
+    if not replay(store, row).same:
+        faults.append("the model is not the replay of the log")
+    return faults
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--postgres", action="store_true", help="on a private PostgreSQL, which is killed too")
+    parser.add_argument("--fsync", action="store_true", help="let PostgreSQL flush; only a machine that dies needs it")
+    args = parser.parse_args()
+    started = time.monotonic()
+    with threadpool_limits(limits=1), tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if args.postgres:
+            from cluster import postgres_bin, running
+
+            binaries = postgres_bin()
+            if binaries is None:
+                parser.error("no PostgreSQL server binaries")
+            with running(binaries, fsync=args.fsync) as server:
+                outcome = run(server.new_database(), args.kills, args.seed, folder, server)
+        else:
+            outcome = run(f"sqlite:///{folder / 'store.db'}", args.kills, args.seed, folder)
+    print(f"{outcome} in {time.monotonic() - started:.0f} s")
+    return 1 if outcome.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
