@@ -19,6 +19,8 @@ COMMANDS: tuple[str, ...] = (
     "serve",
     "replay",
     "store",
+    "play",
+    "figure",
 )
 
 

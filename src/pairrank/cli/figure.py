@@ -1,0 +1,109 @@
+"""``pairrank figure``: pictures for papers and read-mes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pairrank.errors import OptionError
+
+if TYPE_CHECKING:
+    from pairrank.drawing import Panel
+
+# The example: one query of an outdoor shop. Features: match in title, match in text, sales, reviews, in stock.
+_EXAMPLE = {
+    "Rain jacket, men": (0.9, 0.8, 0.7, 0.9, 1.0),
+    "Rain jacket, women": (0.9, 0.7, 0.6, 0.8, 1.0),
+    "Light rain shell": (0.6, 0.9, 0.5, 0.7, 1.0),
+    "Down jacket": (0.5, 0.3, 0.9, 0.8, 1.0),
+    "Fleece jacket": (0.5, 0.2, 0.8, 0.6, 1.0),
+    "Rain cover for packs": (0.5, 0.6, 0.3, 0.5, 1.0),
+    "Rain trousers": (0.4, 0.6, 0.4, 0.4, 0.0),
+    "Jacket wash": (0.4, 0.4, 0.2, 0.3, 1.0),
+}
+_TASTE = (2.0, 1.5, 0.5, 1.0, 0.5)  # what the example's shoppers go by
+_LEARNED = 200
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``figure`` and its own commands."""
+    parser = commands.add_parser("figure", help="draw a picture", description="Draw pictures for documents.")
+    kinds = parser.add_subparsers(dest="figure", metavar="FIGURE", required=True)
+    blocks = kinds.add_parser(
+        "blocks",
+        help="what a model is certain of for one query, as SVG",
+        description="Draw the candidates of one query in score order: blocks as bands, certain orders kept, uncertain "
+        "pairs joined, and what is shown. Without a model: an example, before and after learning.",
+        epilog="example: pairrank figure blocks --model model.pairrank --data MQ2008 --query 3 --out blocks.svg",
+    )
+    blocks.add_argument("--model", metavar="FILE", help="a model that `save` wrote")
+    blocks.add_argument("--data", help="folder, file or synthetic: name of the query's data")
+    blocks.add_argument("--split", default="test", choices=("train", "vali", "test"), help="default: test")
+    blocks.add_argument("--fold", type=int, default=1, help="default: 1")
+    blocks.add_argument("--query", type=int, default=0, metavar="N", help="which query of the split (default: 0)")
+    blocks.add_argument("--k", type=int, default=10, help="positions to show (default: 10)")
+    blocks.add_argument("--compact", action="store_true", help="narrow, for a small screen or a column")
+    blocks.add_argument("--out", metavar="FILE.svg", help="default: standard output")
+    blocks.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw and write."""
+    from pairrank import drawing
+    from pairrank.archive import write_atomically
+
+    if (args.model is None) != (args.data is None):
+        raise OptionError("--model and --data go together; without both, an example is drawn")
+    panels = _example() if args.model is None else [_query(args)]
+    text = drawing.side_by_side(panels, compact=args.compact)
+    if args.out is None:
+        sys.stdout.write(text + "\n")
+    else:
+        write_atomically(Path(args.out), (text + "\n").encode())
+        print(f"wrote {args.out}")
+    return 0
+
+
+def _query(args: argparse.Namespace) -> Panel:
+    import pairrank
+    from pairrank.data import load
+    from pairrank.drawing import Panel
+
+    ranker = pairrank.load(args.model)
+    dataset = load(args.data, split=args.split, fold=args.fold)
+    if not 0 <= args.query < dataset.n_queries:
+        raise OptionError(f"--query is {args.query}; the {args.split} split has queries 0 to {dataset.n_queries - 1}")
+    features, grades = dataset.query(args.query)
+    inspection = ranker.inspect(features)
+    if inspection is None:
+        raise OptionError(f"{args.model} holds a {ranker.name}, which has no notion of blocks; expected a PairRank")
+    shown = ranker.rank(features, args.k).ranking
+    labels = [f"document {row + 1}, grade {grade}" for row, grade in enumerate(grades.tolist())]
+    return Panel(inspection, labels, shown, heading=f"Query {dataset.query_ids[args.query]}")
+
+
+def _example() -> list[Panel]:
+    """The shop's ranker when it knows nothing, and after two hundred other queries of its shoppers."""
+    import numpy as np
+
+    from pairrank.clicks import make
+    from pairrank.drawing import Panel
+    from pairrank.rankers.pairrank import PairRank
+    from pairrank.rng import Purpose, generator
+
+    labels, X = list(_EXAMPLE), np.array(list(_EXAMPLE.values()))
+    ranker = PairRank(X.shape[1], seed=0, lam=1.0)
+    users = make("navigational", n_grades=2)
+    panels = [Panel(ranker.inspect(X), labels, ranker.rank(X).ranking, heading="Before: nothing is certain")]
+    for number in range(_LEARNED):
+        rng = generator(0, number, Purpose.QUERIES)
+        candidates = rng.random((12, X.shape[1]))
+        wanted = candidates @ np.array(_TASTE) > 3.2
+        impression = ranker.rank(candidates, 10)
+        clicks = users.clicks(wanted[impression.ranking].astype(np.int64), rng.random((10, 2)))
+        ranker.learn(impression, clicks)
+    heading = f"After {_LEARNED} searches: only close calls stay open"
+    panels.append(Panel(ranker.inspect(X), labels, ranker.rank(X).ranking, heading=heading))
+    return panels

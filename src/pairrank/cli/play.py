@@ -1,0 +1,52 @@
+"""``pairrank play``: a search that learns from your clicks, in the browser."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "play",
+        help="try it in the browser: a search that learns from your clicks",
+        description="Open a search over the documentation of this machine's Python standard library, ranked by "
+        "PairRank, which learns from what you click. Everything runs in this process and on this machine; the index "
+        "is built at the first start.",
+    )
+    parser.add_argument("--port", type=int, default=0, help="port on loopback (default: any that is free)")
+    parser.add_argument(
+        "--store", metavar="FILE", help="keep what is learned in this file (default: forget at the end)"
+    )
+    parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve the playground until Ctrl-C."""
+    import tempfile
+    import webbrowser
+    from contextlib import suppress
+    from pathlib import Path
+
+    from pairrank.cli.progress import progress
+    from pairrank.service.playground.documents import source_files
+    from pairrank.service.playground.index import open_index
+    from pairrank.service.playground.play import cache_folder
+    from pairrank.service.playground.start import listen, serve
+
+    place = listen(args.port)
+    with progress(len(source_files()), "Reading the standard library") as tell:
+        index = open_index(cache_folder(), lambda done, _: tell(done))
+    address = f"http://127.0.0.1:{place.getsockname()[1]}/play"
+    kept = f"What it learns is kept in {args.store}." if args.store else "What it learns is forgotten at the end."
+    with tempfile.TemporaryDirectory(prefix="pairrank-play-") as folder:
+
+        def ready() -> None:
+            print(f"{len(index.documents)} documents. {kept}\n{address}   (Ctrl-C stops)", flush=True)
+            if not args.no_browser:
+                webbrowser.open(address)
+
+        with suppress(KeyboardInterrupt):  # the way in which one stops playing
+            serve(Path(args.store or Path(folder) / "play.db"), place, ready)
+    return 0

@@ -1,0 +1,49 @@
+"""The whole service in one process, for `pairrank play`: ranking, learning and both pages, on loopback."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from pairrank.errors import MissingExtraError, StorageError
+from pairrank.service.settings import Settings
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on loopback; port 0 takes any that is free."""
+    place = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        place.bind(("127.0.0.1", port))
+    except OSError as problem:
+        place.close()
+        raise StorageError(f"cannot listen on port {port}: {problem.strerror}; try another --port") from problem
+    return place
+
+
+def serve(store: Path, place: socket.socket, ready: Callable[[], object]) -> None:
+    """Serve until told to stop; ``ready`` is called, in a thread of its own, once the first request can be answered."""
+    try:
+        import uvicorn
+
+        from pairrank.service.app import make_app
+    except ModuleNotFoundError as problem:
+        raise MissingExtraError(problem.name or "fastapi", "serve") from None
+
+    port = place.getsockname()[1]
+    app = make_app(store, Settings(store=f"sqlite:///{store}", port=port, log_level="warning"), learner=True)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            threading.Thread(target=ready, daemon=True).start()
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            app.state.desk.stopping = True  # ends the streams, which otherwise never do
+            super().handle_exit(sig, frame)
+
+    config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=3)
+    Server(config).run(sockets=[place])
