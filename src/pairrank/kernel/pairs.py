@@ -67,15 +67,21 @@ def laplacian(pairs: Pairs, stiffness: FloatArray, k: int) -> FloatArray:
     return L
 
 
-def low_rank(documents: FloatArray, pairs: Pairs, scale: FloatArray) -> FloatArray:
-    """Rows V (m, d) with VᵀV = Σ scale (x_w - x_l)(x_w - x_l)ᵀ over the pairs of ``documents`` (k, d).
-
-    However many the pairs, they join at most k documents: the sum is Xᵀ·Laplacian·X, of rank below k.
-    """
-    winner, loser, _ = pairs
-    if len(winner) < len(documents):
-        return (documents[winner] - documents[loser]) * np.sqrt(scale)[:, None]
-    values, vectors = np.linalg.eigh(laplacian(pairs, scale, len(documents)))
+def factor(pairs: Pairs, stiffness: FloatArray, k: int) -> FloatArray:
+    """F (m, k) with FᵀF the Laplacian of the pairs among k documents: however many the pairs, m is below k."""
+    m = len(stiffness)
+    if m < k:
+        F = np.zeros((m, k))
+        root = np.sqrt(stiffness)
+        F[np.arange(m), pairs.winner] = root
+        F[np.arange(m), pairs.loser] = -root
+        return F
+    values, vectors = np.linalg.eigh(laplacian(pairs, stiffness, k))
     # The smallest eigenvalue is zero (all documents shifted alike make no difference).
-    rows: FloatArray = (vectors[:, 1:] * np.sqrt(np.maximum(values[1:], 0.0))).T @ documents
+    rows: FloatArray = (vectors[:, 1:] * np.sqrt(np.maximum(values[1:], 0.0))).T
     return rows
+
+
+def low_rank(documents: FloatArray, pairs: Pairs, scale: FloatArray) -> FloatArray:
+    """Rows V (m, d), m below k, with VᵀV = Σ scale (x_w - x_l)(x_w - x_l)ᵀ over the pairs of ``documents`` (k, d)."""
+    return factor(pairs, scale, len(documents)) @ documents

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import Pairs
 from pairrank.types import AnyArray, FloatArray, IntArray
+
+# Lists whose curvature is computed in one product.
+LISTS_AT_ONCE = 512
 
 
 class Growing:
@@ -71,22 +75,47 @@ class History:
 
     def pull(self, theta: FloatArray) -> FloatArray:
         """Σ w σ(-x·θ) x over all pairs, (d,): minus the gradient of the pairs' loss."""
-        D, win, lose = self._documents.rows, self._winner.rows, self._loser.rows
-        s = D @ theta
-        force = self._weight.rows * sigmoid(s[lose] - s[win])
-        return D.T @ scatter(win, lose, force, len(D))
+        force = self._weight.rows * sigmoid(-self.gaps(theta))
+        return self._gather(force)
 
-    def curvature(self, theta: FloatArray, n_pairs: int | None = None, n_documents: int | None = None) -> FloatArray:
-        """Σ w σ'(x·θ) x xᵀ, (d, d), over all pairs or the first ``n_pairs`` (on the first ``n_documents`` rows)."""
-        D = self._documents.rows[:n_documents]
-        win, lose = self._winner.rows[:n_pairs], self._loser.rows[:n_pairs]
-        s = D @ theta
-        h = self._weight.rows[:n_pairs] * slope(s[win] - s[lose])
-        total = np.zeros((D.shape[1], D.shape[1]))
-        for start in range(0, len(win), 8192):  # in pieces, so that the differences need little memory
-            cut = slice(start, start + 8192)
-            V = (D[win[cut]] - D[lose[cut]]) * np.sqrt(h[cut])[:, None]
-            total += V.T @ V
+    def gaps(self, theta: FloatArray) -> FloatArray:
+        """x·θ of every pair, (n,)."""
+        s = self._documents.rows @ theta
+        gap: FloatArray = s[self._winner.rows] - s[self._loser.rows]
+        return gap
+
+    def stiffness(self, gaps: FloatArray) -> FloatArray:
+        """w σ'(x·θ) of every pair, (n,), from its `gaps`."""
+        h: FloatArray = self._weight.rows * slope(gaps)
+        return h
+
+    def bend(self, stiffness: FloatArray, direction: FloatArray) -> FloatArray:
+        """(Σ h x xᵀ) v for a direction v (d,): the pairs' Hessian applied, without forming it."""
+        return self._gather(stiffness * self.gaps(direction))
+
+    def _gather(self, force: FloatArray) -> FloatArray:
+        """Σ force x, (d,)."""
+        D = self._documents.rows
+        return D.T @ scatter(self._winner.rows, self._loser.rows, force, len(D))
+
+    def curvature(self, theta: FloatArray, n_lists: int | None = None) -> FloatArray:
+        """Σ w σ'(x·θ) x xᵀ, (d, d), over the pairs of all lists or of the oldest ``n_lists``."""
+        d = self._documents.rows.shape[1]
+        total = np.zeros((d, d))
+        ends = self._ends.rows[:n_lists]
+        first = np.zeros(2, dtype=np.int64)
+        # In pieces of whole lists, so that the temporaries stay small.
+        for stop in range(LISTS_AT_ONCE, len(ends) + LISTS_AT_ONCE, LISTS_AT_ONCE):
+            last = ends[min(stop, len(ends)) - 1]
+            rows, pairs = slice(first[0], last[0]), slice(first[1], last[1])
+            total += _curvature(
+                self._documents.rows[rows],
+                self._winner.rows[pairs] - first[0],
+                self._loser.rows[pairs] - first[0],
+                self._weight.rows[pairs],
+                theta,
+            )
+            first = last
         return total
 
     def differences(self) -> tuple[FloatArray, FloatArray]:
@@ -97,7 +126,7 @@ class History:
     def fold(self, n_lists: int, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Forget the oldest ``n_lists`` lists; their curvature (d, d) and pull (d,) at θ stay behind as the answer."""
         n_documents, n_pairs = (int(v) for v in self._ends.rows[n_lists - 1])
-        curvature = self.curvature(theta, n_pairs, n_documents)
+        curvature = self.curvature(theta, n_lists)
         before = self.pull(theta)
         self._documents.drop(n_documents)
         for column in (self._winner, self._loser, self._weight):
@@ -133,6 +162,20 @@ class History:
             raise ValueError("history has pairs of documents that it does not hold")
         for name in ("documents", "winner", "loser", "weight", "ends"):
             setattr(self, f"_{name}", Growing(state[f"history.{name}"]))
+
+
+def _curvature(D: FloatArray, win: IntArray, lose: IntArray, weight: FloatArray, theta: FloatArray) -> FloatArray:
+    """Σ w σ'(x·θ) x xᵀ by whichever is less work: the pairs one by one, or DᵀLD with their sparse Laplacian L."""
+    s = D @ theta
+    h = weight * slope(s[win] - s[lose])
+    if len(win) <= len(D):
+        V = (D[win] - D[lose]) * np.sqrt(h)[:, None]
+        return V.T @ V
+    ends = np.concatenate([win, lose])
+    diagonal = np.bincount(ends, np.concatenate([h, h]), len(D))
+    L = csr_array((np.concatenate([-h, -h]), (ends, np.concatenate([lose, win]))), shape=(len(D), len(D)))
+    curvature: FloatArray = D.T @ (L @ D + diagonal[:, None] * D)
+    return curvature
 
 
 def scatter(winner: IntArray, loser: IntArray, force: FloatArray, n: int) -> FloatArray:

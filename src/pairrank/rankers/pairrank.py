@@ -82,7 +82,7 @@ _BEST = Settings(
     delta1=0.05,
     c_mu=0.25,
     estimator="incremental",
-    tolerance=1e-3,
+    tolerance=5e-3,
 )
 PRESETS = MappingProxyType(
     {

@@ -14,18 +14,20 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
-from pairrank.kernel.confidence import inverse_of, update_inverse
-from pairrank.kernel.logistic import sigmoid, slope
-from pairrank.kernel.pairs import Pairs, laplacian, low_rank
+from pairrank.kernel.confidence import add_product, downdate, inverse_of
+from pairrank.kernel.logistic import sigmoid
+from pairrank.kernel.pairs import Pairs, factor, laplacian
 from pairrank.rankers.history import History, scatter
 from pairrank.types import FloatArray
 
 # Below this many pairs a refresh costs next to nothing, so every list gets one.
 SMALL = 256
 # The curvature's weights σ'(x·θ̂) are taken anew each time the pairs have grown by this factor.
-GROWTH = 1.25
+GROWTH = 2.0
+# Newton's method in the scores of one list stops when a step is this small; what is left is of its square.
+CLOSE = 1e-2
+MAX_STEPS = 100
 
 
 class Posterior:
@@ -65,11 +67,8 @@ class Posterior:
 
     def add(self, documents: FloatArray, pairs: Pairs) -> None:
         """Learn the pairs of one list over its ``documents`` (k, d)."""
-        # Only documents that take part in a pair matter.
-        used, places = np.unique(np.concatenate([pairs.winner, pairs.loser]), return_inverse=True)
-        n = len(pairs.weight)
-        self._moved += self._take_in(documents[used], Pairs(places[:n], places[n:], pairs.weight))
-        self.n_pairs += n
+        self._moved += self._take_in(*_only_used(documents, pairs))
+        self.n_pairs += len(pairs.weight)
         if self.n_pairs >= GROWTH * max(self._at_rebuild, 8) and len(self.history):
             self._rebuild()
         elif self._mean_loss:
@@ -86,37 +85,43 @@ class Posterior:
         w σ(-(s'_w - s'_l)) with plus at winners and minus at losers: an equation in k unknowns. Returns the squared
         length of the move, bᵀKb, in the norm of H before it.
         """
-        win, lose, weight = pairs
         k = len(D)
         A = self.inverse @ D.T
         K = D @ A
-        start = D @ self.theta
-        scores, b = start, np.zeros(k)
-        for _ in range(20):
-            gap = scores[win] - scores[lose]
-            force, stiffness = weight * sigmoid(-gap), weight * slope(gap)
-            b = scatter(win, lose, force, k)
-            L = laplacian(pairs, stiffness, k)
-            residual = start + K @ b - scores
-            step = np.linalg.solve(np.eye(k) + K @ L, residual)
-            scores = scores + step
-            if np.abs(step).max() < 1e-3:
-                # Quadratic convergence: what is left is of the order 1e-7, and b moves along by its derivative.
-                b = b - L @ step
-                break
+        b, stiffness = self._settle(D @ self.theta, K, pairs)
         self.theta = self.theta + A @ b
-        stiffness = weight * slope(scores[win] - scores[lose])
-        rows = low_rank(D, pairs, stiffness)
+        F = factor(pairs, stiffness, k)
         if self._mean_loss:
-            self._pairs_part += rows.T @ rows
+            add_product(self._pairs_part, (F @ D).T, 1.0)
         else:
-            update_inverse(self.inverse, rows)
+            downdate(self.inverse, A @ F.T, F @ K @ F.T)
         if self._capacity:
             self.history.append(D, pairs)
         else:
-            self.P += rows.T @ rows
+            add_product(self.P, (F @ D).T, 1.0)
             self._q = self.P @ self.theta
         return float(b @ K @ b)
+
+    def _settle(self, start: FloatArray, K: FloatArray, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
+        """Solve s' = start + K b(s') by Newton's method; returns b(s') and the pairs' stiffness w σ' there."""
+        win, lose, weight = pairs
+        k = len(start)
+        scores = start
+        for _ in range(MAX_STEPS):
+            gap = scores[win] - scores[lose]
+            doubt = sigmoid(-gap)
+            force = weight * doubt
+            stiffness = force * (1.0 - doubt)
+            b = scatter(win, lose, force, k)
+            L = laplacian(pairs, stiffness, k)
+            step = np.linalg.solve(np.eye(k) + K @ L, start + K @ b - scores)
+            size = float(np.abs(step).max())
+            # A step that would move a pair far is shortened, as logistic losses ask for.
+            scores = scores + (step if size <= 1.0 else step * (math.log1p(size) / size))
+            if size < CLOSE:
+                # Quadratic convergence: what is left is of the order CLOSE²/10, and b moves along by its derivative.
+                return b - L @ step, stiffness
+        return b, stiffness
 
     def gradient(self) -> FloatArray:
         """∇L(θ̂), (d,), over the whole history; zero at the exact minimiser."""
@@ -138,48 +143,44 @@ class Posterior:
         self.inverse, _ = inverse_of(self.P + self._pairs_part)
 
     def _refresh(self) -> None:
-        """Return to the exact minimiser, measure how far θ̂ had strayed, and set the time of the next refresh."""
+        """Return to the exact minimiser, measure how far θ̂ had strayed, and set the time of the next refresh.
+
+        Newton's method; each step is solved for by conjugate gradients with H⁻¹ as preconditioner, which costs a few
+        passes over the history and forms no matrix, however old H⁻¹ is.
+        """
         goal = max(0.1 * self._tolerance, 1e-10)
-        self.strayed = previous = math.inf
-        for step in range(100):
-            gradient = self.gradient()
-            move = self.inverse @ gradient
-            size = math.sqrt(max(float(gradient @ move), 0.0))
-            if size > 0.5 * previous:  # H is too old for its steps to converge
-                self._newton(goal)
-                break
-            self.theta = self.theta - move
+        for step in range(MAX_STEPS):
+            gaps = self.history.gaps(self.theta)
+            move, size = self._newton_step(self.gradient(), self.history.stiffness(gaps), goal)
+            far = float(np.abs(self.history.gaps(move)).max())
+            self.theta = self.theta - move * (1.0 if far <= 1.0 else math.log1p(far) / far)
             if step == 0:
                 self.strayed = size
             if size <= goal:
                 break
-            previous = size
         if self._tolerance and self.n_pairs > SMALL:
-            # Aim well inside the tolerance; one lucky measurement may at most double the time to the next.
-            factor = 0.3 * self._tolerance / max(self.strayed, 1e-300)
-            self._allowance = max(self._moved, self._allowance) * min(max(factor, 0.1), 2.0)
+            # Aim well inside the tolerance; one lucky measurement must not put off the next for long.
+            change = 0.25 * self._tolerance / max(self.strayed, 1e-300)
+            self._allowance = max(self._moved, self._allowance) * min(max(change, 0.1), 1.5)
         self._moved = 0.0
 
-    def _newton(self, goal: float) -> None:
-        """Newton's method with its own Hessian in each step, and halving: slow and sure."""
-        value = self._loss()
-        for _ in range(100):
-            gradient = self.gradient()
-            move = cho_solve(cho_factor(self.P + self.history.curvature(self.theta)), gradient)
-            decrement = float(gradient @ move)
-            origin, size = self.theta, 1.0
-            self.theta = origin - move
-            if decrement <= goal**2:
-                return
-            while (lower := self._loss()) > value - 0.25 * size * decrement and size > 1e-8:
-                size /= 2
-                self.theta = origin - size * move
-            value = lower
-
-    def _loss(self) -> float:
-        differences, weight = self.history.differences()
-        quadratic = 0.5 * self.theta @ self.P @ self.theta - self._q @ self.theta
-        return float(weight @ np.logaddexp(0.0, -(differences @ self.theta)) + quadratic)
+    def _newton_step(self, gradient: FloatArray, stiffness: FloatArray, goal: float) -> tuple[FloatArray, float]:
+        """∇²L⁻¹∇L to a tenth of its length or to ``goal``, and its length in the norm of ∇²L."""
+        move, residual = np.zeros_like(gradient), gradient
+        descent = direction = self.inverse @ residual
+        before = first = float(residual @ descent)
+        for _ in range(MAX_STEPS):
+            if before <= max(0.01 * first, 0.01 * goal**2):
+                break
+            bent = self.P @ direction + self.history.bend(stiffness, direction)
+            length = before / float(direction @ bent)
+            move = move + length * direction
+            residual = residual - length * bent
+            descent = self.inverse @ residual
+            after = float(residual @ descent)
+            direction = descent + (after / before) * direction
+            before = after
+        return move, math.sqrt(max(float(gradient @ move), 0.0))
 
     def _fold(self) -> None:
         """Give up the oldest quarter of the history: its pairs become part of the quadratic P and q."""
@@ -221,3 +222,14 @@ class Posterior:
         self._moved, self._allowance = float(state["moved"]), float(state["allowance"])
         self.strayed = float(state["strayed"])
         self.history.restore(state)
+
+
+def _only_used(documents: FloatArray, pairs: Pairs) -> tuple[FloatArray, Pairs]:
+    """The documents that take part in a pair, and the pairs by their places among them."""
+    used = np.zeros(len(documents), dtype=np.bool_)
+    used[pairs.winner] = True
+    used[pairs.loser] = True
+    if used.all():
+        return documents, pairs
+    places = np.cumsum(used) - 1
+    return documents[used], Pairs(places[pairs.winner], places[pairs.loser], pairs.weight)

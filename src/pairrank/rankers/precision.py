@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pairrank.kernel.confidence import inverse_of, update_inverse
+from pairrank.kernel.confidence import add_product, inverse_of, update_inverse
 from pairrank.types import FloatArray
 
 # Rounding in the inverse grows with the number of updates; after this many it is computed afresh from M.
@@ -30,7 +30,7 @@ class Precision:
 
     def add(self, rows: FloatArray) -> None:
         """M + VᵀV for ``rows`` V (m, d)."""
-        self.matrix += rows.T @ rows
+        add_product(self.matrix, rows.T, 1.0)
         self._updates += 1
         if self._updates % REFACTOR_EVERY:
             self.log_det += update_inverse(self.inverse, rows)
