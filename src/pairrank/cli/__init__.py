@@ -12,7 +12,10 @@ from pairrank.version import __version__
 
 # In the order of `pairrank --help`. A module must import quickly: what is heavy is imported inside `run`.
 COMMANDS: tuple[str, ...] = (
+    "demo",
     "simulate",
+    "reproduce",
+    "report",
     "fit",
     "export",
     "data",

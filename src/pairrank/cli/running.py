@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pairrank.lab.experiment import Experiment
     from pairrank.sim import RunSpec, Summary
 
 ENGINES = ("serial", "processes", "ray")
@@ -44,18 +45,68 @@ def run_all(specs: Sequence[RunSpec], args: argparse.Namespace, out: str | None)
         )
 
 
-def run_what_can_be(specs: Sequence[RunSpec], args: argparse.Namespace, out: str) -> int:
-    """Run the specs; failures are told, and do not keep the others from being reported. The exit code so far."""
-    from pairrank.lab.executors import RunsFailedError
+def add_experiment_options(parser: argparse.ArgumentParser, *, rounds: int = 5000, seeds: int = 20) -> None:
+    """Add what the commands that run an experiment on given data have in common."""
+    parser.add_argument("--rounds", type=positive, default=rounds, metavar="N", help=f"queries served ({rounds})")
+    parser.add_argument("--seeds", type=positive, default=seeds, metavar="N", help=f"runs of each kind ({seeds})")
+    parser.add_argument("--fold", type=positive, default=1, metavar="N", help="fold of the data (default: 1)")
+    parser.add_argument("--k", type=positive, default=10, metavar="N", help="positions shown (default: 10)")
+    parser.add_argument("--normalise", default="query", metavar="NAME", help="of the features (default: query)")
+    parser.add_argument(
+        "--clicks", action="append", metavar="NAME", help="users; may be repeated (default: the paper's three)"
+    )
+    parser.add_argument(
+        "--stop", choices=("click", "anywhere"), default="click", help="where users may stop (default: after a click)"
+    )
+    parser.add_argument(
+        "--settings", metavar="FILE", help="tuned options of the rankers: a file of pairrank tune, or a kept name"
+    )
 
+
+def users(args: argparse.Namespace) -> tuple[str, ...]:
+    """The users that the options name, each once."""
+    from pairrank import clicks
+    from pairrank.lab.experiment import USERS
+
+    return tuple(dict.fromkeys(clicks.canonical(text, stop=args.stop) for text in args.clicks or USERS))
+
+
+def run_experiment(experiment: Experiment, args: argparse.Namespace) -> int:
+    """Run an experiment and report on it; runs that fail are told and do not keep the others from the report."""
+    from pairrank.lab.executors import RunsFailedError, prepare
+
+    specs = experiment.specs()
+    prepare(args.out)
+    experiment.save(args.out)
+    failed = None
     try:
-        run_all(specs, args, out)
+        run_all(specs, args, args.out)
     except RunsFailedError as problem:
-        print(f"pairrank: {problem}", file=sys.stderr)
-        if not problem.summaries:
-            raise
-        return 1
-    return 0
+        failed = problem
+    if failed is None or failed.summaries:
+        show_report(args.out)
+    if failed is not None:
+        print(f"pairrank: {failed}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def show_report(out: str) -> None:
+    """Write the report of a folder and print its table and claims."""
+    from pairrank.lab import looks, report, tables
+
+    made = report.build(out)
+    results = made.results
+    for who in results.users:
+        head, rows = tables.leaders(results, who)
+        print(f"{who} users\n{tables.as_text(head, rows)}\n")
+    print(f"{tables.MARK} the best of its column; {looks.CEILING} sees the labels and does not compete.")
+    verdicts = [claim.verdict for claim in made.claims]
+    told = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
+    if told:
+        print(f"the paper's claims as measured: {told}")
+    if results.done < results.expected:
+        print(f"{results.done} of {results.expected} runs are done; the rest is not in this report")
+    print(f"report: {made.html}\nfigures: {made.figures[0].parent} ({len(made.figures)} files)")
 
 
 def positive(text: str) -> int:
@@ -64,8 +115,3 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
     return number
-
-
-def note(*words: Any) -> None:
-    """A line for whoever watches, on standard error."""
-    print(*words, file=sys.stderr, flush=True)

@@ -93,7 +93,10 @@ def run_all(
         raise OptionError(f"engine is {engine!r}; expected one of {', '.join(ENGINES)}")
     if address is not None and engine != "ray":
         raise OptionError(f"address is {address!r} and the engine is {engine!r}; an address needs the engine ray")
-    _prepare(specs, out, resume)
+    if out is not None:
+        prepare(out)
+        for spec in () if resume else specs:
+            RunFolder(out, spec).clear()
     tell = report or (lambda rounds: None)
     if engine == "serial":
         results = _serial(specs, out, tell)
@@ -116,19 +119,14 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def _prepare(specs: Sequence[RunSpec], out: Out, resume: bool) -> None:
-    """Find out before the first run whether ``out`` can be written at all."""
-    if out is None:
-        return
+def prepare(out: str | os.PathLike[str]) -> None:
+    """Make the folder, and find out before the first run whether it can be written at all."""
     folder = Path(out) / "runs"
+    probe = folder / f".{os.getpid()}.probe"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".{os.getpid()}.probe"
         probe.touch()
         probe.unlink()
-        if not resume:
-            for spec in specs:
-                RunFolder(out, spec).clear()
     except OSError as problem:
         raise StorageError(f"cannot write to the folder {folder}: {problem.strerror or problem}") from problem
 

@@ -1,0 +1,26 @@
+"""``pairrank report``: figures, tables and claims again from records."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pairrank.cli import running
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "report",
+        help="make figures and report again from records",
+        description="Make the figures and the report of a folder again from the records of the runs that are done; "
+        "it does no harm while other runs are still under way.",
+    )
+    parser.add_argument("out", metavar="DIR", help="the --out of demo, reproduce, ablate or simulate")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    running.show_report(args.out)
+    return 0

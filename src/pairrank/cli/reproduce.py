@@ -1,0 +1,67 @@
+"""``pairrank reproduce``: the paper's experiments and figures on your data."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import Any
+
+from pairrank.cli import running
+
+_EPILOG = """\
+Figures are numbered as in the paper: 3 offline NDCG@10, 4 cNDCG@10, 5 cosine to the ideal ranker, 6 block size at
+ranks 1, 5 and 10, 7a block size by rank, 7b number of blocks; 8 is regret, which the paper only bounds. They come as
+PNG and SVG with report.html, report.md and results.json. The same command resumes; pairrank report DIR makes figures
+and report again from whatever runs are done, also while others still run.
+
+examples:
+  pairrank reproduce MQ2008 --out results/mq2008 --settings mq2008
+  pairrank reproduce MSLR-WEB10K --fold 1 --rounds 5000 --seeds 20 --out results/mslr --engine ray --address auto
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "reproduce",
+        help="every experiment and figure of the paper, on your data",
+        description="Run all of the paper's experiments, draw its figures, test its claims and write a report.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where records, figures and report go")
+    running.add_experiment_options(parser)
+    running.add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from pairrank.lab import paper, settings
+
+    experiment = paper.comparison(
+        args.data,
+        command=command("reproduce", args),
+        users=running.users(args),
+        rounds=args.rounds,
+        seeds=args.seeds,
+        fold=args.fold,
+        k=args.k,
+        normalise=args.normalise,
+        settings=settings.load(args.settings) if args.settings else None,
+    )
+    return running.run_experiment(experiment, args)
+
+
+def command(name: str, args: argparse.Namespace) -> str:
+    """The command line as a report gives it: without the folders of the machine that it ran on."""
+    words = ["pairrank", name, Path(args.data).name, "--rounds", args.rounds, "--seeds", args.seeds]
+    if args.fold != 1:
+        words += ["--fold", args.fold]
+    for who in args.clicks or []:
+        words += ["--clicks", who]
+    if args.settings:
+        words += ["--settings", Path(args.settings).name]
+    return shlex.join([*map(str, words), "--out", Path(args.out).name])

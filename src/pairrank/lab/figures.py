@@ -1,0 +1,271 @@
+"""The paper's figures, numbered as there, from results; and the two that it does not have: regret and ablations."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pairrank.errors import MissingExtraError
+from pairrank.lab import looks
+from pairrank.lab.aggregate import Cell, Results
+from pairrank.lab.looks import Look
+from pairrank.types import FloatArray, IntArray
+
+BLOCK_RANKS = (1, 5, 10)
+WINDOW = 200  # rounds that the number of blocks is averaged over, as in the paper
+ROUNDS = "rounds (queries served)"
+BANDS = "Lines are means over seeds, bands 95 % t intervals."
+_WIDTH, _HEIGHT = 3.6, 2.9  # inches of one panel
+
+_RC: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "svg.hashsalt": "pairrank",  # the same figure gives the same file
+    "figure.constrained_layout.use": True,
+}
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A figure that can be drawn: its name (of files), title, caption with the policy, and how to draw it."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[], Any]
+
+    def render(self) -> tuple[bytes, bytes]:
+        """PNG and SVG."""
+        with _style():
+            figure = self.draw()
+            png, svg = io.BytesIO(), io.BytesIO()
+            figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+            figure.savefig(svg, format="svg", metadata={"Date": None})
+        return png.getvalue(), svg.getvalue()
+
+
+def plates(results: Results) -> list[Plate]:
+    """The figures that these results can fill."""
+    made = [
+        _curves(
+            results, "figure-3-offline", "Figure 3. Offline performance", "ndcg", "NDCG@10, held-out queries", _NDCG
+        ),
+        _curves(results, "figure-4-online", "Figure 4. Online performance", "cndcg", "cNDCG@10 so far", _CNDCG),
+        _curves(
+            results, "figure-5-cosine", "Figure 5. Closeness to the ideal ranker", "cosine", "cosine similarity", _COS
+        ),
+    ]
+    blocked = [ranker for ranker in results.rankers if any(cell.has("n_blocks") for cell in results.of(ranker))]
+    if blocked:
+        made += [_block_sizes(results, blocked), _block_profiles(results, blocked), _block_numbers(results, blocked)]
+    made.append(
+        _curves(
+            results,
+            "figure-8-regret",
+            "Figure 8. Regret (not in the paper)",
+            "regret",
+            "mis-ordered pairs so far",
+            _REGRET,
+        )
+    )
+    return made
+
+
+_NDCG = (
+    "NDCG@10 of the learned ranker on the test split: gain 2^grade − 1, discount log2(rank + 1), mean over queries "
+    f"with a relevant document, ties broken at random. {BANDS}"
+)
+_CNDCG = (
+    "Sum over rounds of NDCG@10 of the lists as shown, discounted by γ = 0.9995 a round; a query without a relevant "
+    f"document adds 0. {BANDS}"
+)
+_COS = (
+    "Cosine of a ranker's weights to the ideal ones: the data's own where they are known (synthetic linear data), else "
+    f"those of a RankNet fitted to the training labels. {BANDS}"
+)
+_REGRET = (
+    "Mis-ordered pairs of the full lists (what was shown, then the rest by score), summed over rounds; documents of "
+    f"equal grade cannot be mis-ordered. The paper bounds this and does not measure it. {BANDS}"
+)
+
+
+def ablation(results: Results, study: str) -> Plate:
+    """One figure: offline above online, a column for each kind of users, a line for each variant."""
+
+    def draw() -> Any:
+        figure, axes = _grid(2, len(results.users))
+        drawn = looks.of_rankers(results.rankers)
+        for row, (name, label) in enumerate((("ndcg", "NDCG@10, held-out"), ("cndcg", "cNDCG@10 so far"))):
+            for column, users in enumerate(results.users):
+                _panel(axes[row][column], results, users, name, drawn, log=name == "ndcg")
+                axes[row][column].set_title(f"{users} users" if row == 0 else "")
+            axes[row][0].set_ylabel(label)
+        _legend(figure, axes, columns=2)
+        return figure
+
+    return Plate(f"ablation-{study}", f"Ablation: {study}", f"{_NDCG} Below: {_CNDCG}", draw)
+
+
+def _curves(results: Results, name: str, title: str, metric: str, label: str, caption: str) -> Plate:
+    def draw() -> Any:
+        figure, axes = _grid(1, len(results.users))
+        drawn = looks.of_rankers(results.rankers)
+        for axis, users in zip(axes[0], results.users, strict=True):
+            _panel(axis, results, users, metric, drawn, log=metric in ("ndcg", "cosine"))
+            axis.set_title(f"{users} users")
+        axes[0][0].set_ylabel(label)
+        _legend(figure, axes, columns=5)
+        return figure
+
+    return Plate(name, title, caption, draw)
+
+
+def _panel(axis: Any, results: Results, users: str, metric: str, drawn: Mapping[str, Look], *, log: bool) -> None:
+    for ranker in results.rankers:
+        cell = results.get(ranker, users)
+        ceiling = looks.base(ranker) == looks.CEILING
+        if cell is None or not cell.has(metric) or (ceiling and metric == "cosine"):
+            continue  # the ideal's cosine to itself is 1 and says nothing
+        _line(axis, cell.rounds, cell.curves[metric], drawn[ranker])
+    _rounds_axis(axis, log=log)
+
+
+def _block_sizes(results: Results, blocked: Sequence[str]) -> Plate:
+    def draw() -> Any:
+        figure, axes = _grid(len(blocked), len(BLOCK_RANKS))
+        names, users = looks.of_rankers(results.rankers), looks.of_users(results.users)
+        for row, ranker in enumerate(blocked):
+            for axis, rank in zip(axes[row], BLOCK_RANKS, strict=True):
+                for cell in results.of(ranker):
+                    _line(axis, cell.rounds, cell.curves[f"block_at_{rank}"], users[cell.clicks])
+                axis.set_title(f"{names[ranker].label}, rank {rank}")
+                axis.set_ylim(bottom=0)
+                _rounds_axis(axis, log=True, named=row == len(blocked) - 1)
+            axes[row][0].set_ylabel("block size (documents)")
+        _legend(figure, axes, columns=3)
+        return figure
+
+    caption = (
+        "Size of the block at ranks 1, 5 and 10, by users: the mean over a fixed panel of training queries (those with "
+        f"that many documents). {BANDS}"
+    )
+    return Plate("figure-6-block-size", "Figure 6. The size of blocks at top ranks", caption, draw)
+
+
+def _block_profiles(results: Results, blocked: Sequence[str]) -> Plate:
+    users = "informational" if "informational" in results.users else results.users[-1]
+
+    def draw() -> Any:
+        figure, axes = _grid(1, len(blocked))
+        names = looks.of_rankers(results.rankers)
+        for axis, ranker in zip(axes[0], blocked, strict=True):
+            cell = results.get(ranker, users)
+            for t, look in looks.of_times(sorted(cell.profiles) if cell else []).items():
+                sizes = mean_profile(cell.profiles[t] if cell else [])
+                axis.plot(np.arange(1, len(sizes) + 1), sizes, color=look.colour, ls=look.style, label=look.label)
+            axis.set_title(f"{names[ranker].label}, {users} users")
+            axis.set_xlabel("rank (position in the full list)")
+            axis.set_ylim(bottom=0)
+        axes[0][0].set_ylabel("block size (documents)")
+        _legend(figure, axes, columns=5)
+        return figure
+
+    caption = (
+        f"Size of the block at every rank, {users} users, after several numbers of rounds: the mean over seeds and a "
+        "panel of training queries. Only long lists have high ranks, so few lists stand behind the right end."
+    )
+    return Plate("figure-7a-block-size-by-rank", "Figure 7a. Block size by rank", caption, draw)
+
+
+def _block_numbers(results: Results, blocked: Sequence[str]) -> Plate:
+    def draw() -> Any:
+        figure, axes = _grid(1, len(blocked), sharey=False)
+        names, users = looks.of_rankers(results.rankers), looks.of_users(results.users)
+        for axis, ranker in zip(axes[0], blocked, strict=True):
+            for cell in results.of(ranker):
+                middles, means = windows(cell, "n_blocks")
+                _line(axis, middles, means, users[cell.clicks])
+            axis.set_title(names[ranker].label)
+            _rounds_axis(axis, log=False)
+        axes[0][0].set_ylabel("blocks per query (number)")
+        _legend(figure, axes, columns=3)
+        return figure
+
+    caption = (
+        f"Number of blocks of a query, averaged over every {WINDOW} rounds and over a fixed panel of training queries, "
+        f"by users. {BANDS}"
+    )
+    return Plate("figure-7b-number-of-blocks", "Figure 7b. Number of blocks", caption, draw)
+
+
+def windows(cell: Cell, name: str, width: int = WINDOW) -> tuple[IntArray, FloatArray]:
+    """The middles (w,) of windows of ``width`` rounds and the means (n, w) of a curve's values that fall into each."""
+    number = (cell.rounds - 1) // width
+    filled = np.unique(number)
+    means = np.array([cell.curves[name][:, number == w].mean(axis=1) for w in filled]).T
+    return filled * width + width // 2, means
+
+
+def mean_profile(profiles: Sequence[FloatArray]) -> FloatArray:
+    """(longest,), the mean over seeds at every rank, over those whose panel reaches that far down."""
+    longest = max(map(len, profiles), default=0)
+    total, count = np.zeros(longest), np.zeros(longest)
+    for profile in profiles:
+        total[: len(profile)] += profile
+        count[: len(profile)] += 1
+    return total / count
+
+
+def _line(axis: Any, x: IntArray, runs: FloatArray, look: Look) -> None:
+    from pairrank.lab.aggregate import interval
+
+    mean, half = interval(runs)
+    every = (len(look.label) % 4, max(1, len(x) // 7))  # staggered, so that markers of close lines stay apart
+    axis.plot(x, mean, color=look.colour, ls=look.style, marker=look.marker, markevery=every, label=look.label)
+    if np.isfinite(half).any():
+        axis.fill_between(x, mean - half, mean + half, color=look.colour, alpha=0.15, linewidth=0)
+
+
+def _rounds_axis(axis: Any, *, log: bool, named: bool = True) -> None:
+    if log:
+        axis.set_xscale("log")
+    if named:
+        axis.set_xlabel(ROUNDS + (", log scale" if log else ""))
+
+
+def _legend(figure: Any, axes: Any, *, columns: int) -> None:
+    """Below the panels, where it covers no data; every label once."""
+    handles = {
+        label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, handlelength=3.2)
+
+
+def _grid(rows: int, columns: int, *, sharey: bool = True) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(max(_WIDTH * columns, 2 * _WIDTH), _HEIGHT * rows + 0.6))
+    axes = figure.subplots(rows, columns, squeeze=False, sharey="row" if sharey else False)
+    return figure, axes
+
+
+def _style() -> AbstractContextManager[Any]:
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtraError("matplotlib", "lab") from None
+    context: AbstractContextManager[Any] = matplotlib.rc_context(_RC)
+    return context

@@ -1,0 +1,109 @@
+"""How rankers and users look in every figure and table: one label, one colour, one line style, one marker each.
+
+Colours are Okabe and Ito's, which colour-blind people can tell apart; styles and markers do so in grey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from pairrank import rankers
+
+Style = str | tuple[int, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Label, colour, line style and marker."""
+
+    label: str
+    colour: str
+    style: Style = "-"
+    marker: str = ""
+
+
+_LONG, _DOTS, _MIXED = (0, (7.0, 2.0)), (0, (1.0, 1.5)), (0, (5.0, 1.5, 1.0, 1.5))
+_RANKERS: Mapping[str, Look] = MappingProxyType(
+    {
+        "pairrank": Look("PairRank", "#D55E00", "-", "o"),
+        "pairrank-c": Look("PairRank_C", "#0072B2", "-", "s"),
+        "pairrank-r": Look("PairRank_R", "#56B4E9", _LONG, "D"),
+        "pdgd": Look("PDGD", "#009E73", _MIXED, "^"),
+        "mgd": Look("MGD", "#CC79A7", "--", "v"),
+        "dbgd": Look("DBGD", "#E69F00", _DOTS, "P"),
+        "sgd-ranknet": Look("SGD RankNet", "#6A3D9A", "--", "X"),
+        "epsilon-greedy": Look("ε-greedy", "#8C8C8C", _MIXED, "*"),
+        "offline-ranknet": Look("offline RankNet (ceiling)", "#000000", _DOTS, ""),
+    }
+)
+_USERS: Mapping[str, Look] = MappingProxyType(
+    {
+        "perfect": Look("perfect", "#222222", "-", "o"),
+        "navigational": Look("navigational", "#8C510A", "--", "s"),
+        "informational": Look("informational", "#4B6A2E", _MIXED, "^"),
+    }
+)
+# For what has no look of its own: variants of one ranker, other users.
+_SPARE: tuple[Look, ...] = tuple(
+    Look("", colour, style, marker)
+    for colour, style, marker in (
+        ("#0072B2", "-", "o"),
+        ("#D55E00", "--", "s"),
+        ("#009E73", _MIXED, "^"),
+        ("#CC79A7", _DOTS, "D"),
+        ("#E69F00", _LONG, "v"),
+        ("#000000", "-", "X"),
+        ("#56B4E9", "--", "P"),
+        ("#6A3D9A", _MIXED, "*"),
+    )
+)
+CEILING = "offline-ranknet"
+
+
+def base(ranker: str) -> str:
+    """A ranker's name without options."""
+    return rankers.parse(ranker)[0]
+
+
+def of_rankers(texts: Sequence[str]) -> dict[str, Look]:
+    """Looks by text. A name that occurs once keeps its own look, whatever its options; variants get spare ones."""
+    names = [base(text) for text in texts]
+    looks, spare = {}, 0
+    for text, name in zip(texts, names, strict=True):
+        if names.count(name) == 1 and name in _RANKERS:
+            looks[text] = _RANKERS[name]
+        else:
+            looks[text] = replace(_SPARE[spare % len(_SPARE)], label=_variant(name, rankers.parse(text)[1]))
+            spare += 1
+    return looks
+
+
+def of_users(texts: Sequence[str]) -> dict[str, Look]:
+    """Looks by text."""
+    looks, spare = {}, 0
+    for text in texts:
+        known = _USERS.get(text.partition("(")[0])
+        looks[text] = replace(known or _SPARE[spare % len(_SPARE)], label=text)
+        spare += known is None
+    return looks
+
+
+def of_times(rounds: Sequence[int]) -> dict[int, Look]:
+    """Looks of points in time, light to dark."""
+    shades = ("#B8B8B8", "#E69F00", "#D55E00", "#0072B2", "#000000")
+    styles: tuple[Style, ...] = (_DOTS, "--", _MIXED, _LONG, "-")
+    chosen = list(rounds)[-len(shades) :]
+    start = len(shades) - len(chosen)
+    return {
+        t: Look(f"after {t:,} round{'s' if t > 1 else ''}", shades[start + i], styles[start + i])
+        for i, t in enumerate(chosen)
+    }
+
+
+def _variant(name: str, options: Mapping[str, Any]) -> str:
+    label = _RANKERS[name].label if name in _RANKERS else name
+    told = ", ".join(f"{key} = {value}" for key, value in sorted(options.items()))
+    return f"{label}, {told}" if told else label

@@ -1,0 +1,239 @@
+"""The report: one HTML file that needs nothing else, a Markdown twin, the figures, and the numbers as JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from importlib import metadata
+from pathlib import Path
+
+from pairrank import archive
+from pairrank.errors import OptionError, StorageError
+from pairrank.lab import claims, figures, looks, tables
+from pairrank.lab.aggregate import Comparison, Results, collect
+from pairrank.lab.claims import Claim
+from pairrank.lab.experiment import Experiment
+from pairrank.lab.figures import Plate
+from pairrank.sim import RunSpec
+from pairrank.version import __version__
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written, and the results behind it."""
+
+    html: Path
+    figures: tuple[Path, ...]
+    results: Results
+    claims: tuple[Claim, ...]
+
+
+def build(out: str | os.PathLike[str]) -> Report:
+    """Make everything again from the records below ``out``; whatever runs are done by now are in it."""
+    folder = Path(out)
+    experiment = Experiment.load(folder)
+    if experiment is None:
+        experiment = _guessed(folder)
+    results = collect(folder, experiment.specs())
+    if not results.cells:
+        raise OptionError(f"{folder} has no finished run of its experiment yet; nothing can be reported")
+    made = claims.comparisons(results)
+    found = [] if experiment.study else claims.check(results, made)
+    plates = [figures.ablation(results, experiment.study)] if experiment.study else figures.plates(results)
+    drawn = [(plate, *plate.render()) for plate in plates]
+    paths = _write_figures(folder / "figures", drawn)
+    page = _Page(experiment, results, made, found)
+    archive.write_atomically(folder / "results.json", page.numbers().encode())
+    archive.write_atomically(folder / "report.md", page.markdown([plate for plate, *_ in drawn]).encode())
+    archive.write_atomically(folder / "report.html", page.html([(plate, svg) for plate, _, svg in drawn]).encode())
+    return Report(folder / "report.html", tuple(paths), results, tuple(found))
+
+
+def _guessed(folder: Path) -> Experiment:
+    """The experiment that a folder of runs without a description amounts to: its largest group of like runs."""
+    specs = [RunSpec.from_json(archive.read_file(p), source=str(p)) for p in sorted(folder.glob("runs/*/spec.json"))]
+    groups: dict[tuple[object, ...], list[RunSpec]] = {}
+    for spec in specs:
+        groups.setdefault((spec.data, spec.fold, spec.rounds, spec.k, spec.normalise, spec.schedule), []).append(spec)
+    if not groups:
+        raise OptionError(f"{folder} has no runs; expected a folder that simulate or reproduce wrote with --out")
+    runs = max(groups.values(), key=len)
+    first = runs[0]
+    return Experiment(
+        title=f"Runs on {Path(first.data).name}",
+        command=f"pairrank simulate {Path(first.data).name} …",
+        data=first.data,
+        rankers=tuple(dict.fromkeys(spec.ranker for spec in runs)),
+        users=tuple(dict.fromkeys(spec.clicks for spec in runs)),
+        rounds=first.rounds,
+        seeds=1 + max(spec.seed for spec in runs),
+        fold=first.fold,
+        k=first.k,
+        normalise=first.normalise,
+        schedule=first.schedule,
+    )
+
+
+def _write_figures(folder: Path, drawn: Sequence[tuple[Plate, bytes, bytes]]) -> list[Path]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise StorageError(f"cannot make the folder {folder}: {problem.strerror or problem}") from problem
+    paths = []
+    for plate, png, svg in drawn:
+        for suffix, blob in (("png", png), ("svg", svg)):
+            paths.append(folder / f"{plate.name}.{suffix}")
+            archive.write_atomically(paths[-1], blob)
+    return paths
+
+
+@dataclass(frozen=True)
+class _Page:
+    """Everything that the report says."""
+
+    experiment: Experiment
+    results: Results
+    tests: Sequence[Comparison]
+    claims: Sequence[Claim]
+
+    def numbers(self) -> str:
+        """The results as JSON."""
+        content = {
+            "experiment": asdict(self.experiment) | {"data": Path(self.experiment.data).name},
+            "versions": versions(),
+            "runs": {"done": self.results.done, "expected": self.results.expected},
+            "results": tables.summary(self.results),
+            "comparisons": [asdict(test) for test in self.tests],
+            "claims": [asdict(claim) for claim in self.claims],
+        }
+        # NaN is not JSON; there is one only where something is unknown.
+        return json.dumps(_known(content), indent=1) + "\n"
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """What was run on what, as names and sentences."""
+        e, r = self.experiment, self.results
+        yield "Data", self._data()
+        yield "Runs", f"{r.done} of {r.expected} done" + ("" if r.done == r.expected else "; the rest is still missing")
+        yield "Rounds and seeds", f"{e.rounds:,} rounds; {e.seeds} seeds, 0 to {e.seeds - 1}; {e.k} documents shown"
+        yield "Pairing", "within one seed all rankers meet the same queries and the same users' coins"
+        yield "Users", ", ".join(r.users) + ": dependent click model, stopping only after a click unless told otherwise"
+        labels = looks.of_rankers(r.rankers)
+        yield "Rankers", "; ".join(f"{labels[text].label}: {text}" for text in r.rankers)
+        yield (
+            "Winner",
+            f"the highest mean is marked {tables.MARK}; the ceiling, which sees the labels, does not compete",
+        )
+        yield (
+            "Tests",
+            "paired t tests over seeds; Holm's correction within one ranker and metric over all opponents and users",
+        )
+        yield "Versions", ", ".join(f"{name} {version}" for name, version in versions().items())
+        yield "Command", e.command
+
+    def _data(self) -> str:
+        e = self.experiment
+        told = f"{Path(e.data).name}, fold {e.fold}, features normalised by {e.normalise}"
+        for split, numbers in e.facts.items():
+            told += f"; {split}: " + ", ".join(f"{count:,} {what}" for what, count in numbers.items())
+        return told
+
+    def sections(self) -> Iterator[tuple[str, tuple[tables.Row, list[tables.Row]]]]:
+        """Titles and tables."""
+        if self.claims:
+            rows = [[c.text, c.verdict, c.evidence, c.rule] for c in self.claims]
+            yield "The paper's claims, as measured here", (["claim", "verdict", "measured", "rule"], rows)
+        yield "Performance", tables.overview(self.results)
+        yield "Regret and time", tables.regrets(self.results)
+        if self.tests and not self.experiment.study:
+            yield "Paired tests", tables.tests(self.results, self.tests)
+
+    def markdown(self, plates: Sequence[Plate]) -> str:
+        """The report as Markdown, figures linked."""
+        parts = [f"# {self.experiment.title}"]
+        parts.append("\n".join(f"- **{name}**: {_md(told)}" for name, told in self.facts()))
+        for title, (head, rows) in self.sections():
+            parts += [f"## {title}", tables.as_markdown(head, [[_md(cell) for cell in row] for row in rows])]
+        parts += [f"## {p.title}\n\n![{p.title}](figures/{p.name}.png)\n\n{_md(p.caption)}" for p in plates]
+        return "\n\n".join(parts) + "\n"
+
+    def html(self, plates: Sequence[tuple[Plate, bytes]]) -> str:
+        """The report as one HTML file."""
+        facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(told)}</dd>" for name, told in self.facts())
+        body = [f"<h1>{escape(self.experiment.title)}</h1><dl>{facts}</dl>"]
+        for title, (head, rows) in self.sections():
+            body.append(f"<h2>{escape(title)}</h2>{_table(head, rows)}")
+        for plate, svg in plates:
+            source = base64.b64encode(svg).decode()
+            body.append(
+                f"<h2>{escape(plate.title)}</h2><figure id={plate.name!r}>"
+                f'<img alt="{escape(plate.title)}" src="data:image/svg+xml;base64,{source}">'
+                f"<figcaption>{escape(plate.caption)}</figcaption></figure>"
+            )
+        title = escape(self.experiment.title)
+        return (
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+            f"<style>{_CSS}</style></head><body><main>{''.join(body)}</main></body></html>\n"
+        )
+
+
+def versions() -> dict[str, str]:
+    """Of what computed the numbers."""
+    found = {"pairrank": __version__, "python": platform.python_version()}
+    for name in ("numpy", "scipy", "pyarrow", "matplotlib"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+_VERDICTS = {claims.HOLDS: "holds", claims.FAILS: "fails", claims.OPEN: "open"}
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return f"<div class=wide><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _cell(text: str) -> str:
+    if text in _VERDICTS:
+        return f'<td class="{_VERDICTS[text]}">{escape(text)}</td>'
+    best = text.endswith(f" {tables.MARK}")
+    return f"<td{' class=best' if best else ''}>{escape(text)}</td>"
+
+
+def _md(text: str) -> str:
+    """Stars and underscores that are meant as such."""
+    return text.replace("*", "\\*").replace("_", "\\_")
+
+
+def _known(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _known(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_known(item) for item in value]
+    return None if isinstance(value, float) and value != value else value
+
+
+_CSS = """
+:root { color-scheme: light; }
+body { margin: 0; background: #fff; color: #1d2126; font: 16px/1.5 system-ui, sans-serif; }
+main { max-width: 1120px; margin: 0 auto; padding: 24px; }
+h1 { font-size: 1.7rem; margin: 0 0 .6rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; font-size: .9rem; }
+dt { font-weight: 600; } dd { margin: 0; overflow-wrap: anywhere; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; }
+th, td { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid #e3e6ea; vertical-align: top; }
+th { border-bottom: 2px solid #9aa3ad; } td { font-variant-numeric: tabular-nums; }
+.best { font-weight: 700; background: #fdf1e7; } .holds, .fails, .open { font-weight: 600; white-space: nowrap; }
+.holds { color: #00614a; } .fails { color: #a33d00; } .open { color: #555; }
+figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size: .85rem; color: #4a5158; }
+@media (max-width: 640px) { main { padding: 12px; } dl { grid-template-columns: 1fr; } }
+"""

@@ -1,0 +1,120 @@
+"""Results as rows: for the terminal, for Markdown and HTML, and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from pairrank.lab import looks
+from pairrank.lab.aggregate import METRICS, Comparison, Results, interval
+
+Row = list[str]
+MARK = "*"
+_DIGITS = {"ndcg": 4, "cndcg": 1, "regret": 0}
+_HEADS = {"ndcg": "NDCG@10", "cndcg": "cNDCG@10", "regret": "regret"}
+
+
+def summary(results: Results) -> list[dict[str, Any]]:
+    """A row per ranker and users: means over seeds with half 95 % t intervals, and whether it is the best there."""
+    rows = []
+    winners = {(users, metric): winner(results, users, metric) for users in results.users for metric in METRICS}
+    for users in results.users:
+        for ranker in results.rankers:
+            cell = results.get(ranker, users)
+            if cell is None:
+                continue
+            row: dict[str, Any] = {"ranker": ranker, "clicks": users, "seeds": len(cell.seeds)}
+            for metric in _HEADS:
+                mean, half = interval(cell.final(metric)[:, None])
+                row |= {metric: float(mean[0]), f"{metric}_ci": None if math.isnan(half[0]) else float(half[0])}
+            row |= {f"best_{metric}": winners[users, metric] == ranker for metric in METRICS}
+            row["seconds"] = cell.seconds
+            rows.append(row)
+    return rows
+
+
+def winner(results: Results, users: str, metric: str) -> str | None:
+    """The ranker with the highest mean; the ceiling, which sees labels, does not compete."""
+    means = {
+        ranker: float(cell.final(metric).mean())
+        for ranker in results.rankers
+        if looks.base(ranker) != looks.CEILING and (cell := results.get(ranker, users))
+    }
+    return max(means, key=lambda ranker: means[ranker]) if means else None
+
+
+def overview(results: Results) -> tuple[Row, list[Row]]:
+    """A line per ranker, and for each kind of users offline and online performance; the best is marked."""
+    head = ["ranker"] + [f"{users} {_HEADS[metric]}" for users in results.users for metric in METRICS]
+    cells = {(row["ranker"], row["clicks"]): row for row in summary(results)}
+    drawn = looks.of_rankers(results.rankers)
+    rows = []
+    for ranker in results.rankers:
+        values = [_value(cells.get((ranker, users)), metric) for users in results.users for metric in METRICS]
+        rows.append([drawn[ranker].label, *values])
+    return head, rows
+
+
+def leaders(results: Results, users: str) -> tuple[Row, list[Row]]:
+    """For one kind of users, a line per ranker, best offline first."""
+    rows = sorted((row for row in summary(results) if row["clicks"] == users), key=lambda row: -row["ndcg"])
+    drawn = looks.of_rankers(results.rankers)
+    head = ["  ranker", *_HEADS.values()]
+    return head, [[f"  {drawn[row['ranker']].label}", *(_value(row, metric) for metric in _HEADS)] for row in rows]
+
+
+def _value(row: dict[str, Any] | None, metric: str) -> str:
+    if row is None:
+        return "–"
+    digits, half = _DIGITS[metric], row[f"{metric}_ci"]
+    text = f"{row[metric]:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
+    return text + (f" {MARK}" if row.get(f"best_{metric}") else "")
+
+
+def regrets(results: Results) -> tuple[Row, list[Row]]:
+    """A line per ranker: regret by users, and the computing time of a round."""
+    cells = {(row["ranker"], row["clicks"]): row for row in summary(results)}
+    drawn = looks.of_rankers(results.rankers)
+    head = ["ranker", *(f"{users}, mis-ordered pairs" for users in results.users), "ms a round, all in"]
+    rows = []
+    for ranker in results.rankers:
+        rounds = sum(len(cell.seeds) * int(cell.rounds[-1]) for cell in results.of(ranker))
+        seconds = sum(cell.seconds for cell in results.of(ranker))
+        values = [_value(cells.get((ranker, users)), "regret") for users in results.users]
+        rows.append([drawn[ranker].label, *values, f"{1000 * seconds / rounds:.2f}" if rounds else "–"])
+    return head, rows
+
+
+def tests(results: Results, made: Sequence[Comparison]) -> tuple[Row, list[Row]]:
+    """A line per comparison."""
+    drawn = looks.of_rankers(results.rankers)
+    head = ["ranker", "against", "users", "metric", "difference ± 95 %", "seeds", "p", "p, Holm"]
+    rows = []
+    for c in made:
+        digits = _DIGITS[c.metric]
+        half = "" if math.isnan(c.half) else f" ± {c.half:.{digits}f}"
+        difference = f"{c.mean:+.{digits}f}{half}"
+        names = drawn[c.a].label, drawn[c.b].label
+        rows.append([*names, c.clicks, _HEADS[c.metric], difference, str(c.n), p_value(c.p), p_value(c.p_holm)])
+    return head, rows
+
+
+def p_value(p: float) -> str:
+    """A p-value as text."""
+    if math.isnan(p):
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def as_text(head: Row, rows: Sequence[Row]) -> str:
+    """Aligned columns for a terminal."""
+    lines = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def as_markdown(head: Row, rows: Sequence[Row]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
