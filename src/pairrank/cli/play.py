@@ -24,6 +24,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Serve the playground until Ctrl-C."""
+    import signal
     import tempfile
     import webbrowser
     from contextlib import suppress
@@ -35,6 +36,8 @@ def run(args: argparse.Namespace) -> int:
     from pairrank.service.playground.play import cache_folder
     from pairrank.service.playground.start import listen, serve
 
+    # The server hands on the signal that ended it: as an exception it lets the temporary folder be removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     place = listen(args.port)
     with progress(len(source_files()), "Reading the standard library") as tell:
         index = open_index(cache_folder(), lambda done, _: tell(done))

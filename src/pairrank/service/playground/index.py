@@ -121,7 +121,7 @@ def _postings(lists: Sequence[Sequence[int]], n_terms: int) -> Postings:
     frequency = np.bincount(table[:, 0], minlength=n_terms)
     idf = np.log1p((len(lists) - frequency + 0.5) / (frequency + 0.5))
     tf = table[:, 2].astype(np.float64)
-    damping = _K1 * (1 - _B + _B * lengths[table[:, 1]] / max(lengths.mean(), 1.0))
+    damping = _K1 * (1 - _B + _B * lengths[table[:, 1]] / (lengths.mean() or 1.0))
     return Postings(
         starts=np.concatenate([[0], np.cumsum(frequency)]).astype(np.int64),
         docs=table[:, 1].copy(),

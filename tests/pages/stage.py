@@ -1,0 +1,124 @@
+"""A real server in a process of its own, and a page that remembers what went wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+SCREENSHOTS = Path(__file__).resolve().parents[2] / "artifacts" / "screenshots"
+
+
+class Server:
+    """`pairrank play` on a file of its own: it can be killed and started again at the same address."""
+
+    def __init__(self, store: Path, cache: Path) -> None:
+        self.store, self._cache = store, cache
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "pairrank", "play", "--no-browser"]
+        settings = {**os.environ, "PAIRRANK_CACHE": str(self._cache), "OPENBLAS_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [*command, "--port", str(self.port), "--store", str(self.store)],
+            env=settings,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 90  # the first start builds the index
+        while True:
+            try:
+                self.call("GET", "/healthz")
+                return
+            except (OSError, urllib.error.URLError):
+                assert self._process.poll() is None, "the server ended before it was ready"
+                assert time.monotonic() < deadline, "the server did not start"
+                time.sleep(0.1)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(30)
+            self._process = None
+
+    def call(self, method: str, path: str, body: object = None, key: str | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+        request = urllib.request.Request(self.address + path, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            text = answer.read()
+        return json.loads(text) if answer.headers["Content-Type"] == "application/json" else text
+
+    def traffic(self, name: str, lists: int, *, seed: int = 0, **names: Any) -> None:
+        """Some lists with clicks for a ranker: documents, queries and features may have given names."""
+        documents = names.get("documents", [f"item {i}" for i in range(14)])
+        features = names.get("features", ["price", "match", "age"])
+        query = names.get("query", "rain jacket")
+        self.call("PUT", f"/v1/rankers/{name}", {"n_features": 3, "feature_names": features, "options": {"lam": 1.0}})
+        rng = np.random.default_rng(seed)
+        for _ in range(lists):
+            X = rng.random((len(documents), 3))
+            rows = [{"id": d, "features": x} for d, x in zip(documents, X.tolist(), strict=True)]
+            shown = self.call("POST", f"/v1/rankers/{name}/rank", {"query_id": query, "documents": rows, "k": 10})
+            wanted = {documents[i] for i in np.argsort(-X[:, 1])[:3]}
+            clicks = [hit["id"] for hit in shown["ranking"] if hit["id"] in wanted]
+            body = {"impression_id": shown["impression_id"], "clicks": clicks}
+            self.call("POST", f"/v1/rankers/{name}/feedback", body)
+
+
+class Watched:
+    """A page whose console errors, dialogs and faults are remembered."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.problems: list[str] = []
+        self.tolerated: tuple[str, ...] = ()
+        page.on("console", lambda line: self._note(f"console: {line.text}") if line.type == "error" else None)
+        page.on("pageerror", lambda fault: self._note(f"fault: {fault}"))
+        page.on("dialog", lambda dialog: (self._note(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", self._request)
+
+    def _note(self, text: str) -> None:
+        if not any(part in text for part in self.tolerated):
+            self.problems.append(text)
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:")):
+            self._note(f"request to another host: {request.url}")
+
+    def shot(self, name: str) -> None:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+    def fits(self) -> None:
+        """Nothing sticks out at the side, at a telephone's width and at a desk's."""
+        for width in (360, 1280):
+            self.page.set_viewport_size({"width": width, "height": 800})
+            self.page.wait_for_timeout(100)
+            assert self.page.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,0 +1,363 @@
+"""Both pages from end to end, in a real browser against a real server."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+from stage import SCREENSHOTS, Server, Watched
+
+import pairrank
+from pairrank.service.auth import new_key
+from pairrank.service.store import open_store
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+Open = Callable[..., Watched]
+
+# Every button, link and field has words; every picture is named or hidden; headings and landmarks are there.
+AUDIT = """() => {
+  const problems = [];
+  const said = (e) => (e.getAttribute('aria-label') || e.textContent || e.getAttribute('title') || '').trim();
+  for (const e of document.querySelectorAll('button, a, input, select, [role=button], [role=tab]'))
+    if (!said(e) && !(e.labels && e.labels.length)) problems.push(`no name: ${e.outerHTML.slice(0, 120)}`);
+  for (const e of document.querySelectorAll('svg'))
+    if (!e.closest('[aria-hidden=true]') && !e.querySelector(':scope > title'))
+      problems.push(`no title: ${e.outerHTML.slice(0, 120)}`);
+  for (const e of document.querySelectorAll('th')) if (!e.scope) problems.push('a heading without scope');
+  const ids = [...document.querySelectorAll('[id]')].map((e) => e.id);
+  if (new Set(ids).size !== ids.length) problems.push('an id stands twice');
+  if (!document.documentElement.lang || !document.querySelector('main h1')) problems.push('no language or no h1');
+  return problems;
+}"""
+
+
+def test_the_live_page_shows_a_ranker_and_follows_it(server: Server, open_page: Open) -> None:
+    server.traffic("shop", 40)
+    watched = open_page(f"{server.address}/?ranker=shop")
+    page = watched.page
+    page.wait_for_selector(".chart .line", state="attached")
+    assert page.inner_text("#detail h1") == "shop"
+    assert page.locator("#detail .chart").count() == 5
+    assert sorted(page.locator(".weights .feature").all_inner_texts()) == ["age", "match", "price"]
+    assert page.locator(".weights .feature").first.inner_text() == "match"
+    assert page.evaluate(AUDIT) == []
+
+    # One impression: every candidate, hover explains a mark, a chosen document is compared with another.
+    page.wait_for_selector(".drawing .pr-document")
+    assert page.locator(".drawing .pr-document").count() == 14
+    assert page.locator(".drawing .pr-position").count() == 10
+    documents = page.locator(".drawing .pr-document")
+    documents.nth(0).hover()
+    assert re.search(r"item \d+: score .*, block 1", page.inner_text("#hint"))
+    documents.nth(0).click()
+    with page.expect_response(re.compile("/pairs")):
+        pass
+    documents.nth(13).hover()
+    page.wait_for_function("document.getElementById('hint').textContent.startsWith('P(')")
+    assert re.search(r"P\(item \d+ before item \d+\) = 0\.\d+, width .*ertain", page.inner_text("#hint"))
+    documents.nth(1).focus()
+    assert "before" in page.inner_text(".said")
+    page.get_by_role("button", name="As of now").click()
+
+    # New feedback arrives without a reload.
+    before = page.evaluate("performance.timeOrigin")
+    server.traffic("shop", 5, seed=1)
+    page.wait_for_function("document.querySelector('.tiles').textContent.includes('after 45 feedbacks')")
+    assert page.evaluate("performance.timeOrigin") == before
+    watched.shot("live-desktop-light")
+    watched.fits()
+
+
+def test_the_live_page_in_the_dark_and_on_a_telephone(server: Server, open_page: Open) -> None:
+    server.traffic("shop", 30)
+    for name, dark, width in (("desktop-dark", True, 1280), ("phone-light", False, 390), ("phone-dark", True, 390)):
+        watched = open_page(f"{server.address}/", dark=dark, width=width)
+        watched.page.wait_for_selector(".drawing .pr-document")
+        ground = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == dark
+        watched.shot(f"live-{name}")
+        watched.fits()
+
+
+def test_impressions_can_be_paged_and_chosen(server: Server, open_page: Open) -> None:
+    server.traffic("shop", 30)
+    page = open_page(f"{server.address}/").page
+    rows = page.locator("[aria-label='Last impressions'] tbody tr")
+    page.wait_for_selector("[aria-label='Last impressions'] tbody tr")
+    assert rows.count() == 20
+    page.get_by_role("button", name="Older").click()
+    page.wait_for_function("document.querySelectorAll(\"[aria-label='Last impressions'] tbody tr\").length === 10")
+    rows.nth(9).locator("a").click()
+    page.wait_for_function("[...document.querySelectorAll('h2')].some((h) => h.textContent === 'Impression 0')")
+    page.wait_for_selector("text=As served")
+    # The first list was served by a model that knew nothing: one block of all.
+    page.wait_for_function("document.querySelectorAll('.drawing .pr-band-open').length === 1")
+    assert page.locator(".drawing .pr-band").count() == 0
+
+
+def test_without_script_the_live_page_is_a_readable_table(server: Server, open_page: Open) -> None:
+    server.traffic("shop", 25)
+    watched = open_page(f"{server.address}/", java_script_enabled=False)
+    page = watched.page
+    assert page.get_by_role("table", name="All rankers").is_visible()
+    assert page.get_by_role("link", name="shop").is_visible()
+    weights = page.get_by_role("table", name="Weights")
+    assert weights.get_by_role("row").count() == 1 + 3
+    assert "match" in weights.get_by_role("row").nth(1).inner_text()
+    assert page.get_by_role("table", name="Over time").get_by_role("row").count() > 3
+    impressions = page.get_by_role("table", name="Last impressions")
+    assert impressions.get_by_role("row").count() == 1 + 20
+    watched.shot("live-no-script")
+    impressions.get_by_role("link").first.click()
+    assert page.locator("svg.pr-drawing .pr-document").count() == 14
+    watched.shot("impression-no-script")
+
+
+def results(page: object) -> list[str]:
+    found: list[str] = page.locator(".hit .path").all_inner_texts()  # type: ignore[attr-defined]
+    return found
+
+
+def search(page: object, query: str) -> None:
+    page.fill("#query", query)  # type: ignore[attr-defined]
+    with page.expect_response(re.compile("/play/search")):  # type: ignore[attr-defined]
+        page.keyboard.press("Enter")  # type: ignore[attr-defined]
+    page.wait_for_selector(".hit")  # type: ignore[attr-defined]
+
+
+def test_the_playground_learns_what_a_person_clicks(server: Server, open_page: Open) -> None:
+    watched = open_page(f"{server.address}/play")
+    page = watched.page
+    page.wait_for_function("document.getElementById('learnt').textContent === 'nothing yet'")
+    search(page, "temporary file")
+    assert len(results(page)) == 10
+    assert "60 documents in open order" in page.inner_text(".band .of")
+    assert page.evaluate(AUDIT) == []
+    watched.shot("play-before")
+
+    # Somebody who wants things of the module tempfile, whatever their order.
+    for _ in range(12):
+        wanted = [i for i, name in enumerate(results(page)) if name.startswith("tempfile.")]
+        if not wanted:
+            search(page, "temporary file")
+            continue
+        for i in wanted:
+            page.locator(".useful").nth(i).focus()
+            page.keyboard.press("Space")
+        assert page.locator(".useful[aria-pressed=true]").count() == len(wanted)
+        with page.expect_response(re.compile("/play/search")):
+            page.get_by_role("button", name="Learn from this").click()
+        page.wait_for_selector("#teach", state="hidden")
+    learned = int(re.findall(r"from (\d+) searches", page.inner_text("#learnt"))[0])
+    assert learned > 3
+    assert page.locator(".weights .value").first.inner_text().strip() != "0.00"
+    # The order has changed: without exploration, what was clicked now stands on top, and blocks are smaller.
+    greedy = server.call("POST", "/play/compare", {"query": "temporary file"})["lists"][1]["results"]
+    assert sum(hit["id"].startswith("tempfile.") for hit in greedy[:5]) >= 4
+    shown = server.call("POST", "/play/search", {"query": "temporary file"})
+    assert max(shown["blocks"]) < 60
+    watched.shot("play-after")
+    watched.fits()
+
+
+def test_the_playground_simulates_compares_exports_and_resets(server: Server, open_page: Open) -> None:
+    watched = open_page(f"{server.address}/play")
+    page = watched.page
+    search(page, "parse json string")
+    page.select_option("#users", "perfect")
+    page.get_by_role("switch").click()
+    page.wait_for_function("document.getElementById('simbar').value >= 150", timeout=60_000)
+    assert page.get_by_role("switch").get_attribute("aria-checked") == "true"
+    watched.shot("play-simulating")
+    page.get_by_role("switch").click()
+    page.wait_for_function("document.getElementById('simtext').textContent.startsWith('Stopped after')")
+    assert page.locator("#curve .line").count() == 2
+    page.wait_for_function("/from \\d+ searches/.test(document.getElementById('learnt').textContent)")
+    feedback = server.call("GET", "/v1/rankers/playground?wait=1")["feedback_count"]
+    assert feedback >= 150
+
+    page.get_by_role("tab", name="Side by side").click()
+    page.wait_for_selector(".three li")
+    assert page.locator(".three h3").all_inner_texts() == ["PairRank", "Greedy", "Random"]
+    assert page.locator(".three li").count() == 30
+    watched.shot("play-side-by-side")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("#drawing .pr-document")
+    assert page.locator("#drawing .pr-document").count() == 60
+    assert page.locator("#drawing .pr-band-open").count() + page.locator("#drawing .pr-band").count() > 3
+    watched.shot("play-blocks")
+    watched.fits()
+
+    with page.expect_download() as coming:
+        page.get_by_role("link", name="Download the model").click()
+    model = pairrank.load(coming.value.path())
+    assert model.n_features == page.locator("#weights li").count()
+    heaviest = max(abs(model.weights))
+    assert page.locator(".weights .value").first.inner_text().strip().lstrip("−") == f"{heaviest:.2f}"
+
+    page.get_by_role("button", name="Start over").click()
+    page.wait_for_function("document.getElementById('learnt').textContent === 'nothing yet'")
+    assert server.call("GET", "/v1/rankers/playground")["feedback_count"] == 0
+
+
+def test_pages_survive_a_killed_server(server: Server, open_page: Open) -> None:
+    server.traffic("shop", 10)
+    live = open_page(f"{server.address}/?ranker=shop")
+    play = open_page(f"{server.address}/play?q=sort+a+list")
+    play.page.wait_for_selector(".hit")
+    live.page.wait_for_selector(".drawing .pr-document")
+    play.page.locator(".useful").nth(0).click()
+    for watched in (live, play):  # a browser writes refused connections to the console, whatever a page does
+        watched.tolerated = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED", "ERR_CONNECTION_RESET", "ERR_EMPTY")
+    server.kill()
+    for watched in (live, play):
+        watched.page.wait_for_selector("#pulse[data-state=waiting]")
+    server.start()
+    for watched in (live, play):
+        watched.page.wait_for_selector("#pulse[data-state=live]")
+    server.traffic("shop", 3, seed=5)
+    live.page.wait_for_function("document.querySelector('.tiles').textContent.includes('after 13 feedbacks')")
+    # The list that was on screen before the crash can still be learned from.
+    with play.page.expect_response(re.compile("/play/search")):
+        play.page.get_by_role("button", name="Learn from this").click()
+    play.page.wait_for_function("document.getElementById('learnt').textContent.startsWith('from 1 ')")
+
+
+HOSTILE = [
+    "<img src=x onerror=\"window.pwned='image'\">",
+    "<script>window.pwned='script'</script>",
+    '"><svg onload="window.pwned=\'svg\'">',
+    "javascript:window.pwned='address'",
+    "</title></svg><iframe srcdoc='<script>parent.pwned=1</script>'>",
+    "{{constructor.constructor('window.pwned=2')()}}",
+    "' onfocus='window.pwned=3' autofocus='",
+]
+
+
+def test_hostile_text_stays_text(server: Server, open_page: Open) -> None:
+    server.traffic("shop", 4, documents=HOSTILE, features=HOSTILE[:3], query=HOSTILE[0])
+    live = open_page(f"{server.address}/?ranker=shop")
+    live.page.wait_for_selector(".drawing .pr-document")
+    live.page.locator(".drawing .pr-document").nth(1).click()
+    live.page.locator(".drawing .pr-document").nth(2).hover()
+    assert HOSTILE[0] in live.page.inner_text("#detail")
+    for text in HOSTILE:
+        assert live.page.get_by_title(text, exact=True).count() > 0
+    quiet = open_page(f"{server.address}/?ranker=shop", java_script_enabled=False)
+    assert HOSTILE[1] in quiet.page.inner_text("main")
+    alone = open_page(f"{server.address}/impressions/shop/0")
+    drawn = open_page(f"{server.address}/live/rankers/shop/impressions/0/drawing.svg")
+    play = open_page(f"{server.address}/play")
+    for text in HOSTILE:
+        play.page.fill("#query", text)
+        with play.page.expect_response(re.compile("/play/search")):
+            play.page.keyboard.press("Enter")
+        play.page.wait_for_function("document.getElementById('summary').textContent !== ''")
+    for watched in (live, alone, drawn, play):
+        assert watched.page.evaluate("window.pwned") is None
+        assert (
+            watched.page.evaluate(
+                "document.querySelectorAll('main img, main script, iframe, [onload], [onerror]').length"
+            )
+            == 0
+        )
+    watched.shot("play-hostile")
+
+
+def test_the_policy_stops_inline_script_and_style(server: Server, open_page: Open) -> None:
+    for path in ("/", "/play"):
+        watched = open_page(server.address + path)
+        watched.tolerated = ("Content Security Policy",)
+        response = watched.page.goto(server.address + path)
+        policy = response.headers["content-security-policy"] if response else ""
+        assert "unsafe" not in policy
+        assert "default-src 'none'" in policy
+        watched.page.evaluate(
+            """() => {
+              const script = document.createElement('script');
+              script.textContent = "window.pwned = 'inline'";
+              document.body.append(script);
+              document.body.setAttribute('style', 'color: rgb(1, 2, 3)');
+            }"""
+        )
+        assert watched.page.evaluate("window.pwned") is None
+        assert watched.page.evaluate("getComputedStyle(document.body).color") != "rgb(1, 2, 3)"
+
+
+def test_a_key_is_asked_for_once(server: Server, open_page: Open) -> None:
+    server.traffic("shop", 6)
+    store = open_store(server.store)
+    key, secret = new_key("me", ["admin"], time.time())
+    store.put_key(key, "test")
+    store.close()
+    deadline = time.monotonic() + 10
+    while "keyform" not in server.call("GET", "/").decode() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    watched = open_page(f"{server.address}/")
+    page = watched.page
+    watched.tolerated = ("401",)
+    assert "shop" not in page.inner_text("body")
+    page.fill("#key", "wrong")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.getElementById('key').matches(':focus')")
+    page.fill("#key", secret)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".drawing .pr-document")
+    page.wait_for_selector("#pulse[data-state=live]")
+    page.goto(f"{server.address}/play?q=sort")
+    page.wait_for_selector(".hit")
+
+
+TIMING = """async ([address, entry, empty, full]) => {
+  const draw = (await import(address))[entry];
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  const time = async (data) => {
+    const times = [];
+    for (let i = 0; i < 9; i++) {
+      await frame();
+      const start = performance.now();
+      draw(structuredClone(data));
+      document.body.getBoundingClientRect(); // styles and layout belong to an update
+      times.push(performance.now() - start);
+    }
+    return times.sort((a, b) => a - b)[4];
+  };
+  return { empty: await time(empty), full: await time(full) };
+}"""
+
+
+def test_an_update_of_a_hundred_documents_is_measured(server: Server, open_page: Open) -> None:
+    documents = [f"catalogue item number {i}" for i in range(100)]
+    server.traffic("shop", 30, documents=documents)
+    lines = []
+
+    live = open_page(f"{server.address}/?ranker=shop").page
+    live.wait_for_selector(".drawing .pr-document")
+    full = server.call("GET", "/live/rankers/shop")
+    for impression in full["detail"]["impressions"]:
+        impression["shown"], impression["more"] = documents, 0
+    nothing = {"series": [], "lags": [], "weights": None, "versions": [], "impressions": []}
+    empty = {**full, "detail": {**full["detail"], **nothing}}
+    took = live.evaluate(TIMING, ["/static/live.js", "render", empty, full])
+    lines.append(f"live page, {len(full['detail']['impressions'])} lists of 100 documents: {_told(took)}")
+    assert live.locator("[aria-label='Last impressions'] .doc").count() == 100 * len(full["detail"]["impressions"])
+
+    play = open_page(f"{server.address}/play?q=file").page
+    play.wait_for_selector(".hit")
+    found = server.call("POST", "/play/search", {"query": "file", "k": 60})
+    hundred = [{**found["results"][i % 60], "id": f"made.up.name{i}", "block": i // 7} for i in range(100)]
+    took = play.evaluate(
+        TIMING, ["/static/play.js", "showResults", {**found, "results": []}, {**found, "results": hundred}]
+    )
+    lines.append(f"playground, one list of 100 documents: {_told(took)}")
+    assert play.locator(".hit").count() == 100
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    (SCREENSHOTS.parent / "update-times.txt").write_text("\n".join(lines) + "\n")
+    print("\n" + "\n".join(lines))
+
+
+def _told(took: dict[str, float]) -> str:
+    return f"{took['full']:.1f} ms, {took['full'] / max(took['empty'], 0.1):.1f} times an empty update"
