@@ -25,8 +25,8 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", default="pairrank-demo", metavar="DIR", help="where to (default: pairrank-demo)")
-    parser.add_argument("--rounds", type=running.positive, metavar="N", help="queries served (default: 1000)")
-    parser.add_argument("--seeds", type=running.positive, metavar="N", help="runs of each kind (default: 3)")
+    parser.add_argument("--rounds", type=running.positive, metavar="N", help="queries served (default: 600)")
+    parser.add_argument("--seeds", type=running.positive, metavar="N", help="runs of each kind (default: 5)")
     running.add_options(parser)
     parser.set_defaults(run=run)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
-from pathlib import Path
 from typing import Any
 
 from pairrank.cli import running
@@ -43,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
     experiment = paper.comparison(
         args.data,
-        command=command("reproduce", args),
+        command=running.command("reproduce", args),
         users=running.users(args),
         rounds=args.rounds,
         seeds=args.seeds,
@@ -53,15 +51,3 @@ def run(args: argparse.Namespace) -> int:
         settings=settings.load(args.settings) if args.settings else None,
     )
     return running.run_experiment(experiment, args)
-
-
-def command(name: str, args: argparse.Namespace) -> str:
-    """The command line as a report gives it: without the folders of the machine that it ran on."""
-    words = ["pairrank", name, Path(args.data).name, "--rounds", args.rounds, "--seeds", args.seeds]
-    if args.fold != 1:
-        words += ["--fold", args.fold]
-    for who in args.clicks or []:
-        words += ["--clicks", who]
-    if args.settings:
-        words += ["--settings", Path(args.settings).name]
-    return shlex.join([*map(str, words), "--out", Path(args.out).name])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,6 +65,19 @@ def add_experiment_options(parser: argparse.ArgumentParser, *, rounds: int = 500
     )
 
 
+def command(name: str, args: argparse.Namespace, *more: str) -> str:
+    """The command line as a report gives it: without the folders of the machine that it ran on."""
+    words = ["pairrank", name, Path(args.data).name, *more, "--rounds", args.rounds, "--seeds", args.seeds]
+    for option, default in (("fold", 1), ("k", 10), ("normalise", "query"), ("stop", "click")):
+        if getattr(args, option) != default:
+            words += [f"--{option}", getattr(args, option)]
+    for who in args.clicks or ():
+        words += ["--clicks", who]
+    if args.settings:
+        words += ["--settings", Path(args.settings).name]
+    return shlex.join([*map(str, words), "--out", Path(args.out).name])
+
+
 def users(args: argparse.Namespace) -> tuple[str, ...]:
     """The users that the options name, each once."""
     from pairrank import clicks
@@ -99,7 +114,8 @@ def show_report(out: str) -> None:
     for who in results.users:
         head, rows = tables.leaders(results, who)
         print(f"{who} users\n{tables.as_text(head, rows)}\n")
-    print(f"{tables.MARK} the best of its column; {looks.CEILING} sees the labels and does not compete.")
+    ceiling = f"; {looks.CEILING} sees the labels and does not compete" if looks.CEILING in results.rankers else ""
+    print(f"{tables.MARK} the best of its column{ceiling}")
     verdicts = [claim.verdict for claim in made.claims]
     told = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
     if told:

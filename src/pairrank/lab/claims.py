@@ -182,16 +182,19 @@ def _paired(a: tuple[IntArray, FloatArray], b: tuple[IntArray, FloatArray]) -> t
 
 def _middle(ranker: str, cells: Sequence[Cell]) -> Claim:
     cell = next((cell for cell in cells if cell.clicks == "informational"), cells[-1])
-    time = max((t for t in cell.profiles if t <= EARLY), default=min(cell.profiles))
-    thirds = np.array([[part.mean() for part in np.array_split(profile, 3)] for profile in cell.profiles[time]])
+    first, time = min(cell.profiles), max(t for t in cell.profiles if t <= max(EARLY, min(cell.profiles)))
+    # At first every list is one block, so the sizes then are the lengths of the lists that reach a rank.
+    shares = [now / then for now, then in zip(cell.profiles[time], cell.profiles[first], strict=True)]
+    thirds = np.array([[part.mean() for part in np.array_split(share, 3)] for share in shares])
     tests = [paired_test(thirds[:, 1] - thirds[:, side]) for side in (0, 2)]
     corrected = holm(p for _, _, p in tests)
     means = thirds.mean(axis=0)
     return Claim(
         f"Middle ranks have the largest blocks ({_label(ranker)}, {cell.clicks} users)",
         ranker,
-        f"holds: the mean block size over the middle third of ranks, after {time} rounds, is above that over the top "
-        f"and over the bottom third with corrected p < {ALPHA}; does not hold: below one of them with corrected "
+        f"holds: the mean block size over the middle third of ranks after {time} rounds, as a share of that after "
+        f"round {first} (the length of the lists that reach so far), is above that over the top and over the bottom "
+        f"third with corrected p < {ALPHA}; does not hold: below one of them with corrected "
         f"p < {ALPHA}; else not decided",
         _paired_verdict([(mean, p) for (mean, _, _), p in zip(tests, corrected, strict=True)], 2),
         f"top {means[0]:.2f}, middle {means[1]:.2f}, bottom {means[2]:.2f} documents ({', '.join(map(_p, corrected))})",

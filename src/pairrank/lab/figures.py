@@ -20,6 +20,8 @@ BLOCK_RANKS = (1, 5, 10)
 WINDOW = 200  # rounds that the number of blocks is averaged over, as in the paper
 ROUNDS = "rounds (queries served)"
 BANDS = "Lines are means over seeds, bands 95 % t intervals."
+_MARKERS = "osD^vPX*"
+_FIRST = 10  # rounds: before, a ranker is mostly luck, and on a log scale luck would fill a third of the panel
 _WIDTH, _HEIGHT = 3.6, 2.9  # inches of one panel
 
 _RC: Any = {
@@ -199,6 +201,7 @@ def _block_numbers(results: Results, blocked: Sequence[str]) -> Plate:
                 middles, means = windows(cell, "n_blocks")
                 _line(axis, middles, means, users[cell.clicks])
             axis.set_title(names[ranker].label)
+            axis.set_ylim(bottom=0)
             _rounds_axis(axis, log=False)
         axes[0][0].set_ylabel("blocks per query (number)")
         _legend(figure, axes, columns=3)
@@ -233,15 +236,17 @@ def _line(axis: Any, x: IntArray, runs: FloatArray, look: Look) -> None:
     from pairrank.lab.aggregate import interval
 
     mean, half = interval(runs)
-    every = (len(look.label) % 4, max(1, len(x) // 7))  # staggered, so that markers of close lines stay apart
+    every = (_MARKERS.find(look.marker), max(1, len(x) // 7))  # staggered: markers of close lines stay apart
     axis.plot(x, mean, color=look.colour, ls=look.style, marker=look.marker, markevery=every, label=look.label)
     if np.isfinite(half).any():
-        axis.fill_between(x, mean - half, mean + half, color=look.colour, alpha=0.15, linewidth=0)
+        axis.fill_between(x, mean - half, mean + half, color=look.colour, alpha=0.12, linewidth=0)
 
 
 def _rounds_axis(axis: Any, *, log: bool, named: bool = True) -> None:
     if log:
         axis.set_xscale("log")
+        last = axis.dataLim.x1
+        axis.set_xlim(left=_FIRST if last > 10 * _FIRST else 1, right=last * 1.08)
     if named:
         axis.set_xlabel(ROUNDS + (", log scale" if log else ""))
 

@@ -24,7 +24,7 @@ ROUNDS, SEEDS = 5000, 20
 
 # Small enough for a minute on two cores, noisy enough that rankers differ.
 DEMO_DATA = "synthetic:linear(queries=300, docs=25, features=30, noise=1)"
-DEMO_ROUNDS, DEMO_SEEDS = 1000, 3
+DEMO_ROUNDS, DEMO_SEEDS = 600, 5
 
 
 def comparison(

@@ -1,0 +1,60 @@
+"""``pairrank ablate``: one choice of PairRank's varied, all else equal."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pairrank.cli import running
+
+STUDIES = ("pairs", "refine", "alpha", "lambda", "exploration")
+_EPILOG = """\
+studies:
+  pairs        which pairs of a list are learned from: adjacent (the paper), matched (the authors' program), all,
+               averaged (the expectation of matched)
+  refine       the transitive closure of certain orders, off (the paper) and on (the authors' program)
+  alpha        the width of confidence: Lemma 1's, and constants
+  lambda       the penalty, with the summed loss (the paper) and the mean loss (the authors' program)
+  exploration  conservative, random, and none at all
+
+example:
+  pairrank ablate MQ2008 --study pairs --rounds 2000 --seeds 10 --out ablation-pairs
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "ablate",
+        help="vary one choice of PairRank's, draw one figure",
+        description="Vary one choice of PairRank's with all else equal, and draw one figure of what it changes.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
+    parser.add_argument("--study", required=True, choices=STUDIES, help="what varies")
+    parser.add_argument("--ranker", default="pairrank-c", metavar="NAME", help="whose choice (default: pairrank-c)")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where records, figure and report go")
+    running.add_experiment_options(parser, rounds=2000, seeds=10)
+    running.add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from pairrank.lab import ablations, settings
+
+    tuned = settings.load(args.settings) if args.settings else {}
+    experiment = ablations.experiment(
+        args.study,
+        args.data,
+        command=running.command("ablate", args, "--study", args.study, "--ranker", args.ranker),
+        base=settings.applied(args.ranker, tuned),
+        users=running.users(args),
+        rounds=args.rounds,
+        seeds=args.seeds,
+        fold=args.fold,
+        k=args.k,
+        normalise=args.normalise,
+    )
+    return running.run_experiment(experiment, args)

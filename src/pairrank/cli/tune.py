@@ -1,0 +1,80 @@
+"""``pairrank tune``: hyper-parameters by validation performance."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pairrank.cli import running
+
+_EPILOG = """\
+Settings are drawn from a declared space per ranker and compared by successive halving; the ranker's defaults take part
+to the end. The objective is measured on the validation split (offline), on the lists shown (cndcg), or half and half
+(mix), as a mean over users and seeds. DIR/settings.json is what simulate, reproduce and ablate take as --settings.
+The same command resumes.
+
+example:
+  pairrank tune MQ2008 --ranker pdgd --ranker pairrank-c --objective mix --out tuned
+  pairrank reproduce MQ2008 --settings tuned/settings.json --out results
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "tune",
+        help="find hyper-parameters by validation performance",
+        description="Find the options of rankers that do best on the validation split.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
+    parser.add_argument(
+        "--ranker",
+        action="append",
+        metavar="NAME",
+        help="may be repeated (default: those that the paper tunes, its own and the two RankNet baselines)",
+    )
+    parser.add_argument("--objective", choices=("offline", "cndcg", "mix"), default="mix", help="(default: mix)")
+    parser.add_argument(
+        "--trials", type=running.positive, default=18, metavar="N", help="settings tried per ranker (default: 18)"
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="where settings.json and the runs go")
+    running.add_experiment_options(parser, rounds=2000, seeds=3)
+    running.add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from pathlib import Path
+
+    from pairrank.lab import settings, tune
+    from pairrank.lab.executors import prepare
+
+    prepare(args.out)
+    given = settings.load(args.settings) if args.settings else {}
+    task = tune.Task(
+        data=args.data,
+        objective=args.objective,
+        users=running.users(args),
+        rounds=args.rounds,
+        seeds=args.seeds,
+        trials=args.trials,
+        fold=args.fold,
+        k=args.k,
+        normalise=args.normalise,
+    )
+    found = []
+    for ranker in dict.fromkeys(args.ranker or tune.RANKERS):
+        text = settings.applied(ranker, given)
+        tuned = tune.tune(text, task, lambda specs, out: running.run_all(specs, args, out), args.out)
+        found.append(tuned)
+        told = ", ".join(f"{name} = {value}" for name, value in tuned.options.items()) or "the defaults"
+        print(f"{ranker}: {told}; {args.objective} {tuned.value:.4f}, defaults {tuned.default:.4f}", flush=True)
+    named = [word for ranker in args.ranker or () for word in ("--ranker", ranker)]
+    words = (*named, "--objective", args.objective, "--trials", str(args.trials))
+    path = Path(args.out) / "settings.json"
+    tune.save(path, task, found, running.command("tune", args, *words))
+    print(f"settings: {path}")
+    return 0
