@@ -27,6 +27,7 @@ COMMANDS: tuple[str, ...] = (
     "store",
     "play",
     "figure",
+    "bench",
 )
 
 

@@ -50,12 +50,11 @@ def run(args: argparse.Namespace) -> int:
 
     model = export.load(args.model, args.source)
     names = feature_names(args.names)
+    normaliser: Any = model.normalisation
     if args.normaliser:
         if model.is_normalised:
             raise ExportError(f"{args.model} brings its own normalisers; leave out --normaliser")
         normaliser = Normaliser.from_json(archive.read_file(args.normaliser).decode("utf-8", errors="replace"))
-    else:
-        normaliser = model.normalisation
     model = export.LinearModel.of(
         model.weights,
         name=args.name or model.name,

@@ -13,6 +13,9 @@ from typing import Any
 
 from pairrank.errors import OptionError
 
+# A ranker that learns only from what it drew by chance never doubts what it was told at the start.
+DEFAULT_RANKER = "pairrank(learn_from=all)"
+
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser."""
@@ -27,7 +30,7 @@ def add_parser(commands: Any) -> None:
     add_log_options(parser)
     parser.add_argument("--out", metavar="MODEL", help="where to write the ranker")
     parser.add_argument("--check", action="store_true", help="only check the logs; exit 1 if anything is wrong")
-    parser.add_argument("--ranker", default="pairrank", help="which ranker, with options (default: %(default)s)")
+    parser.add_argument("--ranker", default=DEFAULT_RANKER, help="which ranker, with options (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="the ranker's seed (default: %(default)s)")
     parser.add_argument("--report", metavar="FILE", help="write what was found and fitted as JSON")
     parser.set_defaults(run=run)

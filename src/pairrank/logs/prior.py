@@ -1,8 +1,10 @@
 """Warm starts: what is known before the first click, as a Gaussian prior with a strength counted in pairs.
 
-A prior worth s pairs adds to λI the information that s pairs would bring: s·E[σ'(x·θ₀) x xᵀ] to the curvature H, and
-s·E[x xᵀ] to the paper's M. So a ranker starts out certain along directions in which such pairs differ, and as ignorant
-as ever along those in which they do not.
+Knowledge of θ₀ that is worth s pairs is what s such pairs would leave behind: beside the penalty λ/2 ‖θ‖², which stays
+around zero, a term s/2 (θ - θ₀)ᵀ J (θ - θ₀) with J = E[σ'(x·θ₀) x xᵀ], a pair's mean information. Together they make
+the precision λI + sJ and the mean (λI + sJ)⁻¹ sJ θ₀; the paper's M starts at λI + s E[x xᵀ]. So a ranker starts out
+certain along directions in which such pairs differ, and as ignorant as ever along those in which they do not; and a
+weak prior is a small one.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pairrank.data.dataset import Dataset
-from pairrank.errors import DataError, OptionError
+from pairrank.errors import OptionError
 from pairrank.kernel.logistic import slope
 from pairrank.logs.newton import Fit
 from pairrank.rankers.base import Ranker, check_number_in
@@ -45,12 +47,17 @@ def settings_of(ranker: Ranker) -> tuple[float, str]:
 
 
 def from_fit(fit: Fit, strength: float | None = None) -> Prior:
-    """What a fit over click logs knows; it is worth all its pairs unless ``strength`` says how many."""
-    penalty = fit.lam * np.eye(len(fit.theta))
+    """What a fit over click logs knows; it is worth all its pairs unless ``strength`` says how many.
+
+    At θ̂ the pairs' gradient is -λθ̂, so a share r of them has its minimum at (λI + rJ)⁻¹ r(J + λI) θ̂.
+    """
     if strength is None:
         return Prior(fit.theta, fit.hessian, fit.M)
     share = _check_strength(strength) / fit.weight
-    return Prior(fit.theta, penalty + share * (fit.hessian - penalty), penalty + share * (fit.M - penalty))
+    penalty = fit.lam * np.eye(len(fit.theta))
+    precision = penalty + share * (fit.hessian - penalty)
+    mean: FloatArray = np.linalg.solve(precision, share * (fit.hessian @ fit.theta))
+    return Prior(mean, precision, penalty + share * (fit.M - penalty))
 
 
 def from_labels(data: Dataset, *, lam: float, strength: float, l2: float = 1e-3) -> Prior:
@@ -61,29 +68,25 @@ def from_labels(data: Dataset, *, lam: float, strength: float, l2: float = 1e-3)
     lam : the ranker's λ. strength : how many pairs of clicks the labels are worth. l2 : RankNet's own penalty.
     """
     _check_strength(strength)
-    mean = OfflineRankNet(data.n_features, l2=l2).fit(data.features, data.grades, data.offsets).weights
-    H, M = np.zeros((data.n_features,) * 2), np.zeros((data.n_features,) * 2)
+    theta = OfflineRankNet(data.n_features, l2=l2).fit(data.features, data.grades, data.offsets).weights
+    J, M = np.zeros((data.n_features,) * 2), np.zeros((data.n_features,) * 2)
     n_pairs = 0
     for features, grades in data.queries():
         X = features.astype(np.float64)
-        scores = X @ mean
+        scores = X @ theta
         differ = np.not_equal.outer(grades, grades)
         # Every pair stands twice in the matrix, and both times as itself: hence the halves.
-        H += 0.5 * _spread(X, differ * slope(np.subtract.outer(scores, scores)))
+        J += 0.5 * _spread(X, differ * slope(np.subtract.outer(scores, scores)))
         M += 0.5 * _spread(X, differ.astype(np.float64))
         n_pairs += int(differ.sum()) // 2
-    if n_pairs == 0:
-        raise DataError("no query has documents of two different grades; there is nothing to learn from")
-    penalty = lam * np.eye(data.n_features)
-    return Prior(mean, penalty + strength / n_pairs * H, penalty + strength / n_pairs * M)
+    return _prior(theta, J / n_pairs, M / n_pairs, lam, strength)
 
 
 def from_weights(weights: ArrayLike, *, lam: float, strength: float, variance: ArrayLike = EVEN) -> Prior:
     """What weights alone know: θ₀ itself, and nothing of how documents differ.
 
-    So pairs are taken to differ evenly, x ~ N(0, diag(variance)), in the features whose weight is known; with
-    s = ‖θ₀‖ in units of that spread, a pair's information is E[σ'(sz)] across θ₀ and E[σ'(sz) z²] along it,
-    z ~ N(0, 1).
+    So pairs are taken to differ evenly, x ~ N(0, diag(variance)), in the features whose weight is known; with s = ‖θ₀‖
+    in units of that spread, a pair's information is E[σ'(sz)] across θ₀ and E[σ'(sz) z²] along it, z ~ N(0, 1).
 
     Parameters
     ----------
@@ -96,17 +99,24 @@ def from_weights(weights: ArrayLike, *, lam: float, strength: float, variance: A
     if given.ndim != 1 or np.isinf(given).any() or np.isnan(given).all():
         raise OptionError(f"weights have shape {given.shape}; expected (d,), finite, NaN only where not known")
     known = ~np.isnan(given)
-    mean = np.where(known, given, 0.0)
-    spread = np.sqrt(np.broadcast_to(np.asarray(variance, dtype=np.float64), given.shape)) * known
-    if not (np.isfinite(spread).all() and (spread[known] > 0).all()):
+    theta = np.where(known, given, 0.0)
+    even = np.broadcast_to(np.asarray(variance, dtype=np.float64), given.shape)
+    if not (np.isfinite(even).all() and (even > 0).all()):
         raise OptionError("variance must be positive and finite")
-    size = float(np.linalg.norm(spread * mean))
+    spread = np.sqrt(even) * known
+    size = float(np.linalg.norm(spread * theta))
     across, along = information(size)
-    direction = spread * mean / size if size > 0 else np.zeros_like(mean)
+    direction = spread * theta / size if size > 0 else np.zeros_like(theta)
     inner = across * np.diag(known.astype(np.float64)) + (along - across) * np.outer(direction, direction)
-    penalty = lam * np.eye(len(mean))
-    H = penalty + strength * spread[:, None] * inner * spread
-    return Prior(mean, H, penalty + strength * np.diag(spread**2))
+    return _prior(theta, spread[:, None] * inner * spread, np.diag(spread**2), lam, strength)
+
+
+def _prior(theta: FloatArray, J: FloatArray, second_moment: FloatArray, lam: float, strength: float) -> Prior:
+    """λ around zero and ``strength`` pairs of information ``J`` around ``theta``."""
+    penalty = lam * np.eye(len(theta))
+    precision = penalty + strength * J
+    mean: FloatArray = np.linalg.solve(precision, strength * (J @ theta))
+    return Prior(mean, precision, penalty + strength * second_moment)
 
 
 def information(size: float) -> tuple[float, float]:

@@ -1,0 +1,96 @@
+"""``pairrank warmstart``: a ranker that begins with what is known already."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from pairrank.cli.fit import DEFAULT_RANKER, add_log_options, click_logs, fit_ranker, progress
+from pairrank.errors import OptionError
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "warmstart",
+        help="start a ranker from weights, labelled data or click logs",
+        description="Make a ranker that begins with what is known already: the weights of another model, labelled data "
+        "(LETOR), or click logs. --strength says how many pairs of clicks that knowledge is worth: exploration begins "
+        "narrow where it knows and wide where it does not, and about as many pairs of clicks overrule it.",
+        epilog="examples: pairrank warmstart --data MQ2008 --out model.pairrank; "
+        "pairrank warmstart --weights old-solr-model.json --names title,body,age --strength 100 --out model.pairrank",
+    )
+    add_log_options(parser)
+    parser.add_argument("--weights", metavar="FILE", help="a model in any format that `pairrank export` reads")
+    parser.add_argument("--names", metavar="FILE|a,b,c", help="the new ranker's features, found in FILE by name")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiply the weights (default: %(default)s)")
+    parser.add_argument("--fold-normalisers", action="store_true", help="for weights over raw features")
+    parser.add_argument("--data", metavar="DATA", help="labelled data: a folder, a file or a synthetic: name")
+    parser.add_argument("--split", default="train", help="which split of DATA (default: %(default)s)")
+    parser.add_argument("--fold", type=int, default=1, help="which fold of DATA (default: %(default)s)")
+    parser.add_argument("--normalise", default="query", help="how features are normalised (default: %(default)s)")
+    parser.add_argument("--strength", type=float, default=300.0, metavar="PAIRS", help="default: %(default)g")
+    parser.add_argument("--ranker", default=DEFAULT_RANKER, help="which ranker, with options (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="the ranker's seed (default: %(default)s)")
+    parser.add_argument("--out", metavar="MODEL", required=True, help="where to write the ranker")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Find the prior, give it to a new ranker, save it."""
+    if sum(map(bool, (args.weights, args.data, args.logs))) != 1:
+        raise OptionError("expected one of --weights FILE, --data DATA or LOGS")
+    if args.weights:
+        ranker = _from_weights(args)
+    elif args.data:
+        ranker = _from_labels(args)
+    else:
+        ranker = _from_logs(args)
+    ranker.save(args.out)
+    print(f"{args.out}: {ranker.n_features} features, worth {args.strength:g} pairs")
+    return 0
+
+
+def _from_weights(args: argparse.Namespace) -> Any:
+    from pairrank import export, rankers
+    from pairrank.cli.export import feature_names
+    from pairrank.logs import prior
+
+    model = export.load(args.weights)
+    model = model.folded() if args.fold_normalisers else model
+    if model.is_normalised:
+        print("pairrank: the weights are for normalised features: give the ranker such features too", file=sys.stderr)
+    weights = model.reordered(feature_names(args.names) or model.feature_names)
+    ranker = rankers.make(args.ranker, n_features=len(weights), seed=args.seed)
+    lam, _ = prior.settings_of(ranker)
+    prior.from_weights(args.scale * weights, lam=lam, strength=args.strength).apply(ranker)
+    return ranker
+
+
+def _from_labels(args: argparse.Namespace) -> Any:
+    from pairrank import data, rankers
+    from pairrank.logs import prior
+
+    labelled = data.load(args.data, args.split, args.fold, normalise=args.normalise)
+    ranker = rankers.make(args.ranker, n_features=labelled.n_features, seed=args.seed)
+    lam, _ = prior.settings_of(ranker)
+    prior.from_labels(labelled, lam=lam, strength=args.strength).apply(ranker)
+    kept = " ".join(map(str, labelled.feature_ids.tolist()))
+    print(
+        f"pairrank: the ranker's features are these of the data, normalised by {args.normalise}: {kept}",
+        file=sys.stderr,
+    )
+    return ranker
+
+
+def _from_logs(args: argparse.Namespace) -> Any:
+    from pairrank.logs import prior
+
+    with click_logs(args) as (paths, facts), progress() as tell:
+        found, ranker = fit_ranker(args, paths, tell)
+    found.problems.merge(facts["problems"])
+    if found.problems:
+        print(f"{found.n_lists:,} good lists; bad rows:\n{found.problems.text()}", file=sys.stderr)
+    prior.from_fit(found, args.strength).apply(ranker)
+    return ranker

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pairrank
+from pairrank import export
+from pairrank.cli import main
+from pairrank.logs import prior
+
+from .conftest import lists
+
+
+def test_from_weights_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = export.LinearModel.of([2.0, -1.0], feature_names=["title", "age"])
+    (tmp_path / "old.json").write_bytes(export.dumps(model, "solr"))
+    out = tmp_path / "model"
+    arguments = ["warmstart", "--weights", str(tmp_path / "old.json"), "--strength", "50", "--out", str(out)]
+    assert main([*arguments, "--names", "age,price,title"]) == 0
+    expected = prior.from_weights([-1.0, np.nan, 2.0], lam=20.0, strength=50.0)
+    ranker = pairrank.load(out)
+    assert isinstance(ranker, pairrank.PairRank)
+    np.testing.assert_allclose(ranker.weights, expected.mean)
+    assert ranker.settings.learn_from == "all"
+    assert "3 features, worth 50 pairs" in capsys.readouterr().out
+    assert main(arguments) == 0
+    assert pairrank.load(out).n_features == 2
+
+
+def test_normalised_weights_are_said_to_be_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = export.LinearModel.of([2.0], normaliser=[export.MinMax(0, 4)])
+    (tmp_path / "old.json").write_bytes(export.dumps(model, "json"))
+    arguments = ["warmstart", "--weights", str(tmp_path / "old.json"), "--out", str(tmp_path / "model")]
+    assert main(arguments) == 0
+    assert "normalised" in capsys.readouterr().err
+    assert main([*arguments, "--fold-normalisers", "--strength", "1e12"]) == 0
+    np.testing.assert_allclose(pairrank.load(tmp_path / "model").weights, [0.5], rtol=1e-6)
+
+
+def test_from_labels(tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    assert main(["warmstart", "--data", "synthetic:tiny", "--out", str(out), "--seed", "4"]) == 0
+    ranker = pairrank.load(out)
+    assert ranker.seed == 4
+    assert np.linalg.norm(ranker.weights) > 0
+
+
+def test_from_logs(write: Callable[..., str], tmp_path: Path) -> None:
+    made = lists(100)
+    made[3][0][0, 0] = np.inf
+    path, weak, strong = write("a.parquet", made), tmp_path / "weak", tmp_path / "strong"
+    assert main(["warmstart", path, "--strength", "10", "--out", str(weak)]) == 0
+    assert main(["warmstart", path, "--strength", "1000", "--out", str(strong)]) == 0
+    one, two = pairrank.load(weak), pairrank.load(strong)
+    assert np.linalg.norm(one.weights) < np.linalg.norm(two.weights)
+    assert (one.uncertainty() > two.uncertainty()).all()
+
+
+def test_one_source_please(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["warmstart", "--out", str(tmp_path / "model")]) == 2
+    assert main(["warmstart", "x", "--data", "y", "--out", str(tmp_path / "model")]) == 2
+    assert "expected one of" in capsys.readouterr().err

@@ -1,0 +1,145 @@
+"""Priors say what they mean: strength is counted in pairs, and exploration begins narrow only where they know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+import pairrank
+from pairrank import data, rankers
+from pairrank.errors import OptionError
+from pairrank.kernel import logistic
+from pairrank.logs import fit, prior
+from pairrank.sim.engine import Progress, play
+from pairrank.sim.spec import RunSpec
+from pairrank.sim.world import World
+
+from .conftest import lists
+
+LAM = 20.0
+
+
+@pytest.mark.parametrize("size", [0.0, 0.3, 1.0, 5.0, 200.0])
+def test_information_is_the_integral(size: float) -> None:
+    def density(z: float) -> float:
+        return float(np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
+
+    def slope(z: float) -> float:
+        return float(logistic.slope(np.array(size * z)))
+
+    points = [-1 / max(size, 1), 0, 1 / max(size, 1)]
+    across = quad(lambda z: slope(z) * density(z), -10, 10, points=points, limit=500)[0]
+    along = quad(lambda z: slope(z) * z * z * density(z), -10, 10, points=points, limit=500)[0]
+    assert prior.information(size) == pytest.approx((across, along), rel=1e-6, abs=1e-12)
+
+
+def test_weights_are_worth_so_many_even_pairs() -> None:
+    rng = np.random.default_rng(0)
+    theta, variance = np.array([1.0, -2.0, 0.5]), np.array([0.2, 0.5, 1.0])
+    found = prior.from_weights(theta, lam=LAM, strength=50.0, variance=variance)
+    x = rng.normal(size=(400_000, 3)) * np.sqrt(variance)
+    J = (x * logistic.slope(x @ theta)[:, None]).T @ x / len(x)
+    np.testing.assert_allclose(found.precision, LAM * np.eye(3) + 50 * J, rtol=0.02, atol=0.02)
+    np.testing.assert_allclose(found.mean, np.linalg.solve(found.precision, 50 * J @ theta), rtol=0.03)
+    np.testing.assert_allclose(found.M, LAM * np.eye(3) + 50 * np.diag(variance))
+
+
+def test_narrow_where_known_and_wide_where_not() -> None:
+    ranker = pairrank.PairRank(3)
+    wide = ranker.uncertainty()
+    prior.from_weights([2.0, np.nan, -1.0], lam=LAM, strength=1e4).apply(ranker)
+    narrow = ranker.uncertainty()
+    assert ranker.weights[1] == 0.0
+    assert narrow[1] == pytest.approx(wide[1])
+    assert (narrow[[0, 2]] < 0.5 * wide[[0, 2]]).all()
+    # Documents that differ where the prior knows have a certain order, others have none.
+    known = ranker.inspect([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    unknown = ranker.inspect([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    assert known.certain.any()
+    assert not unknown.certain.any()
+
+
+def test_a_prior_of_no_strength_is_a_cold_start() -> None:
+    weak = prior.from_weights([2.0, -1.0], lam=LAM, strength=1e-9)
+    np.testing.assert_allclose(weak.precision, LAM * np.eye(2), atol=1e-9)
+    np.testing.assert_allclose(weak.mean, 0.0, atol=1e-9)
+    strong = prior.from_weights([2.0, -1.0], lam=LAM, strength=1e9)
+    np.testing.assert_allclose(strong.mean, [2.0, -1.0], rtol=1e-6)
+
+
+def test_labels_are_worth_so_many_pairs() -> None:
+    labelled = data.load("synthetic:tiny", "train", 1)
+    found = prior.from_labels(labelled, lam=LAM, strength=200.0)
+    theta = rankers.make("offline-ranknet", n_features=labelled.n_features)
+    theta.fit(labelled.features, labelled.grades, labelled.offsets)  # type: ignore[attr-defined]
+    rows = []
+    for X, grades in labelled.queries():
+        better, worse = np.nonzero(np.greater.outer(grades, grades))
+        rows.append(X[better].astype(np.float64) - X[worse])
+    x = np.concatenate(rows)
+    J = (x * logistic.slope(x @ theta.weights)[:, None]).T @ x / len(x)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(found.precision, LAM * np.eye(x.shape[1]) + 200 * J, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.M, LAM * np.eye(x.shape[1]) + 200 * x.T @ x / len(x), rtol=1e-9, atol=1e-9)
+
+
+def test_a_share_of_a_fit(write: Callable[..., str]) -> None:
+    found = fit([write("a.parquet", lists(300))], lam=LAM)
+    whole, same = prior.from_fit(found), prior.from_fit(found, found.weight)
+    np.testing.assert_allclose(same.mean, whole.mean, rtol=1e-8)
+    np.testing.assert_allclose(same.precision, whole.precision, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(same.M, whole.M, rtol=1e-9, atol=1e-9)
+    tenth = prior.from_fit(found, found.weight / 10)
+    # The minimiser of a tenth of the pairs' quadratic model at θ̂, whose gradient there is -λθ̂, and the penalty.
+    J = found.hessian - LAM * np.eye(4)
+    gradient = 0.1 * (J @ (tenth.mean - found.theta) - LAM * found.theta) + LAM * tenth.mean
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-9)
+
+
+def test_wrong_priors_are_refused() -> None:
+    for weights in ([[1.0]], [np.inf], [np.nan]):
+        with pytest.raises(OptionError, match="weights"):
+            prior.from_weights(weights, lam=1.0, strength=1.0)
+    with pytest.raises(OptionError, match="strength"):
+        prior.from_weights([1.0], lam=1.0, strength=0.0)
+    with pytest.raises(OptionError, match="variance"):
+        prior.from_weights([1.0], lam=1.0, strength=1.0, variance=-1.0)
+    with pytest.raises(OptionError, match="cannot take a prior"):
+        prior.from_weights([1.0], lam=1.0, strength=1.0).apply(rankers.make("pdgd", n_features=1))
+    with pytest.raises(OptionError, match="cannot take a prior"):
+        prior.settings_of(rankers.make("pdgd", n_features=1))
+
+
+def test_a_fit_takes_the_rankers_own_settings() -> None:
+    assert prior.settings_of(pairrank.PairRank(2, lam=3.0, pairs="all")) == (3.0, "all")
+    assert prior.settings_of(pairrank.PairRank(2, lam=3.0, pairs="matched")) == (3.0, "averaged")
+
+
+@pytest.mark.slow
+def test_labels_replace_a_thousand_rounds_and_a_wrong_prior_is_unlearned(real_data: Path) -> None:
+    """On MQ2008: warm after 50 rounds as good as cold after 1,000; turned around, it is overruled."""
+    folder = str(real_data / "MQ2008")
+    train, test = data.load(folder, "train", 1), data.load(folder, "test", 1)
+    known = prior.from_labels(train, lam=LAM, strength=300.0)
+
+    def held_out(start: prior.Prior | None, seed: int, rounds: int) -> float:
+        spec = RunSpec(data=folder, ranker="pairrank(learn_from=all)", rounds=rounds, seed=seed, panel=0, ideal="")
+        world = World.of(spec, train, test)
+        ranker = rankers.make(spec.ranker, n_features=train.n_features, seed=seed)
+        if start is not None:
+            start.apply(ranker)
+        progress = Progress.start(rounds)
+        play(world, ranker, progress)
+        return float(progress.columns["ndcg"][-1])
+
+    cold = np.mean([held_out(None, seed, 1000) for seed in range(3)])
+    warm = np.mean([held_out(known, seed, 50) for seed in range(3)])
+    assert warm >= cold
+    wrong = replace(known, mean=-known.mean)
+    at_first, later = held_out(wrong, 0, 1), held_out(wrong, 0, 1500)
+    assert at_first < 0.35
+    assert later > cold - 0.05
