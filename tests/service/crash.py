@@ -94,7 +94,7 @@ def learn(url: str) -> None:
 def send(port: int, notes: Path, seed: int, forgetful: bool) -> None:
     """Rank and click until killed; note down what was acknowledged.
 
-    ``forgetful``: a database that is killed may lose lists that were just served (never feedback): those may be unknown.
+    ``forgetful``: a database that is killed may lose lists that were just served (never feedback): those are unknown.
     """
     chance = random.Random(seed)
     client = Client(f"http://127.0.0.1:{port}", timeout=2.0, retries=1000)
