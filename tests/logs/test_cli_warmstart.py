@@ -9,7 +9,7 @@ import pytest
 import pairrank
 from pairrank import export
 from pairrank.cli import main
-from pairrank.logs import prior
+from pairrank.rankers import priors
 
 from .conftest import lists
 
@@ -20,7 +20,7 @@ def test_from_weights_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     out = tmp_path / "model"
     arguments = ["warmstart", "--weights", str(tmp_path / "old.json"), "--strength", "50", "--out", str(out)]
     assert main([*arguments, "--names", "age,price,title"]) == 0
-    expected = prior.from_weights([-1.0, np.nan, 2.0], lam=20.0, strength=50.0)
+    expected = priors.from_weights([-1.0, np.nan, 2.0], lam=20.0, strength=50.0)
     ranker = pairrank.load(out)
     assert isinstance(ranker, pairrank.PairRank)
     np.testing.assert_allclose(ranker.weights, expected.mean)

@@ -54,7 +54,6 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check, join, fit, save."""
     from pairrank import archive, logs
-    from pairrank.logs.prior import from_fit
 
     if not args.logs:
         raise OptionError("no logs were named")
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             return 1 if problems else 0
         found, ranker = fit_ranker(args, paths, tell)
     found.problems.merge(facts["problems"])
-    from_fit(found).apply(ranker)
+    found.prior().apply(ranker)
     archive.write_atomically(args.out, ranker.to_bytes())
     _report(args, found.problems, facts, n_lists=found.n_lists, n_pairs=found.n_pairs, passes=found.passes)
     print(f"{args.out}: {found.n_pairs:,} pairs of {found.n_lists:,} lists in {found.passes} passes")
@@ -79,7 +78,7 @@ def fit_ranker(args: argparse.Namespace, paths: Sequence[str], tell: Callable[[s
     """The fit of the logs, and a ranker that has learned nothing, with the λ and the pairs that the fit took."""
     from pairrank import logs, rankers
     from pairrank.logs import reader
-    from pairrank.logs.prior import settings_of
+    from pairrank.rankers.priors import settings_of
 
     ranker = rankers.make(args.ranker, n_features=reader.width_of(paths), seed=args.seed)
     lam, pairs = settings_of(ranker)

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 def _from_weights(args: argparse.Namespace) -> Any:
     from pairrank import export, rankers
     from pairrank.cli.export import feature_names
-    from pairrank.logs import prior
+    from pairrank.rankers import priors
 
     model = export.load(args.weights)
     model = model.folded() if args.fold_normalisers else model
@@ -63,19 +63,20 @@ def _from_weights(args: argparse.Namespace) -> Any:
         print("pairrank: the weights are for normalised features: give the ranker such features too", file=sys.stderr)
     weights = model.reordered(feature_names(args.names) or model.feature_names)
     ranker = rankers.make(args.ranker, n_features=len(weights), seed=args.seed)
-    lam, _ = prior.settings_of(ranker)
-    prior.from_weights(args.scale * weights, lam=lam, strength=args.strength).apply(ranker)
+    lam, _ = priors.settings_of(ranker)
+    priors.from_weights(args.scale * weights, lam=lam, strength=args.strength).apply(ranker)
     return ranker
 
 
 def _from_labels(args: argparse.Namespace) -> Any:
     from pairrank import data, rankers
-    from pairrank.logs import prior
+    from pairrank.rankers import priors
 
     labelled = data.load(args.data, args.split, args.fold, normalise=args.normalise)
     ranker = rankers.make(args.ranker, n_features=labelled.n_features, seed=args.seed)
-    lam, _ = prior.settings_of(ranker)
-    prior.from_labels(labelled, lam=lam, strength=args.strength).apply(ranker)
+    lam, _ = priors.settings_of(ranker)
+    found = priors.from_labels(labelled.features, labelled.grades, labelled.offsets, lam=lam, strength=args.strength)
+    found.apply(ranker)
     kept = " ".join(map(str, labelled.feature_ids.tolist()))
     print(
         f"pairrank: the ranker's features are these of the data, normalised by {args.normalise}: {kept}",
@@ -85,12 +86,10 @@ def _from_labels(args: argparse.Namespace) -> Any:
 
 
 def _from_logs(args: argparse.Namespace) -> Any:
-    from pairrank.logs import prior
-
     with click_logs(args) as (paths, facts), progress() as tell:
         found, ranker = fit_ranker(args, paths, tell)
     found.problems.merge(facts["problems"])
     if found.problems:
         print(f"{found.n_lists:,} good lists; bad rows:\n{found.problems.text()}", file=sys.stderr)
-    prior.from_fit(found, args.strength).apply(ranker)
+    found.prior(args.strength).apply(ranker)
     return ranker

@@ -25,6 +25,7 @@ from pairrank.logs.problems import Problems, Reason
 from pairrank.logs.reader import Chunk
 from pairrank.logs.sums import KINDS, Compensated, Sums, sums
 from pairrank.rankers.base import check_choice, check_number_in
+from pairrank.rankers.priors import Prior
 from pairrank.types import FloatArray
 
 # Newton's steps square the error: below this decrement one more step leaves nothing but rounding.
@@ -62,6 +63,20 @@ class Fit:
     weight: float
     passes: int
     problems: Problems
+
+    def prior(self, strength: float | None = None) -> Prior:
+        """What the logs know, for a ranker to begin with; worth all their pairs unless ``strength`` says how many.
+
+        At θ̂ the pairs' gradient is -λθ̂, so with J = H - λI a share r of them has its minimum at
+        (λI + rJ)⁻¹ r(J + λI) θ̂.
+        """
+        if strength is None:
+            return Prior(self.theta, self.hessian, self.M)
+        share = check_number_in("strength", strength, 0.0, 1e12, open_low=True) / self.weight
+        penalty = self.lam * np.eye(len(self.theta))
+        precision = penalty + share * (self.hessian - penalty)
+        mean = cho_solve(cho_factor(precision), share * (self.hessian @ self.theta))
+        return Prior(mean, precision, penalty + share * (self.M - penalty))
 
 
 def fit(

@@ -10,14 +10,14 @@ weak prior is a small one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import cho_factor, cho_solve
 
-from pairrank.data.dataset import Dataset
 from pairrank.errors import OptionError
 from pairrank.kernel.logistic import slope
-from pairrank.logs.newton import Fit
 from pairrank.rankers.base import Ranker, check_number_in
 from pairrank.rankers.pairrank import PairRank
 from pairrank.rankers.ranknet import OfflineRankNet
@@ -46,40 +46,38 @@ def settings_of(ranker: Ranker) -> tuple[float, str]:
     return float(settings.lam), "averaged" if settings.pairs == "matched" else settings.pairs
 
 
-def from_fit(fit: Fit, strength: float | None = None) -> Prior:
-    """What a fit over click logs knows; it is worth all its pairs unless ``strength`` says how many.
-
-    At θ̂ the pairs' gradient is -λθ̂, so a share r of them has its minimum at (λI + rJ)⁻¹ r(J + λI) θ̂.
-    """
-    if strength is None:
-        return Prior(fit.theta, fit.hessian, fit.M)
-    share = _check_strength(strength) / fit.weight
-    penalty = fit.lam * np.eye(len(fit.theta))
-    precision = penalty + share * (fit.hessian - penalty)
-    mean: FloatArray = np.linalg.solve(precision, share * (fit.hessian @ fit.theta))
-    return Prior(mean, precision, penalty + share * (fit.M - penalty))
-
-
-def from_labels(data: Dataset, *, lam: float, strength: float, l2: float = 1e-3) -> Prior:
+def from_labels(
+    features: ArrayLike,
+    grades: ArrayLike,
+    offsets: ArrayLike,
+    *,
+    lam: float,
+    strength: float | None = None,
+    l2: float = 1e-3,
+) -> Prior:
     """What graded documents know: RankNet's θ, and the spread of the pairs of different grade within queries.
 
     Parameters
     ----------
-    lam : the ranker's λ. strength : how many pairs of clicks the labels are worth. l2 : RankNet's own penalty.
+    features : (n_docs, d). grades : (n_docs,), whole numbers, higher is better.
+    offsets : (n_queries + 1,), query q owns the rows from offsets[q] up to offsets[q + 1].
+    lam : the ranker's λ. strength : how many pairs of clicks the labels are worth; None counts each as one.
+    l2 : RankNet's own penalty.
     """
-    _check_strength(strength)
-    theta = OfflineRankNet(data.n_features, l2=l2).fit(data.features, data.grades, data.offsets).weights
-    J, M = np.zeros((data.n_features,) * 2), np.zeros((data.n_features,) * 2)
+    X, labels, bounds = np.asarray(features), np.asarray(grades), np.asarray(offsets)
+    theta = OfflineRankNet(X.shape[-1], l2=l2).fit(X, labels, bounds).weights
+    J, M = np.zeros((len(theta),) * 2), np.zeros((len(theta),) * 2)
     n_pairs = 0
-    for features, grades in data.queries():
-        X = features.astype(np.float64)
-        scores = X @ theta
-        differ = np.not_equal.outer(grades, grades)
+    for start, stop in pairwise(bounds.tolist()):
+        documents = X[start:stop].astype(np.float64)
+        scores = documents @ theta
+        differ = np.not_equal.outer(labels[start:stop], labels[start:stop])
         # Every pair stands twice in the matrix, and both times as itself: hence the halves.
-        J += 0.5 * _spread(X, differ * slope(np.subtract.outer(scores, scores)))
-        M += 0.5 * _spread(X, differ.astype(np.float64))
+        J += 0.5 * _spread(documents, differ * slope(np.subtract.outer(scores, scores)))
+        M += 0.5 * _spread(documents, differ.astype(np.float64))
         n_pairs += int(differ.sum()) // 2
-    return _prior(theta, J / n_pairs, M / n_pairs, lam, strength)
+    worth = float(n_pairs) if strength is None else _check_strength(strength)
+    return _prior(theta, J / n_pairs, M / n_pairs, lam, worth)
 
 
 def from_weights(weights: ArrayLike, *, lam: float, strength: float, variance: ArrayLike = EVEN) -> Prior:
@@ -115,7 +113,7 @@ def _prior(theta: FloatArray, J: FloatArray, second_moment: FloatArray, lam: flo
     """λ around zero and ``strength`` pairs of information ``J`` around ``theta``."""
     penalty = lam * np.eye(len(theta))
     precision = penalty + strength * J
-    mean: FloatArray = np.linalg.solve(precision, strength * (J @ theta))
+    mean: FloatArray = cho_solve(cho_factor(precision), strength * (J @ theta))
     return Prior(mean, precision, penalty + strength * second_moment)
 
 

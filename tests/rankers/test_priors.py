@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +13,10 @@ import pairrank
 from pairrank import data, rankers
 from pairrank.errors import OptionError
 from pairrank.kernel import logistic
-from pairrank.logs import fit, prior
+from pairrank.rankers import priors
 from pairrank.sim.engine import Progress, play
 from pairrank.sim.spec import RunSpec
 from pairrank.sim.world import World
-
-from .conftest import lists
 
 LAM = 20.0
 
@@ -35,13 +32,13 @@ def test_information_is_the_integral(size: float) -> None:
     points = [-1 / max(size, 1), 0, 1 / max(size, 1)]
     across = quad(lambda z: slope(z) * density(z), -10, 10, points=points, limit=500)[0]
     along = quad(lambda z: slope(z) * z * z * density(z), -10, 10, points=points, limit=500)[0]
-    assert prior.information(size) == pytest.approx((across, along), rel=1e-6, abs=1e-12)
+    assert priors.information(size) == pytest.approx((across, along), rel=1e-6, abs=1e-12)
 
 
 def test_weights_are_worth_so_many_even_pairs() -> None:
     rng = np.random.default_rng(0)
     theta, variance = np.array([1.0, -2.0, 0.5]), np.array([0.2, 0.5, 1.0])
-    found = prior.from_weights(theta, lam=LAM, strength=50.0, variance=variance)
+    found = priors.from_weights(theta, lam=LAM, strength=50.0, variance=variance)
     x = rng.normal(size=(400_000, 3)) * np.sqrt(variance)
     J = (x * logistic.slope(x @ theta)[:, None]).T @ x / len(x)
     np.testing.assert_allclose(found.precision, LAM * np.eye(3) + 50 * J, rtol=0.02, atol=0.02)
@@ -52,7 +49,7 @@ def test_weights_are_worth_so_many_even_pairs() -> None:
 def test_narrow_where_known_and_wide_where_not() -> None:
     ranker = pairrank.PairRank(3)
     wide = ranker.uncertainty()
-    prior.from_weights([2.0, np.nan, -1.0], lam=LAM, strength=1e4).apply(ranker)
+    priors.from_weights([2.0, np.nan, -1.0], lam=LAM, strength=1e4).apply(ranker)
     narrow = ranker.uncertainty()
     assert ranker.weights[1] == 0.0
     assert narrow[1] == pytest.approx(wide[1])
@@ -65,16 +62,16 @@ def test_narrow_where_known_and_wide_where_not() -> None:
 
 
 def test_a_prior_of_no_strength_is_a_cold_start() -> None:
-    weak = prior.from_weights([2.0, -1.0], lam=LAM, strength=1e-9)
+    weak = priors.from_weights([2.0, -1.0], lam=LAM, strength=1e-9)
     np.testing.assert_allclose(weak.precision, LAM * np.eye(2), atol=1e-9)
     np.testing.assert_allclose(weak.mean, 0.0, atol=1e-9)
-    strong = prior.from_weights([2.0, -1.0], lam=LAM, strength=1e9)
+    strong = priors.from_weights([2.0, -1.0], lam=LAM, strength=1e9)
     np.testing.assert_allclose(strong.mean, [2.0, -1.0], rtol=1e-6)
 
 
 def test_labels_are_worth_so_many_pairs() -> None:
     labelled = data.load("synthetic:tiny", "train", 1)
-    found = prior.from_labels(labelled, lam=LAM, strength=200.0)
+    found = priors.from_labels(labelled.features, labelled.grades, labelled.offsets, lam=LAM, strength=200.0)
     theta = rankers.make("offline-ranknet", n_features=labelled.n_features)
     theta.fit(labelled.features, labelled.grades, labelled.offsets)  # type: ignore[attr-defined]
     rows = []
@@ -87,36 +84,23 @@ def test_labels_are_worth_so_many_pairs() -> None:
     np.testing.assert_allclose(found.M, LAM * np.eye(x.shape[1]) + 200 * x.T @ x / len(x), rtol=1e-9, atol=1e-9)
 
 
-def test_a_share_of_a_fit(write: Callable[..., str]) -> None:
-    found = fit([write("a.parquet", lists(300))], lam=LAM)
-    whole, same = prior.from_fit(found), prior.from_fit(found, found.weight)
-    np.testing.assert_allclose(same.mean, whole.mean, rtol=1e-8)
-    np.testing.assert_allclose(same.precision, whole.precision, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(same.M, whole.M, rtol=1e-9, atol=1e-9)
-    tenth = prior.from_fit(found, found.weight / 10)
-    # The minimiser of a tenth of the pairs' quadratic model at θ̂, whose gradient there is -λθ̂, and the penalty.
-    J = found.hessian - LAM * np.eye(4)
-    gradient = 0.1 * (J @ (tenth.mean - found.theta) - LAM * found.theta) + LAM * tenth.mean
-    np.testing.assert_allclose(gradient, 0.0, atol=1e-9)
-
-
 def test_wrong_priors_are_refused() -> None:
     for weights in ([[1.0]], [np.inf], [np.nan]):
         with pytest.raises(OptionError, match="weights"):
-            prior.from_weights(weights, lam=1.0, strength=1.0)
+            priors.from_weights(weights, lam=1.0, strength=1.0)
     with pytest.raises(OptionError, match="strength"):
-        prior.from_weights([1.0], lam=1.0, strength=0.0)
+        priors.from_weights([1.0], lam=1.0, strength=0.0)
     with pytest.raises(OptionError, match="variance"):
-        prior.from_weights([1.0], lam=1.0, strength=1.0, variance=-1.0)
+        priors.from_weights([1.0], lam=1.0, strength=1.0, variance=-1.0)
     with pytest.raises(OptionError, match="cannot take a prior"):
-        prior.from_weights([1.0], lam=1.0, strength=1.0).apply(rankers.make("pdgd", n_features=1))
+        priors.from_weights([1.0], lam=1.0, strength=1.0).apply(rankers.make("pdgd", n_features=1))
     with pytest.raises(OptionError, match="cannot take a prior"):
-        prior.settings_of(rankers.make("pdgd", n_features=1))
+        priors.settings_of(rankers.make("pdgd", n_features=1))
 
 
 def test_a_fit_takes_the_rankers_own_settings() -> None:
-    assert prior.settings_of(pairrank.PairRank(2, lam=3.0, pairs="all")) == (3.0, "all")
-    assert prior.settings_of(pairrank.PairRank(2, lam=3.0, pairs="matched")) == (3.0, "averaged")
+    assert priors.settings_of(pairrank.PairRank(2, lam=3.0, pairs="all")) == (3.0, "all")
+    assert priors.settings_of(pairrank.PairRank(2, lam=3.0, pairs="matched")) == (3.0, "averaged")
 
 
 @pytest.mark.slow
@@ -124,9 +108,9 @@ def test_labels_replace_a_thousand_rounds_and_a_wrong_prior_is_unlearned(real_da
     """On MQ2008: warm after 50 rounds as good as cold after 1,000; turned around, it is overruled."""
     folder = str(real_data / "MQ2008")
     train, test = data.load(folder, "train", 1), data.load(folder, "test", 1)
-    known = prior.from_labels(train, lam=LAM, strength=300.0)
+    known = priors.from_labels(train.features, train.grades, train.offsets, lam=LAM, strength=300.0)
 
-    def held_out(start: prior.Prior | None, seed: int, rounds: int) -> float:
+    def held_out(start: priors.Prior | None, seed: int, rounds: int) -> float:
         spec = RunSpec(data=folder, ranker="pairrank(learn_from=all)", rounds=rounds, seed=seed, panel=0, ideal="")
         world = World.of(spec, train, test)
         ranker = rankers.make(spec.ranker, n_features=train.n_features, seed=seed)
