@@ -79,13 +79,13 @@ class Server:
         """Some lists with clicks for a ranker: documents, queries and features may have given names."""
         documents = names.get("documents", [f"item {i}" for i in range(14)])
         features = names.get("features", ["price", "match", "age"])
-        query = names.get("query", "rain jacket")
+        query, k = names.get("query", "rain jacket"), names.get("k", 10)
         self.call("PUT", f"/v1/rankers/{name}", {"n_features": 3, "feature_names": features, "options": {"lam": 1.0}})
         rng = np.random.default_rng(seed)
         for _ in range(lists):
             X = rng.random((len(documents), 3))
             rows = [{"id": d, "features": x} for d, x in zip(documents, X.tolist(), strict=True)]
-            shown = self.call("POST", f"/v1/rankers/{name}/rank", {"query_id": query, "documents": rows, "k": 10})
+            shown = self.call("POST", f"/v1/rankers/{name}/rank", {"query_id": query, "documents": rows, "k": k})
             wanted = {documents[i] for i in np.argsort(-X[:, 1])[:3]}
             clicks = [hit["id"] for hit in shown["ranking"] if hit["id"] in wanted]
             body = {"impression_id": shown["impression_id"], "clicks": clicks}
@@ -122,3 +122,11 @@ class Watched:
             self.page.set_viewport_size({"width": width, "height": 800})
             self.page.wait_for_timeout(100)
             assert self.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def until(page: Page, truth: str, seconds: float = 60.0) -> None:
+    """Wait until an expression is true; Playwright's own way needs eval, which the pages' policy forbids."""
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(truth):
+        assert time.monotonic() < deadline, f"never came true: {truth}"
+        page.wait_for_timeout(50)

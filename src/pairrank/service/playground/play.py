@@ -28,8 +28,8 @@ RANKER = "playground"
 CANDIDATES = 60
 SHOWN = 10
 MOST_SHOWN = 100
-# λ is small, so that a single person's clicks can be seen to count.
-CONFIG = Config(n_features=len(NAMES), options={"lam": 1.0}, feature_names=NAMES)
+# λ and z are small, so that a single person's clicks can be seen to count: a few make the first blocks.
+CONFIG = Config(n_features=len(NAMES), options={"lam": 1.0, "z": 0.25}, feature_names=NAMES)
 LIMITS = Limits(window_seconds=600.0, retention_seconds=3600.0)
 _WINDOW = 50  # searches in the moving figures of a simulation
 _TELL_SECONDS = 0.2

@@ -10,7 +10,7 @@ const PAGE = 20;
 const MOST_PAGES = 10;
 const FEW_WEIGHTS = 24;
 const CALM = 2000; // milliseconds between drawings while following the newest impression
-const state = { name: $("main").dataset.ranker, picked: null, when: "served", drawn: "", drawnAt: 0, page: 0, all: false, last: null };
+const state = { name: $("main").dataset.ranker, picked: null, when: "served", drawn: "", drawnAt: 0, page: 0, listed: [], all: false, last: null };
 
 // The frame, built once: what follows only fills it, so focus and scroll stay where they are.
 
@@ -87,7 +87,7 @@ export function render({ rankers, detail }) {
   weigh(detail);
   put(parts.versions, table(["Version", "Lists learned", "Made"], [0, 1, 2],
     detail.versions.slice(0, 6).map((v) => ({ cells: [whole(v.version), whole(v.learned), clock(v.created)] }))));
-  if (state.page === 0) listImpressions(detail.impressions);
+  listImpressions(state.page === 0 ? detail.impressions : state.listed);
 }
 
 function listRankers(rankers) {
@@ -147,6 +147,7 @@ function weigh({ weights }) {
 }
 
 function listImpressions(impressions) {
+  state.listed = impressions;
   const rows = impressions.map((item) => {
     const clicked = new Set(item.clicked ?? []);
     const documents = item.shown.map((text, i) => h("li", { class: clicked.has(i) ? "doc clicked" : "doc", title: text }, text));
@@ -210,7 +211,7 @@ function choose(event, name) {
 function pick(number) {
   state.picked = number;
   if (number === null) state.page = 0;
-  refresh();
+  listImpressions(number === null ? state.last.detail.impressions : state.listed);
   if (number !== null) parts.impression.scrollIntoView({ block: "nearest" });
 }
 
