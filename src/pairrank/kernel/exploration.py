@@ -25,12 +25,20 @@ def draw_conservative(certain: BoolArray, n_draws: int, rng: np.random.Generator
     document a random key, and the free one with the smallest key is taken. ``certain`` (size, size) holds the block's
     orders, certain[i, j] when i is certainly above j.
     """
+    return _by_smallest_key(certain, rng.random((n_draws, len(certain))))
+
+
+def _by_smallest_key(certain: BoolArray, keys: FloatArray) -> IntArray:
+    """For each row of ``keys`` (n_draws, size) the free document with the smallest."""
     size = len(certain)
-    keys = rng.random((n_draws, size))
     waiting = certain.sum(axis=0)  # certain predecessors left; a document that was taken waits for ever
-    drawn = np.empty(n_draws, dtype=np.int64)
-    for position in range(n_draws):
-        taken = int(np.where(waiting == 0, keys[position], 2.0).argmin())
+    first: IntArray = keys.argmin(axis=1)
+    if not waiting[first].any() and len(set(first.tolist())) == len(first):
+        return first  # while little is certain, the first choices are free and distinct
+    drawn = np.empty(len(keys), dtype=np.int64)
+    for position, row in enumerate(keys):
+        free = (waiting == 0).nonzero()[0]
+        taken = free[row[free].argmin()]
         drawn[position] = taken
         waiting -= certain[taken]
         waiting[taken] = size
@@ -38,61 +46,35 @@ def draw_conservative(certain: BoolArray, n_draws: int, rng: np.random.Generator
 
 
 def draw_conservative_lazily(predecessors: Predecessors, size: int, n_draws: int, rng: np.random.Generator) -> IntArray:
-    """`draw_conservative`, to the bit, asking only for the orders above documents that it tries.
+    """`draw_conservative`, to the bit, asking only for the orders that it needs.
 
-    A position tries documents from the smallest key up until one is free. While little is certain the first try
-    succeeds, so the first choices of all positions are asked for at once; after that a short block is asked for whole,
-    and a long one in batches.
+    Positions try documents from the smallest key up. While little is certain the first try succeeds, so the first
+    choices of all positions are asked for at once.
     """
     keys = rng.random((n_draws, size))
-    known: dict[int, int] = {}  # for each document asked for, the set of its predecessors as bits of a number
+    known: dict[int, IntArray] = {}  # the predecessors of each document asked for
+    taken = np.zeros(size, dtype=np.bool_)
 
     def ask(documents: IntArray) -> None:
-        for document, bits in zip(documents.tolist(), np.packbits(predecessors(documents), axis=1), strict=True):
-            known[document] = int.from_bytes(bits.tobytes(), "big")
+        known.update((d, row.nonzero()[0]) for d, row in zip(documents.tolist(), predecessors(documents), strict=True))
+
+    def is_free(document: int, batch: IntArray) -> bool:
+        if document not in known:
+            ask(np.array([d for d in batch.tolist() if d not in known]))
+        return bool(taken[known[document]].all())
 
     ask(np.unique(keys.argmin(axis=1)))
-    # Bit of a document in those numbers: packbits fills whole bytes, the first document highest.
-    top = 8 * -(-size // 8) - 1
-    left = (1 << (top + 1)) - 1
-    drawn = np.empty(n_draws, dtype=np.int64)
-    for position in range(n_draws):
-        taken = next(
-            document
-            for batch in _by_key(keys[position])
-            for document in batch.tolist()
-            if _is_free(document, left, top, known, ask, batch, size)
-        )
-        drawn[position] = taken
-        left &= ~(1 << (top - taken))
+    drawn = np.empty(len(keys), dtype=np.int64)
+    for position, row in enumerate(keys):
+        batches = (batch[~taken[batch]] for batch in _by_rising_key(row))
+        drawn[position] = next(d for batch in batches for d in batch.tolist() if is_free(d, batch))
+        taken[drawn[position]] = True
     return drawn
 
 
-# Blocks up to this size are asked for whole once their first choices do not suffice.
-ASK_WHOLE = 256
-
-
-def _is_free(
-    document: int,
-    left: int,
-    top: int,
-    known: dict[int, int],
-    ask: Callable[[IntArray], None],
-    batch: IntArray,
-    size: int,
-) -> bool:
-    """Whether a document is still there and has no certain predecessor left; ``left`` holds who is still there."""
-    if not left >> (top - document) & 1:
-        return False
-    if document not in known:
-        wanted = range(size) if size <= ASK_WHOLE else batch.tolist()
-        ask(np.array([d for d in wanted if d not in known and left >> (top - d) & 1]))
-    return known[document] & left == 0
-
-
-def _by_key(keys: FloatArray) -> Iterator[IntArray]:
+def _by_rising_key(keys: FloatArray) -> Iterator[IntArray]:
     """Documents by rising key, in batches: the first few without sorting all, then twice as many each time."""
-    done, batch = 0, 16
+    done, batch = 0, 8
     while done < len(keys):
         batch = min(2 * batch, len(keys))
         smallest = np.argpartition(keys, batch - 1)[:batch] if batch < len(keys) else np.arange(len(keys))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -9,8 +12,9 @@ from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import Pairs
 from pairrank.types import AnyArray, FloatArray, IntArray
 
-# Lists whose curvature is computed in one product.
-LISTS_AT_ONCE = 512
+# Lists at a time where each piece is read twice (so that it should stay in the cache), and where it is multiplied.
+LISTS_A_SWEEP = 256
+LISTS_A_PRODUCT = 512
 
 
 class Growing:
@@ -48,8 +52,8 @@ class Growing:
 class History:
     """Learned pairs as (winner, loser, weight) over rows of documents, with the sums that Newton's method needs."""
 
-    def __init__(self, n_features: int) -> None:
-        self._documents = Growing(np.empty((0, n_features)))
+    def __init__(self, n_features: int, dtype: type[np.floating[Any]] = np.float64) -> None:
+        self._documents = Growing(np.empty((0, n_features), dtype=dtype))
         self._winner = Growing(np.empty(0, dtype=np.int64))
         self._loser = Growing(np.empty(0, dtype=np.int64))
         self._weight = Growing(np.empty(0))
@@ -74,53 +78,57 @@ class History:
         self._ends.append(np.array([[len(self._documents), len(self._weight)]]))
 
     def pull(self, theta: FloatArray) -> FloatArray:
-        """Σ w σ(-x·θ) x over all pairs, (d,): minus the gradient of the pairs' loss."""
-        force = self._weight.rows * sigmoid(-self.gaps(theta))
-        return self._gather(force)
+        """Σ w σ(-x·θ) x over all pairs, (d,): minus the gradient of the pairs' loss, in one pass over the documents."""
+        return self._sweep(lambda D, win, lose, weight: weight * sigmoid(_gaps(D, win, lose, theta)[0] * -1.0))
 
-    def gaps(self, theta: FloatArray) -> FloatArray:
-        """x·θ of every pair, (n,)."""
-        s = self._documents.rows @ theta
-        gap: FloatArray = s[self._winner.rows] - s[self._loser.rows]
-        return gap
+    def bend(self, theta: FloatArray, direction: FloatArray) -> FloatArray:
+        """(Σ w σ'(x·θ) x xᵀ) v for a direction v (d,): the pairs' Hessian applied, without forming it."""
 
-    def stiffness(self, gaps: FloatArray) -> FloatArray:
-        """w σ'(x·θ) of every pair, (n,), from its `gaps`."""
-        h: FloatArray = self._weight.rows * slope(gaps)
-        return h
+        def force(D: AnyArray, win: IntArray, lose: IntArray, weight: FloatArray) -> FloatArray:
+            gaps, along = _gaps(D, win, lose, theta, direction)
+            pushed: FloatArray = weight * slope(gaps) * along
+            return pushed
 
-    def bend(self, stiffness: FloatArray, direction: FloatArray) -> FloatArray:
-        """(Σ h x xᵀ) v for a direction v (d,): the pairs' Hessian applied, without forming it."""
-        return self._gather(stiffness * self.gaps(direction))
+        return self._sweep(force)
 
-    def _gather(self, force: FloatArray) -> FloatArray:
-        """Σ force x, (d,)."""
-        D = self._documents.rows
-        return D.T @ scatter(self._winner.rows, self._loser.rows, force, len(D))
+    def furthest(self, direction: FloatArray) -> float:
+        """max |x·v| over all pairs."""
+        s = self._documents.rows @ direction.astype(self._documents.rows.dtype)
+        return float(np.abs(s[self._winner.rows] - s[self._loser.rows]).max())
+
+    def _sweep(self, force: Callable[[AnyArray, IntArray, IntArray, FloatArray], FloatArray]) -> FloatArray:
+        """Σ force x over all pairs, (d,), in pieces of whole lists that stay in the cache between their two uses."""
+        total = np.zeros(self._documents.rows.shape[1])
+        for rows, pairs in self._pieces(LISTS_A_SWEEP):
+            D = self._documents.rows[rows]
+            win, lose = self._winner.rows[pairs] - rows.start, self._loser.rows[pairs] - rows.start
+            pull = scatter(win, lose, force(D, win, lose, self._weight.rows[pairs]), len(D))
+            total += pull.astype(D.dtype, copy=False) @ D
+        return total
+
+    def _pieces(self, n: int, n_lists: int | None = None) -> Iterator[tuple[slice, slice]]:
+        """The rows of documents and of pairs of ``n`` lists at a time."""
+        ends = self._ends.rows[:n_lists]
+        lasts = [*ends[n - 1 :: n].tolist(), ends[-1].tolist()] if len(ends) else []
+        row = pair = 0
+        for last_row, last_pair in lasts:
+            if last_pair > pair:
+                yield slice(row, last_row), slice(pair, last_pair)
+            row, pair = last_row, last_pair
 
     def curvature(self, theta: FloatArray, n_lists: int | None = None) -> FloatArray:
         """Σ w σ'(x·θ) x xᵀ, (d, d), over the pairs of all lists or of the oldest ``n_lists``."""
         d = self._documents.rows.shape[1]
         total = np.zeros((d, d))
-        ends = self._ends.rows[:n_lists]
-        first = np.zeros(2, dtype=np.int64)
-        # In pieces of whole lists, so that the temporaries stay small.
-        for stop in range(LISTS_AT_ONCE, len(ends) + LISTS_AT_ONCE, LISTS_AT_ONCE):
-            last = ends[min(stop, len(ends)) - 1]
-            rows, pairs = slice(first[0], last[0]), slice(first[1], last[1])
-            total += _curvature(
-                self._documents.rows[rows],
-                self._winner.rows[pairs] - first[0],
-                self._loser.rows[pairs] - first[0],
-                self._weight.rows[pairs],
-                theta,
-            )
-            first = last
+        for rows, pairs in self._pieces(LISTS_A_PRODUCT, n_lists):
+            D = self._documents.rows[rows].astype(np.float64, copy=False)
+            win, lose = self._winner.rows[pairs] - rows.start, self._loser.rows[pairs] - rows.start
+            total += _curvature(D, win, lose, self._weight.rows[pairs], theta)
         return total
 
     def differences(self) -> tuple[FloatArray, FloatArray]:
         """All pairs' feature differences (n, d), winner minus loser, and their weights (n,)."""
-        D = self._documents.rows
+        D = self._documents.rows.astype(np.float64, copy=False)
         return D[self._winner.rows] - D[self._loser.rows], self._weight.rows.copy()
 
     def fold(self, n_lists: int, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -162,6 +170,12 @@ class History:
             raise ValueError("history has pairs of documents that it does not hold")
         for name in ("documents", "winner", "loser", "weight", "ends"):
             setattr(self, f"_{name}", Growing(state[f"history.{name}"]))
+
+
+def _gaps(D: AnyArray, win: IntArray, lose: IntArray, *directions: FloatArray) -> list[FloatArray]:
+    """x·v of every pair for each of some directions v, (n,) each."""
+    scores = [(D @ v.astype(D.dtype, copy=False)).astype(np.float64, copy=False) for v in directions]
+    return [s[win] - s[lose] for s in scores]
 
 
 def _curvature(D: FloatArray, win: IntArray, lose: IntArray, weight: FloatArray, theta: FloatArray) -> FloatArray:

@@ -25,6 +25,8 @@ from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, Inspecti
 
 # Bytes of documents that the incremental estimator keeps before it folds the oldest into its quadratic model.
 HISTORY_BYTES = 256 * 2**20
+# Up to this many candidates, comparing all of them costs less than finding out which comparisons can be spared.
+WHOLE = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,13 +210,16 @@ class PairRank(LinearRanker):
     def _candidates(self, X: FloatArray) -> _Candidates:
         inverse = self._posterior.inverse if self._precision is None else self._precision.inverse
         rule = partition.certain_by_score if self._precision is None else partition.certain_by_probability
-        # In score space certainty is transitive by the triangle inequality, and `refine` has nothing to add.
-        kind = _Closed if self.settings.refine and self._precision is not None else _Candidates
+        kind = _Whole if len(X) <= WHOLE else _Candidates
+        if self.settings.refine and self._precision is not None:
+            # In score space certainty is transitive by the triangle inequality, and `refine` has nothing to add.
+            kind = _Closed
         return kind(X, X @ self._weights, inverse, rule, self.alpha_t)
 
     def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         candidates = self._candidates(features)
-        ends = partition.leading_blocks(candidates.certain_rows, len(features), k, max(2 * k, 16))
+        chunk = len(features) if isinstance(candidates, _Whole) else max(2 * k, 16)
+        ends = partition.leading_blocks(candidates.certain_rows, len(features), k, chunk)
         places, blocks = np.arange(k), np.searchsorted(ends, np.arange(k))
         start = 0
         for end in ends.tolist():
@@ -233,6 +238,8 @@ class PairRank(LinearRanker):
         size = block.stop - block.start
         if self.settings.exploration == "random":
             return exploration.draw_random(size, n_draws, rng)
+        if isinstance(candidates, _Whole):
+            return exploration.draw_conservative(candidates.certain[block, block], n_draws, rng)
         return exploration.draw_conservative_lazily(
             lambda documents: candidates.predecessors(documents, block), size, n_draws, rng
         )
@@ -361,18 +368,25 @@ class _Candidates:
         return self._factor * np.sqrt(self._squared(np.arange(len(self.order)), slice(None)))
 
 
-class _Closed(_Candidates):
-    """Candidates under the transitive closure of their certain orders, which needs all of them at once."""
+class _Whole(_Candidates):
+    """Few candidates, or ones whose certain orders are to be closed: all are compared, once."""
+
+    closes = False
 
     @cached_property
-    def _certain(self) -> BoolArray:
-        return partition.transitive_closure(super().certain_rows(0, len(self.order)))
+    def certain(self) -> BoolArray:
+        """(n, n), the certain orders of all places."""
+        certain = super().certain_rows(0, len(self.order))
+        return partition.transitive_closure(certain) if self.closes else certain
 
     def certain_rows(self, start: int, stop: int) -> BoolArray:
-        return self._certain[start:stop]
+        return self.certain[start:stop]
 
     def certain_among(self, places: IntArray) -> BoolArray:
-        return self._certain[np.ix_(places, places)]
+        return self.certain[places[:, None], places]
 
-    def predecessors(self, documents: IntArray, block: slice) -> BoolArray:
-        return self._certain[block, documents + block.start].T
+
+class _Closed(_Whole):
+    """Candidates under the transitive closure of their certain orders."""
+
+    closes = True

@@ -14,6 +14,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.linalg.lapack import dgesv
 
 from pairrank.kernel.confidence import add_product, downdate, inverse_of
 from pairrank.kernel.logistic import sigmoid
@@ -44,7 +45,8 @@ class Posterior:
     def __init__(self, n_features: int, lam: float, *, mean_loss: bool, tolerance: float, capacity: int) -> None:
         self.theta = np.zeros(n_features)
         self.inverse = np.eye(n_features) / lam
-        self.history = History(n_features)
+        # Where a tolerance is allowed, float32 halves the passes over the history at an error far below it.
+        self.history = History(n_features, np.float32 if tolerance else np.float64)
         self._lam, self._mean_loss, self._tolerance, self._capacity = lam, mean_loss, tolerance, capacity
         self.P = lam * np.eye(n_features)
         self._q = np.zeros(n_features)
@@ -57,6 +59,7 @@ class Posterior:
         self._moved = 0.0
         self._allowance = 0.0  # how much of it until the next refresh
         self.strayed = 0.0  # what the last refresh measured, in the H-norm
+        self._contraction = 1.0  # how much of the stray a step by H⁻¹ leaves; unknown at first
 
     def set_prior(self, mean: FloatArray, precision: FloatArray) -> None:
         """Start from a Gaussian prior instead of λI around zero."""
@@ -114,7 +117,9 @@ class Posterior:
             stiffness = force * (1.0 - doubt)
             b = scatter(win, lose, force, k)
             L = laplacian(pairs, stiffness, k)
-            step = np.linalg.solve(np.eye(k) + K @ L, start + K @ b - scores)
+            system = K @ L
+            system.flat[:: k + 1] += 1.0
+            _, _, step, _ = dgesv(system, start + K @ b - scores)
             size = float(np.abs(step).max())
             # A step that would move a pair far is shortened, as logistic losses ask for.
             scores = scores + (step if size <= 1.0 else step * (math.log1p(size) / size))
@@ -143,36 +148,45 @@ class Posterior:
         self.inverse, _ = inverse_of(self.P + self._pairs_part)
 
     def _refresh(self) -> None:
-        """Return to the exact minimiser, measure how far θ̂ had strayed, and set the time of the next refresh.
+        """Return to the minimiser, measure how far θ̂ had strayed, and set the time of the next refresh.
 
-        Newton's method; each step is solved for by conjugate gradients with H⁻¹ as preconditioner, which costs a few
-        passes over the history and forms no matrix, however old H⁻¹ is.
+        A step by the kept H⁻¹ costs one pass over the history and leaves a fraction of the stray, the contraction,
+        which is measured whenever there is a second step. Where H⁻¹ is too old for that, Newton's own steps are taken.
         """
         goal = max(0.1 * self._tolerance, 1e-10)
+        previous = math.inf
         for step in range(MAX_STEPS):
-            gaps = self.history.gaps(self.theta)
-            move, size = self._newton_step(self.gradient(), self.history.stiffness(gaps), goal)
-            far = float(np.abs(self.history.gaps(move)).max())
-            self.theta = self.theta - move * (1.0 if far <= 1.0 else math.log1p(far) / far)
+            gradient = self.gradient()
+            move = self.inverse @ gradient
+            size = math.sqrt(max(float(gradient @ move), 0.0))
             if step == 0:
                 self.strayed = size
-            if size <= goal:
+            else:
+                self._contraction = min(max(size / previous, 1e-3), 1.0)
+            if size > goal and self._contraction > 0.5:
+                move, size = self._newton_step(gradient, goal)
+            self.theta = self.theta - move
+            if size * self._contraction <= goal:
                 break
+            previous = size
         if self._tolerance and self.n_pairs > SMALL:
             # Aim well inside the tolerance; one lucky measurement must not put off the next for long.
             change = 0.25 * self._tolerance / max(self.strayed, 1e-300)
             self._allowance = max(self._moved, self._allowance) * min(max(change, 0.1), 1.5)
         self._moved = 0.0
 
-    def _newton_step(self, gradient: FloatArray, stiffness: FloatArray, goal: float) -> tuple[FloatArray, float]:
-        """∇²L⁻¹∇L to a tenth of its length or to ``goal``, and its length in the norm of ∇²L."""
+    def _newton_step(self, gradient: FloatArray, goal: float) -> tuple[FloatArray, float]:
+        """∇²L⁻¹∇L, shortened where it would move a pair far, and its length in the norm of ∇²L.
+
+        Conjugate gradients with H⁻¹ as preconditioner, to a tenth of the length or to ``goal``: no matrix is formed.
+        """
         move, residual = np.zeros_like(gradient), gradient
         descent = direction = self.inverse @ residual
         before = first = float(residual @ descent)
         for _ in range(MAX_STEPS):
             if before <= max(0.01 * first, 0.01 * goal**2):
                 break
-            bent = self.P @ direction + self.history.bend(stiffness, direction)
+            bent = self.P @ direction + self.history.bend(self.theta, direction)
             length = before / float(direction @ bent)
             move = move + length * direction
             residual = residual - length * bent
@@ -180,7 +194,9 @@ class Posterior:
             after = float(residual @ descent)
             direction = descent + (after / before) * direction
             before = after
-        return move, math.sqrt(max(float(gradient @ move), 0.0))
+        far = self.history.furthest(move)
+        shortened = 1.0 if far <= 1.0 else math.log1p(far) / far
+        return shortened * move, math.sqrt(max(float(gradient @ move), 0.0))
 
     def _fold(self) -> None:
         """Give up the oldest quarter of the history: its pairs become part of the quadratic P and q."""
@@ -202,6 +218,7 @@ class Posterior:
             "moved": self._moved,
             "allowance": self._allowance,
             "strayed": self.strayed,
+            "contraction": self._contraction,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -220,7 +237,7 @@ class Posterior:
         self._pairs_part = state["pairs_part"].copy()
         self.n_pairs, self._at_rebuild = int(state["n_pairs"]), int(state["at_rebuild"])
         self._moved, self._allowance = float(state["moved"]), float(state["allowance"])
-        self.strayed = float(state["strayed"])
+        self.strayed, self._contraction = float(state["strayed"]), float(state["contraction"])
         self.history.restore(state)
 
 
