@@ -1,21 +1,31 @@
 from __future__ import annotations
 
+import resource
+import shlex
+import subprocess
+import sys
 from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 
-from pairrank.errors import OptionError, UnknownNameError
-from pairrank.lab.executors import run_all
-from pairrank.sim import RunSpec, Summary, load_records, simulate
+from pairrank.cli import main
+from pairrank.errors import OptionError, StorageError, UnknownNameError
+from pairrank.lab.executors import Failure, RunsFailedError, run_all
+from pairrank.sim import RunFolder, RunSpec, Summary, load_records, simulate
 
 BASE = RunSpec(data="synthetic:tiny", rounds=60, clicks="perfect")
 SPECS = [replace(BASE, ranker=name, seed=seed) for name in ("pdgd", "pairrank") for seed in (0, 1)]
+BAD = replace(BASE, ranker="pdgd(learning_rate=-1)")
 
 
 def results(summaries: list[Summary]) -> list[tuple[object, ...]]:
     """All but the seconds."""
     return [astuple(replace(summary, seconds=0.0)) for summary in summaries]
+
+
+def records(out: Path) -> dict[str, bytes]:
+    return {path.parent.name: path.read_bytes() for path in out.glob("runs/*/records.parquet")}
 
 
 def test_serial_equals_simulate_and_reports() -> None:
@@ -26,23 +36,117 @@ def test_serial_equals_simulate_and_reports() -> None:
     assert heard[-1] == sum(spec.rounds for spec in SPECS)
 
 
-@pytest.mark.slow
-def test_processes_write_the_same_records_as_serial(tmp_path: Path) -> None:
-    serial = run_all(SPECS, tmp_path / "serial")
-    processes = run_all(SPECS, tmp_path / "processes", "processes", jobs=2)
-    assert results(processes) == results(serial)
-    for spec in SPECS:
-        folders = [tmp_path / engine / "runs" / spec.run_id for engine in ("serial", "processes")]
-        assert len({(folder / "records.parquet").read_bytes() for folder in folders}) == 1
-        assert load_records(folders[1]) is not None
+def test_a_run_that_raises_leaves_the_others_unharmed(tmp_path: Path) -> None:
+    with pytest.raises(RunsFailedError) as caught:
+        run_all([SPECS[0], BAD, SPECS[1]], tmp_path)
+    (failure,) = caught.value.failures
+    assert failure.spec == BAD
+    assert "learning_rate" in failure.reason
+    assert results(list(caught.value.summaries)) == results(run_all(SPECS[:2]))
+    text = str(caught.value)
+    assert "1 of 3 runs failed" in text
+    assert failure.command(tmp_path) in text
 
 
-@pytest.mark.slow
-def test_an_error_in_a_worker_comes_back(tmp_path: Path) -> None:
-    with pytest.raises(UnknownNameError, match="nobody"):
-        run_all([replace(BASE, ranker="nobody")], tmp_path, "processes", jobs=1)
+def test_the_command_of_a_failure_repeats_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    failure = Failure.of(SPECS[0], RuntimeError("lightning"))
+    assert failure.reason == "RuntimeError: lightning"
+    assert main(shlex.split(failure.command(tmp_path))[1:]) == 0  # from the spec's own text
+    assert list(records(tmp_path)) == [SPECS[0].run_id]
+    kept = tmp_path / "runs" / SPECS[0].run_id
+    (kept / "records.parquet").unlink()
+    command = failure.command(tmp_path)
+    assert str(kept / "spec.json") in command
+    assert main(shlex.split(command)[1:]) == 0  # from its file
+    assert records(tmp_path)[SPECS[0].run_id] == simulate(SPECS[0]).to_parquet()
+    capsys.readouterr()
 
 
-def test_unknown_engine() -> None:
+def test_many_failures_are_not_all_listed(tmp_path: Path) -> None:
+    with pytest.raises(RunsFailedError, match="and 2 more"):
+        run_all([SPECS[0], *(replace(BAD, seed=seed) for seed in range(10))], tmp_path)
+
+
+def test_one_reason_for_all_is_raised_itself() -> None:
+    with pytest.raises(OptionError, match="learning_rate"):
+        run_all([BAD, replace(BAD, seed=1)])
+
+
+def test_unknown_engine_and_stray_address() -> None:
     with pytest.raises(OptionError, match="serial"):
         run_all(SPECS, engine="abacus")
+    with pytest.raises(OptionError, match="ray"):
+        run_all(SPECS, engine="serial", address="auto")
+
+
+def test_resume_is_the_default_and_can_be_refused(tmp_path: Path) -> None:
+    run_all(SPECS[:1], tmp_path)
+    timing = tmp_path / "runs" / SPECS[0].run_id / "timing.json"
+    before, content = timing.read_bytes(), records(tmp_path)
+    timing.write_bytes(before + b" ")  # a mark that a new run would wipe out
+    run_all(SPECS[:1], tmp_path)
+    assert timing.read_bytes() == before + b" "
+    run_all(SPECS[:1], tmp_path, resume=False)
+    assert timing.read_bytes() != before + b" "
+    assert records(tmp_path) == content
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError, match="cannot write to the folder"):
+        run_all(SPECS, tmp_path / "file" / "out")
+    code = main(["demo", "--out", str(tmp_path / "file" / "out"), "--rounds", "5", "--seeds", "1"])
+    captured = capsys.readouterr()
+    assert code == 1
+    assert captured.err.startswith("pairrank: cannot write to the folder")
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_a_spec_of_a_newer_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    newer = tmp_path / "spec.json"
+    newer.write_text(BASE.to_json().replace('"version":1', '"version":2'))
+    assert main(["simulate", "--spec", str(newer)]) == 1
+    error = capsys.readouterr().err
+    assert "version 2" in error
+    assert "upgrade pairrank" in error
+
+
+def test_records_of_a_newer_version_fail_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("pairrank.sim.spec.SPEC_VERSION", 2)
+        newer = simulate(SPECS[0])
+        blob = newer.to_parquet()
+    folder = RunFolder(tmp_path, SPECS[0])
+    folder.open()
+    folder.save(newer)
+    (folder.path / "records.parquet").write_bytes(blob)
+    with pytest.raises(RunsFailedError, match="upgrade pairrank") as caught:
+        run_all(SPECS[:2], tmp_path)
+    assert [failure.spec for failure in caught.value.failures] == [SPECS[0]]
+    assert (folder.path / "records.parquet").read_bytes() == blob  # not overwritten by an older version
+
+
+def small_files_only() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
+
+
+def test_a_full_disk_harms_nothing_that_is_there(tmp_path: Path) -> None:
+    run_all(SPECS[:1], tmp_path)
+    before = records(tmp_path)
+    # Files above a limit fail as on a full disk: the specs still fit, the records do not.
+    command = [sys.executable, "-m", "pairrank", "simulate", "synthetic:tiny", "--ranker", "pdgd", "--clicks", "perfect"]
+    more = ["--rounds", "60", "--seeds", "2", "--out", str(tmp_path)]
+    done = subprocess.run(command + more, preexec_fn=small_files_only, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "1 of 2 runs failed; the others are unharmed" in done.stderr
+    assert "cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert records(tmp_path) == before
+    assert not list(tmp_path.rglob("*.part"))
+    assert len(run_all(SPECS[:2], tmp_path)) == 2  # with room again, the same command ends well
+    assert load_records(tmp_path / "runs" / SPECS[1].run_id) is not None
+
+
+def test_unknown_ranker_comes_back() -> None:
+    with pytest.raises(UnknownNameError, match="nobody"):
+        run_all([replace(BASE, ranker="nobody")])

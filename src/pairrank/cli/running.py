@@ -122,6 +122,8 @@ def show_report(out: str) -> None:
         print(f"the paper's claims as measured: {told}")
     if results.done < results.expected:
         print(f"{results.done} of {results.expected} runs are done; the rest is not in this report")
+    for line in results.notes:
+        print(f"not read: {line}")
     print(f"report: {made.html}\nfigures: {made.figures[0].parent} ({len(made.figures)} files)")
 
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
 from pairrank import metrics
+from pairrank.errors import NewerFormatError
 from pairrank.sim import Records, RunSpec, load_records
 from pairrank.sim.records import EVALUATION_COLUMNS
 from pairrank.types import FloatArray, IntArray
@@ -55,13 +56,17 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """All cells of an experiment, by (ranker, users); a cell without a finished run is not there."""
+    """All cells of an experiment, by (ranker, users); a cell without a finished run is not there.
+
+    ``notes`` says which runs could not be read, and why.
+    """
 
     cells: Mapping[tuple[str, str], Cell]
     rankers: tuple[str, ...]
     users: tuple[str, ...]
     done: int
     expected: int
+    notes: tuple[str, ...] = ()
 
     def get(self, ranker: str, users: str) -> Cell | None:
         """The cell, if it has a finished run."""
@@ -93,13 +98,18 @@ class Comparison:
 def collect(out: str | os.PathLike[str], specs: Sequence[RunSpec]) -> Results:
     """The finished runs among ``specs`` below ``out``, reduced to curves one by one: a sweep need not fit in memory."""
     found: dict[tuple[str, str], list[_Curves]] = {}
+    notes = []
     for spec in sorted(specs, key=lambda spec: spec.seed):
-        records = load_records(Path(out) / "runs" / spec.run_id, spec)
+        try:
+            records = load_records(Path(out) / "runs" / spec.run_id, spec)
+        except NewerFormatError as problem:
+            notes.append(str(problem))
+            continue
         if records is not None:
             found.setdefault((spec.ranker, spec.clicks), []).append(_Curves.of(records))
     rankers, users = (tuple(dict.fromkeys(getattr(spec, name) for spec in specs)) for name in ("ranker", "clicks"))
     cells = {key: _cell(*key, runs) for key, runs in found.items()}
-    return Results(cells, rankers, users, sum(map(len, found.values())), len(specs))
+    return Results(cells, rankers, users, sum(map(len, found.values())), len(specs), tuple(notes))
 
 
 @dataclass(frozen=True, eq=False)

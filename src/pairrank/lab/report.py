@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import os
 import platform
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from pairrank import archive
-from pairrank.errors import OptionError, StorageError
+from pairrank.errors import FileFormatError, OptionError, StorageError
 from pairrank.lab import claims, figures, looks, tables
 from pairrank.lab.aggregate import Comparison, Results, collect
 from pairrank.lab.claims import Claim
@@ -21,6 +22,9 @@ from pairrank.lab.experiment import Experiment
 from pairrank.lab.figures import Plate
 from pairrank.sim import RunSpec
 from pairrank.version import __version__
+
+logger = logging.getLogger(__name__)
+_Table = tuple[tables.Row, list[tables.Row]]
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,13 @@ def build(out: str | os.PathLike[str]) -> Report:
 
 def _guessed(folder: Path) -> Experiment:
     """The experiment that a folder of runs without a description amounts to: its largest group of like runs."""
-    specs = [RunSpec.from_json(archive.read_file(p), source=str(p)) for p in sorted(folder.glob("runs/*/spec.json"))]
     groups: dict[tuple[object, ...], list[RunSpec]] = {}
-    for spec in specs:
+    for path in sorted(folder.glob("runs/*/spec.json")):
+        try:
+            spec = RunSpec.from_json(archive.read_file(path), source=str(path))
+        except (FileFormatError, StorageError) as problem:
+            logger.warning("left out: %s", problem)
+            continue
         groups.setdefault((spec.data, spec.fold, spec.rounds, spec.k, spec.normalise, spec.schedule), []).append(spec)
     if not groups:
         raise OptionError(f"{folder} has no runs; expected a folder that simulate or reproduce wrote with --out")
@@ -120,6 +128,8 @@ class _Page:
         yield "Data", self._data()
         yield "Runs", f"{r.done} of {r.expected} done" + ("" if r.done == r.expected else "; the rest is still missing")
         yield "Rounds and seeds", f"{e.rounds:,} rounds; {e.seeds} seeds, 0 to {e.seeds - 1}; {e.k} documents shown"
+        for note in r.notes:
+            yield "Not read", note
         yield "Pairing", "within one seed all rankers meet the same queries and the same users' coins"
         yield "Users", ", ".join(r.users) + ": dependent click model, stopping only after a click unless told otherwise"
         labels = looks.of_rankers(r.rankers)
@@ -142,39 +152,47 @@ class _Page:
             told += f"; {split}: " + ", ".join(f"{count:,} {what}" for what, count in numbers.items())
         return told
 
-    def sections(self) -> Iterator[tuple[str, tuple[tables.Row, list[tables.Row]]]]:
-        """Titles and tables."""
-        if self.claims:
-            rows = [[c.text, c.verdict, c.evidence, c.rule] for c in self.claims]
-            yield "The paper's claims, as measured here", (["claim", "verdict", "measured", "rule"], rows)
+    def first(self) -> Iterator[tuple[str, _Table]]:
+        """Titles and tables that come before the figures."""
         yield "Performance", tables.overview(self.results)
+        if self.claims:
+            rows = [[c.text, c.verdict, c.evidence, self.rules()[c.rule]] for c in self.claims]
+            yield "The paper's claims, as measured here", (["claim", "verdict", "measured", "rule"], rows)
+            yield "Rules", (["rule", "what it says"], [[letter, rule] for rule, letter in self.rules().items()])
+
+    def last(self) -> Iterator[tuple[str, _Table]]:
+        """Titles and tables that come after the figures."""
         yield "Regret and time", tables.regrets(self.results)
         if self.tests and not self.experiment.study:
             yield "Paired tests", tables.tests(self.results, self.tests)
 
+    def rules(self) -> dict[str, str]:
+        """Each rule once, with a letter."""
+        distinct = dict.fromkeys(claim.rule for claim in self.claims)
+        return {rule: chr(ord("a") + i) for i, rule in enumerate(distinct)}
+
     def markdown(self, plates: Sequence[Plate]) -> str:
         """The report as Markdown, figures linked."""
+
+        def section(title: str, table: _Table) -> str:
+            head, rows = table
+            return f"## {title}\n\n{tables.as_markdown(head, [[_md(cell) for cell in row] for row in rows])}"
+
         parts = [f"# {self.experiment.title}"]
         parts.append("\n".join(f"- **{name}**: {_md(told)}" for name, told in self.facts()))
-        for title, (head, rows) in self.sections():
-            parts += [f"## {title}", tables.as_markdown(head, [[_md(cell) for cell in row] for row in rows])]
+        parts += [section(*part) for part in self.first()]
         parts += [f"## {p.title}\n\n![{p.title}](figures/{p.name}.png)\n\n{_md(p.caption)}" for p in plates]
+        parts += [section(*part) for part in self.last()]
         return "\n\n".join(parts) + "\n"
 
     def html(self, plates: Sequence[tuple[Plate, bytes]]) -> str:
         """The report as one HTML file."""
-        facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(told)}</dd>" for name, told in self.facts())
-        body = [f"<h1>{escape(self.experiment.title)}</h1><dl>{facts}</dl>"]
-        for title, (head, rows) in self.sections():
-            body.append(f"<h2>{escape(title)}</h2>{_table(head, rows)}")
-        for plate, svg in plates:
-            source = base64.b64encode(svg).decode()
-            body.append(
-                f"<h2>{escape(plate.title)}</h2><figure id={plate.name!r}>"
-                f'<img alt="{escape(plate.title)}" src="data:image/svg+xml;base64,{source}">'
-                f"<figcaption>{escape(plate.caption)}</figcaption></figure>"
-            )
         title = escape(self.experiment.title)
+        facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(told)}</dd>" for name, told in self.facts())
+        body = [f"<h1>{title}</h1><dl>{facts}</dl>"]
+        body += [f"<h2>{escape(name)}</h2>{_table(*table)}" for name, table in self.first()]
+        body += [_figure(plate, svg) for plate, svg in plates]
+        body += [f"<h2>{escape(name)}</h2>{_table(*table)}" for name, table in self.last()]
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -194,6 +212,15 @@ def versions() -> dict[str, str]:
 
 
 _VERDICTS = {claims.HOLDS: "holds", claims.FAILS: "fails", claims.OPEN: "open"}
+
+
+def _figure(plate: Plate, svg: bytes) -> str:
+    source = base64.b64encode(svg).decode()
+    return (
+        f'<h2>{escape(plate.title)}</h2><figure id="{plate.name}">'
+        f'<img alt="{escape(plate.title)}" src="data:image/svg+xml;base64,{source}">'
+        f"<figcaption>{escape(plate.caption)}</figcaption></figure>"
+    )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -225,7 +252,7 @@ def _known(value: object) -> object:
 _CSS = """
 :root { color-scheme: light; }
 body { margin: 0; background: #fff; color: #1d2126; font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 1120px; margin: 0 auto; padding: 24px; }
+main { max-width: 1240px; margin: 0 auto; padding: 24px; }
 h1 { font-size: 1.7rem; margin: 0 0 .6rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; font-size: .9rem; }
 dt { font-weight: 600; } dd { margin: 0; overflow-wrap: anywhere; }
