@@ -1,0 +1,167 @@
+"""PairRank as a scikit-learn estimator: ``fit`` from labels, ``partial_fit`` from clicks, ``predict`` scores."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pairrank.errors import ClickError, DataError, MissingExtraError
+from pairrank.metrics import NDCG
+from pairrank.rankers import priors
+from pairrank.rankers.pairrank import PairRank
+from pairrank.types import FloatArray, Impression, IntArray, check_clicks
+
+try:
+    from sklearn.base import BaseEstimator
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError:
+    raise MissingExtraError("scikit-learn", "sklearn") from None
+
+# All pairs of a query are compared at once; without query ids, all rows are one query.
+LONGEST = 10_000
+
+
+class PairRankRanker(BaseEstimator):  # type: ignore[misc]
+    """A linear ranker that learns from labels, and from clicks ever after.
+
+    Parameters
+    ----------
+    lam : λ, the weight of ½‖θ‖².
+    pairs : preferences taken from clicks: "averaged", "all", "adjacent" or "matched".
+    z : how many standard deviations make an order certain; matters to ``ranker_.rank`` alone.
+    strength : how many pairs of clicks the labels of ``fit`` are worth; None counts each pair of labels as one.
+    l2 : the penalty of the offline fit to labels.
+    random_state : seed of the ranker, a whole number.
+
+    Attributes
+    ----------
+    ranker_ : the `PairRank`; its ``rank`` and ``learn`` serve lists and explore.
+    coef_ : (n_features,), the weights.
+    n_features_in_ : how many features it was fitted to.
+
+    Rows of one query stand together; ``qid`` says which. Without it all rows are one query.
+    """
+
+    def __init__(
+        self,
+        *,
+        lam: float = 20.0,
+        pairs: str = "averaged",
+        z: float = 0.5,
+        strength: float | None = None,
+        l2: float = 1e-3,
+        random_state: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.pairs = pairs
+        self.z = z
+        self.strength = strength
+        self.l2 = l2
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None) -> Self:
+        """Learn from labels, whatever was learned before.
+
+        Parameters
+        ----------
+        X : (n_docs, n_features). y : (n_docs,), numbers, higher is better; only their order within a query counts.
+        qid : (n_docs,), which query a row belongs to.
+        """
+        features, labels = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        offsets = _offsets(qid, len(features))
+        # Only the order counts, so any numbers will do for grades.
+        grades = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        known = priors.from_labels(features, grades, offsets, lam=self.lam, strength=self.strength, l2=self.l2)
+        ranker = self._new(features.shape[1])
+        known.apply(ranker)
+        self.ranker_ = ranker
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None) -> Self:
+        """Learn from clicks, on top of what was learned before.
+
+        Parameters
+        ----------
+        X : (n_docs, n_features), the shown documents, the lists one after the other, each in shown order.
+        y : (n_docs,), the clicks: which were clicked. qid : (n_docs,), which list a row belongs to.
+        """
+        begun = hasattr(self, "ranker_")
+        features = validate_data(self, X, dtype=np.float64, reset=not begun)
+        if y is None:
+            raise ClickError("clicks are None; expected one yes or no for each row of X")
+        marks = check_clicks(y, len(features))
+        offsets = _offsets(qid, len(features))
+        ranker = self.ranker_ if begun else self._new(features.shape[1])
+        for start, stop in pairwise(offsets):
+            ranker.learn(_shown(ranker, features[start:stop]), marks[start:stop])
+        self.ranker_ = ranker
+        return self
+
+    def predict(self, X: ArrayLike) -> FloatArray:
+        """(n_docs,), scores; higher is better."""
+        check_is_fitted(self)
+        features = validate_data(self, X, dtype=np.float64, reset=False)
+        scores: FloatArray = self.ranker_.score(features)
+        return scores
+
+    def score(self, X: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None) -> float:
+        """The mean NDCG@10 (gain 2^y - 1) over queries with a relevant document; y are grades from 0."""
+        scores = self.predict(X)
+        grades = np.asarray(y)
+        if grades.shape != scores.shape or not np.array_equal(grades, np.round(np.maximum(grades, 0))):
+            raise DataError("y must hold a grade for each row, a whole number from 0")
+        return float(NDCG(grades.astype(np.int64), _offsets(qid, len(scores)), 10).mean(scores))
+
+    @property
+    def coef_(self) -> FloatArray:
+        """(n_features,), the weights."""
+        check_is_fitted(self)
+        weights: FloatArray = self.ranker_.weights
+        return weights
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "ranker_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def _new(self, n_features: int) -> PairRank:
+        # Lists that were shown elsewhere were not drawn by our chance: all their pairs count.
+        return PairRank(n_features, seed=self.random_state, lam=self.lam, pairs=self.pairs, z=self.z, learn_from="all")
+
+
+def _offsets(qid: ArrayLike | None, n: int) -> IntArray:
+    """(n_queries + 1,): where each run of equal query ids begins and ends."""
+    if qid is None:
+        offsets = np.array([0, n])
+    else:
+        ids = np.asarray(qid)
+        if ids.shape != (n,):
+            raise DataError(f"qid has shape {ids.shape}; expected ({n},), one for each row of X")
+        starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+        if len(np.unique(ids)) != len(starts):
+            raise DataError("rows of one query do not stand together: sort X, y and qid by qid")
+        offsets = np.append(starts, n)
+    if np.diff(offsets).max() > LONGEST:
+        raise DataError(f"a query has more than {LONGEST:,} rows; say with qid which rows belong together")
+    return offsets
+
+
+def _shown(ranker: PairRank, features: FloatArray) -> Impression:
+    """A list as somebody else showed it, as the ranker's next impression."""
+    k = len(features)
+    return Impression(
+        ranker=ranker.fingerprint,
+        seed=ranker.seed,
+        number=ranker.n_ranked,
+        n_docs=k,
+        features=features.copy(),
+        ranking=np.arange(k),
+        blocks=np.zeros(k, dtype=np.int64),
+        explored=False,
+    )

@@ -1,0 +1,107 @@
+"""The wrapper keeps scikit-learn's habits, and learns what the ranker learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import pairrank
+from pairrank import data
+from pairrank.errors import ClickError, DataError
+from pairrank.sklearn import PairRankRanker, _shown
+
+
+def expected_failures(estimator: Any) -> dict[str, str]:
+    reason = "partial_fit takes clicks, one yes or no a row; the check gives it numbers or three classes"
+    names = (
+        "check_estimators_partial_fit_n_features",
+        "check_fit_score_takes_y",
+        "check_n_features_in_after_fitting",
+    )
+    return dict.fromkeys(names, reason)
+
+
+@parametrize_with_checks([PairRankRanker()], expected_failed_checks=expected_failures)
+def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> data.Dataset:
+    return data.load("synthetic:tiny", "train", 1)
+
+
+def qid(labelled: Any) -> np.ndarray:
+    return np.repeat(np.arange(labelled.n_queries), np.diff(labelled.offsets))
+
+
+def test_labels_teach_an_order(tiny: Any) -> None:
+    model = PairRankRanker().fit(tiny.features, tiny.grades, qid(tiny))
+    untaught = PairRankRanker().partial_fit(tiny.features[:1], [False])
+    taught, chance = (m.score(tiny.features, tiny.grades, qid(tiny)) for m in (model, untaught))
+    assert taught > chance
+    np.testing.assert_array_equal(model.coef_, model.ranker_.weights)
+
+
+def test_only_the_order_of_labels_counts(tiny: Any) -> None:
+    one = PairRankRanker().fit(tiny.features, tiny.grades, qid(tiny))
+    two = PairRankRanker().fit(tiny.features, 10.0 * tiny.grades - 3.5, qid(tiny))
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+
+
+def test_partial_fit_is_learn() -> None:
+    rng = np.random.default_rng(0)
+    X, clicks = rng.normal(size=(30, 4)), rng.random(30) < 0.4
+    lists = np.repeat([7, 3, 5], 10)
+    model = PairRankRanker(lam=2.0).partial_fit(X[:20], clicks[:20], lists[:20])
+    model.partial_fit(X[20:], clicks[20:].astype(int), lists[20:])
+    ranker = pairrank.PairRank(4, lam=2.0, learn_from="all", z=0.5, pairs="averaged")
+    for part in range(3):
+        rows = slice(10 * part, 10 * part + 10)
+        ranker.learn(_shown(ranker, X[rows]), clicks[rows])
+    np.testing.assert_array_equal(model.coef_, ranker.weights)
+    np.testing.assert_array_equal(model.predict(X), ranker.score(X))
+
+
+def test_clicks_go_on_from_labels(tiny: Any) -> None:
+    model = PairRankRanker(strength=50).fit(tiny.features, tiny.grades, qid(tiny))
+    before = model.coef_
+    model.partial_fit(tiny.features[:5], [False, True, False, False, False])
+    assert not np.array_equal(model.coef_, before)
+    assert model.ranker_.rank(tiny.features[:5]).number == 1
+
+
+def test_clones_and_parameters() -> None:
+    model = PairRankRanker(lam=3.0, random_state=4)
+    assert clone(model).get_params() == model.get_params()
+    assert model.set_params(lam=5.0).lam == 5.0
+
+
+def test_wrong_input(tiny: Any) -> None:
+    X, y = np.ones((4, 2)), [0, 1, 0, 1]
+    with pytest.raises(DataError, match="stand together"):
+        PairRankRanker().fit(X, y, [0, 1, 0, 1])
+    with pytest.raises(DataError, match="qid has shape"):
+        PairRankRanker().fit(X, y, [0, 1])
+    with pytest.raises(DataError, match="two different grades"):
+        PairRankRanker().fit(X, [1, 1, 1, 1])
+    with pytest.raises(ClickError):
+        PairRankRanker().partial_fit(X, [0, 1, 2, 0])
+    with pytest.raises(ClickError):
+        PairRankRanker().partial_fit(X, None)
+    with pytest.raises(NotFittedError):
+        PairRankRanker().predict(X)
+    with pytest.raises(NotFittedError):
+        _ = PairRankRanker().coef_
+    with pytest.raises(DataError, match="grade for each row"):
+        PairRankRanker().partial_fit(X, y).score(X, [0.5, 1, 0, 1])
+    with pytest.raises(DataError, match="qid"):
+        PairRankRanker().fit(np.ones((10_001, 1)), np.arange(10_001))
