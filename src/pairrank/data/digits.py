@@ -10,19 +10,18 @@ these limits are handed to ``float`` one by one; text of another shape is refuse
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from pairrank.types import BoolArray, FloatArray, IntArray
+from pairrank.types import FloatArray, IntArray
 
 NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 _PAD = 16  # blanks before the text, so that two words can be loaded before its first byte
-_NEWLINE, _PLUS, _MINUS, _DOT, _COLON, _E = b"\n+-.:e"
-_BLANK = np.isin(np.arange(256), list(b" \t\n\r\x0b\x0c"))
+_NEWLINE, _SPACE, _PLUS, _MINUS, _DOT, _COLON, _E = b"\n +-.:e"
 _WHOLE_POWERS = 10 ** np.arange(19, dtype=np.uint64)
 _POWERS = 10.0 ** np.arange(23)  # each exact
 _MANTISSA = np.uint64(2**53)
@@ -44,20 +43,26 @@ class _Scan(NamedTuple):
     kinds: NDArray[np.uint8]
 
     def number(self, left: IntArray) -> tuple[NDArray[np.uint64], IntArray]:
-        """The digits between break ``left`` and the next one: as a number (0 beyond 16 of them), and how many."""
+        """The digits between break ``left`` and the next one: as a number (of the last 16 at most), and how many."""
         stop = self.breaks[left + 1]
-        length = stop - self.breaks[left] - 1
-        number = _eight(self._words(stop - 8), length)
+        length = stop - self.breaks[left]
+        length -= 1
+        longest = int(length.max(initial=0))
+        if longest <= 4:
+            return _four(self._words(stop - 4, "<u4"), length).astype(np.uint64), length
+        if longest <= 8:
+            return _eight(self._words(stop - 8, "<u8"), length), length
+        number = _eight(self._words(stop - 8, "<u8"), np.minimum(length, 8))
         long = np.flatnonzero(length > 8)
-        if len(long):
-            high = _eight(self._words(stop[long] - 16), length[long] - 8)
-            number[long] = np.where(length[long] > 16, 0, number[long] + high * np.uint64(10**8))
+        high = _eight(self._words(stop[long] - 16, "<u8"), np.minimum(length[long] - 8, 8))
+        number[long] += high * np.uint64(10**8)
         return number, length
 
-    def _words(self, start: IntArray) -> NDArray[np.uint64]:
-        """The eight bytes from each ``start`` on, the first one lowest."""
-        aligned = self.text[: len(self.text) // 8 * 8].view("<u8")
-        return as_strided(aligned, shape=(len(self.text) - 7,), strides=(1,), writeable=False)[start]
+    def _words(self, start: IntArray, dtype: str) -> NDArray[Any]:
+        """The bytes from each ``start`` on as one number, the first byte lowest."""
+        size = np.dtype(dtype).itemsize
+        aligned = self.text[: len(self.text) // size * size].view(dtype)
+        return as_strided(aligned, shape=(len(self.text) - size + 1,), strides=(1,), writeable=False)[start]
 
 
 def pairs(text: bytes) -> Pairs | None:
@@ -68,7 +73,10 @@ def pairs(text: bytes) -> Pairs | None:
     padded = np.frombuffer(b" " * _PAD + text, dtype=np.uint8)
     breaks = np.flatnonzero(padded[_PAD - 1 :] - np.uint8(48) > 9) + (_PAD - 1)
     scan = _Scan(padded, breaks, padded[breaks])
-    blank = np.flatnonzero(_BLANK[scan.kinds])
+    blank = np.flatnonzero(scan.kinds <= _SPACE)
+    found = scan.kinds[blank]
+    if not ((found == _SPACE) | (found - np.uint8(9) <= 4)).all():  # control characters that are not blanks
+        return None
     filled = np.flatnonzero(np.diff(breaks[blank]) > 1)
     first, last = blank[filled], blank[filled + 1]
     indices, length = scan.number(first)
@@ -85,12 +93,14 @@ def pairs(text: bytes) -> Pairs | None:
 def _values(scan: _Scan, colon: IntArray, last: IntArray) -> FloatArray | None:
     """The values between the breaks ``colon`` and ``last``: [-]digits[.digits][e[+-]digits]; None if one is none."""
     negative = _signed(scan, colon, _MINUS)
-    left = colon + negative
+    left = colon.copy()
+    left[negative] += 1
     mantissa, length = scan.number(left)
     point = scan.kinds[left + 1] == _DOT
-    stop = left + 1 + point  # the break after the mantissa
+    stop = left + 1  # the break after the mantissa
+    stop += point
     good = (length > 0) & (length <= 16)
-    power = np.zeros(len(colon), dtype=np.int64)
+    decimals = np.zeros(len(colon), dtype=np.int64)
 
     decimal = np.flatnonzero(point & good)
     if len(decimal):
@@ -99,37 +109,43 @@ def _values(scan: _Scan, colon: IntArray, last: IntArray) -> FloatArray | None:
         good[decimal] = fits
         more *= fits
         mantissa[decimal] = mantissa[decimal] * _WHOLE_POWERS[more] + fraction
-        power[decimal] = -more
+        decimals[decimal] = more
 
     scientific = np.flatnonzero(scan.kinds[stop] | 32 == _E)
     if len(scientific):
-        exponent, stop[scientific], fits = _exponents(scan, stop[scientific])
-        good[scientific] &= fits
-        power[scientific] += exponent
-
-    good &= (stop == last) & (mantissa < _MANTISSA) & (np.abs(power) <= 22)
+        exponent, stop[scientific] = _exponents(scan, stop[scientific])
+        power = exponent - decimals[scientific]
+        good[scientific] &= np.abs(power) <= 22
+        decimals[scientific] = 0
+    good &= (stop == last) & (mantissa < _MANTISSA)
     values = mantissa.astype(np.float64)
-    values /= _POWERS[np.where(good & (power < 0), -power, 0)]
+    values /= _POWERS[decimals]
     if len(scientific):
-        values *= _POWERS[np.where(good & (power > 0), power, 0)]
-    np.negative(values, out=values, where=negative)
+        power = np.clip(power, -22, 22)
+        values[scientific] *= _POWERS[np.maximum(power, 0)]
+        values[scientific] /= _POWERS[np.maximum(-power, 0)]
+    values[negative] *= -1
     return _mended(scan, values, np.flatnonzero(~good), colon, last)
 
 
-def _exponents(scan: _Scan, left: IntArray) -> tuple[IntArray, IntArray, BoolArray]:
-    """Of the exponents after the breaks ``left``: value, the break that ends them, and whether they are sound."""
-    negative = _signed(scan, left, _MINUS)
-    left = left + (negative | _signed(scan, left, _PLUS))
+def _exponents(scan: _Scan, left: IntArray) -> tuple[IntArray, IntArray]:
+    """The exponents after the breaks ``left`` (beyond all limits if unsound), and the breaks that end them."""
+    negative, positive = (_signed(scan, left, sign) for sign in (_MINUS, _PLUS))
+    left = left.copy()
+    left[negative] += 1
+    left[positive] += 1
     number, length = scan.number(left)
-    sound = (length > 0) & (length <= 3)
-    value = np.where(sound, number, 0).astype(np.int64)
-    return np.where(negative, -value, value), left + 1, sound
+    value = np.where((length > 0) & (length <= 3), number, 9999).astype(np.int64)
+    value[negative] *= -1
+    return value, left + 1
 
 
-def _signed(scan: _Scan, left: IntArray, sign: int) -> BoolArray:
-    """Whether ``sign`` stands right after each break ``left``."""
-    after: BoolArray = (scan.kinds[left + 1] == sign) & (scan.breaks[left + 1] - scan.breaks[left] == 1)
-    return after
+def _signed(scan: _Scan, left: IntArray, sign: int) -> IntArray:
+    """The places in ``left`` of the breaks that ``sign`` stands right after."""
+    found = np.flatnonzero(scan.kinds[left + 1] == sign)
+    place = left[found]
+    close: IntArray = found[scan.breaks[place + 1] - scan.breaks[place] == 1]
+    return close
 
 
 def _mended(scan: _Scan, values: FloatArray, tokens: IntArray, colon: IntArray, last: IntArray) -> FloatArray | None:
@@ -143,8 +159,8 @@ def _mended(scan: _Scan, values: FloatArray, tokens: IntArray, colon: IntArray, 
 
 
 def _eight(word: NDArray[np.uint64], length: IntArray) -> NDArray[np.uint64]:
-    """The number spelt by the last ``length`` (or eight, if that is more) of the digits in each ``word``."""
-    shift = (64 - 8 * np.minimum(length, 8)).astype(np.uint64)
+    """The number spelt by the last ``length`` of the eight digits in each ``word``, which is overwritten."""
+    shift = ((8 - length) << 3).view(np.uint64)
     word >>= shift
     word <<= shift  # bytes before the digits are 0 now; a shift by 64 leaves nothing
     word &= np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -156,4 +172,18 @@ def _eight(word: NDArray[np.uint64], length: IntArray) -> NDArray[np.uint64]:
     word &= np.uint64(0x0000FFFF0000FFFF)
     word *= np.uint64(42949672960001)
     word >>= np.uint64(32)
+    return word
+
+
+def _four(word: NDArray[np.uint32], length: IntArray) -> NDArray[np.uint32]:
+    """The same for four digits."""
+    shift = ((4 - length) << 3).astype(np.uint32)
+    word >>= shift
+    word <<= shift
+    word &= np.uint32(0x0F0F0F0F)
+    word *= np.uint32(2561)
+    word >>= np.uint32(8)
+    word &= np.uint32(0x00FF00FF)
+    word *= np.uint32(6553601)
+    word >>= np.uint32(16)
     return word

@@ -9,7 +9,9 @@ work, and a block that it declines is read again line by line, which is slow but
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -25,6 +27,7 @@ from pairrank.types import AnyArray, IntArray
 
 # Blocks are joined into arrays of this size, which the allocator gives back to the system as soon as they are freed.
 SLAB = 2**25
+THREADS = max(1, min(4, os.cpu_count() or 1))
 MAX_INDEX = 100_000
 MAX_GRADE = 30
 _GRADES = {b"%d" % grade: grade for grade in range(MAX_GRADE + 1)}
@@ -59,11 +62,13 @@ def parse(path: Path, *, regroup: bool = False, progress: Callable[[int], None] 
     recent: list[NDArray[np.float32]] = []
     grades: list[int] = []
     runs: list[tuple[bytes, int, int]] = []
-    for line, text in streams.lines(path, progress):
-        block = _block(path, text, line)
+    held = 0
+    for block in _blocks(path, progress):
         recent.append(block.features)
-        if sum(part.nbytes for part in recent) > SLAB:
+        held += block.features.nbytes
+        if held > SLAB:
             slabs.append(_joined(recent))
+            held = 0
         grades += block.grades
         runs += block.runs
     if not grades:
@@ -132,14 +137,35 @@ def _joined(blocks: list[NDArray[np.float32]]) -> NDArray[np.float32]:
     return matrix
 
 
-def _block(path: Path, text: bytes, line: int) -> _Block:
-    """The documents of ``text``, whole lines of which the first is number ``line`` of the file."""
+def _blocks(path: Path, progress: Callable[[int], None] | None) -> Iterator[_Block]:
+    """The blocks of a file in their order, read by a few threads: array operations let other threads run."""
+    line = 1
+    ahead: deque[Future[_Block]] = deque()
+    with ThreadPoolExecutor(THREADS) as threads:
+        try:
+            for text in streams.lines(path, progress):
+                lines = text.split(b"\n")
+                ahead.append(threads.submit(_block, path, lines, line))
+                line += len(lines) - 1
+                if len(ahead) > THREADS:
+                    yield ahead.popleft().result()
+        except streams.DamageError as problem:
+            what = f"the compressed data is cut off or damaged hereafter ({problem}); expected a whole file"
+            _fail(path, line, f"{what}: fetch it again")
+        except OSError as problem:
+            _fail(path, line, f"cannot be read: {problem.strerror or problem}")
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def _block(path: Path, lines: list[bytes], first: int) -> _Block:
+    """The documents of ``lines``, of which the first is number ``first`` of the file."""
     grades: list[int] = []
     bodies: list[bytes] = []
     runs: list[tuple[bytes, int, int]] = []
-    current, began, count = b"", line, 0
-    for number, whole in enumerate(text.split(b"\n"), start=line):
-        parts = whole.partition(b"#")[0].split(None, 2)
+    current, began, count = b"", first, 0
+    for number, line in enumerate(lines, start=first):
+        parts = _code(line).split(None, 2)
         if not parts:
             continue
         grade = _GRADES.get(parts[0])
@@ -160,7 +186,11 @@ def _block(path: Path, text: bytes, line: int) -> _Block:
     bodies.append(b"")
     pairs = digits.pairs(b"\n".join(bodies))
     features = None if pairs is None else _dense(pairs)
-    return _Block(_slowly(path, text, line) if features is None else features, grades, runs)
+    return _Block(_slowly(path, lines, first) if features is None else features, grades, runs)
+
+
+def _code(line: bytes) -> bytes:
+    return line.partition(b"#")[0] if b"#" in line else line
 
 
 def _grade(path: Path, line: int, text: bytes) -> int:
@@ -189,11 +219,11 @@ def _dense(pairs: digits.Pairs) -> NDArray[np.float32] | None:
     return features
 
 
-def _slowly(path: Path, text: bytes, line: int) -> NDArray[np.float32]:
+def _slowly(path: Path, lines: list[bytes], first: int) -> NDArray[np.float32]:
     """The same, token by token; every complaint about a token is made here."""
     rows: list[dict[int, float]] = []
-    for number, whole in enumerate(text.split(b"\n"), start=line):
-        parts = whole.partition(b"#")[0].split()
+    for number, line in enumerate(lines, start=first):
+        parts = _code(line).split()
         if parts:
             rows.append(_row(path, number, parts[2:]))
     width = max((max(row, default=0) for row in rows), default=0)

@@ -9,44 +9,35 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pairrank.errors import DataError, MissingExtraError
+from pairrank.errors import MissingExtraError
 
 SUFFIXES = ("", ".gz", ".bz2", ".zst")
-# Bytes of text at a time: large enough for array operations, small enough for their arrays to stay in the cache.
+# Bytes of text at a time: enough to make the cost of starting an array operation small, not so much as to fill memory.
 BLOCK = 2**19
 
 
-def lines(path: Path, progress: Callable[[int], None] | None = None) -> Iterator[tuple[int, bytes]]:
-    """Blocks of whole lines, each with the number of its first line; a last line without a newline gets one.
-
-    ``progress`` is called with the number of bytes of the file read so far. Raises `DataError`.
-    """
-    rest, line = b"", 1
-    try:
-        with open(path, "rb") as file:
-            for block in _decompressed(file, path.suffix):
-                cut = block.rfind(b"\n") + 1
-                if cut:
-                    yield line, rest + block[:cut]
-                    line += block.count(b"\n")
-                    rest = block[cut:]
-                else:
-                    rest += block
-                if progress is not None:
-                    progress(file.tell())
-    except _DamageError as problem:
-        raise DataError(
-            f"{path}: line {line}: the compressed data is cut off or damaged hereafter ({problem}); expected a whole "
-            "file: fetch it again"
-        ) from None
-    except OSError as problem:
-        raise DataError(f"{path}: line {line}: cannot be read: {problem.strerror or problem}") from problem
-    if rest:
-        yield line, rest + b"\n"
-
-
-class _DamageError(Exception):
+class DamageError(Exception):
     """Compressed data that end too early or make no sense."""
+
+
+def lines(path: Path, progress: Callable[[int], None] | None = None) -> Iterator[bytes]:
+    """Blocks of whole lines; a last line without a newline gets one.
+
+    ``progress`` is called with the number of bytes of the file read so far. Raises `OSError` or `DamageError`.
+    """
+    rest = b""
+    with open(path, "rb") as file:
+        for block in _decompressed(file, path.suffix):
+            cut = block.rfind(b"\n") + 1
+            if cut:
+                yield rest + block[:cut]
+                rest = block[cut:]
+            else:
+                rest += block
+            if progress is not None:
+                progress(file.tell())
+    if rest:
+        yield rest + b"\n"
 
 
 def _decompressed(file: BinaryIO, suffix: str) -> Iterator[bytes]:
@@ -67,10 +58,10 @@ def _careful(read: Callable[[Any], bytes], argument: Any) -> bytes:
     try:
         return read(argument)
     except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
-        raise _DamageError(problem) from None
+        raise DamageError(problem) from None
     except OSError as problem:
         if problem.errno is None:  # what bz2 says of bytes that are not its own
-            raise _DamageError(problem) from None
+            raise DamageError(problem) from None
         raise
 
 
@@ -81,17 +72,17 @@ def _unzstandard(file: BinaryIO) -> Iterator[bytes]:
     except ImportError:
         raise MissingExtraError("zstandard", "lab") from None
     frame = None
-    while block := file.read(BLOCK // 8):
+    while block := file.read(max(1, BLOCK // 8)):
         while block:
             frame = frame or zstandard.ZstdDecompressor().decompressobj()
             try:
                 yield frame.decompress(block)
             except zstandard.ZstdError as problem:
-                raise _DamageError(problem) from None
+                raise DamageError(problem) from None
             block = frame.unused_data if frame.eof else b""
             frame = None if frame.eof else frame
     if frame is not None:
-        raise _DamageError("the last frame does not end")
+        raise DamageError("the last frame does not end")
 
 
 def writer(path: Path) -> BinaryIO:
