@@ -9,7 +9,7 @@ import numpy as np
 
 from pairrank.service.learner import Learner
 from pairrank.service.store import SqlStore
-from pairrank.service.store.base import Config, Event, Feedback, Limits, RankerRow, Served, Verdict
+from pairrank.service.store.base import Config, Event, Feedback, Limits, RankerRow, Served, Verdict, token_of
 from pairrank.types import Impression
 
 WINDOW, RETENTION = 10.0, 100.0
@@ -45,7 +45,7 @@ class Scene:
         return Served(
             row.id,
             shown.number,
-            f"token{shown.number}",
+            token_of(row.secret, shown.number),
             self.now,
             self.now + row.limits.window_seconds,
             self.now + row.limits.retention_seconds,

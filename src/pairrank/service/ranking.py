@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from typing import Any
 
@@ -14,7 +13,7 @@ from pairrank.service.desk import Desk, RefusalError, answer
 from pairrank.service.documents import ARROW_TYPES, Query, from_arrow, from_json, parse_json
 from pairrank.service.schemas import MAX_EVENTS, RANK_BODY, EventBody, FeedbackBody, body_of, check, parse
 from pairrank.service.shelf import Shelved
-from pairrank.service.store.base import Event, Feedback, Served, Status
+from pairrank.service.store.base import Event, Feedback, Served, Status, token_of
 
 # The fractional parts of n·φ are spread evenly, so any share of consecutive numbers is explored to within one list.
 GOLDEN = 0.6180339887498949
@@ -131,7 +130,7 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
     shown = [query.ids[place] for place in impression.ranking.tolist()]
     scores = item.ranker.score(impression.features).tolist()
     blocks = impression.blocks.tolist()
-    token, now = secrets.token_hex(8), desk.clock()
+    token, now = token_of(row.secret, number), desk.clock()
     n_blocks = len(set(blocks))
     await desk.writer.serve(
         Served(

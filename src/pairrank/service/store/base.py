@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -100,6 +101,7 @@ class RankerRow:
     name: str
     config: Config
     limits: Limits
+    secret: str
     frozen: bool
     pinned: int | None
     next_number: int
@@ -123,6 +125,11 @@ class Head(NamedTuple):
     applied: int
     log_seq: int
     open_count: int
+
+
+def token_of(secret: str, number: int) -> str:
+    """What proves that an impression was served: 64 bits that only this ranker can tell for its number."""
+    return hmac.digest(secret.encode(), str(number).encode(), "sha256")[:8].hex()
 
 
 class Served(NamedTuple):

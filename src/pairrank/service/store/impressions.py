@@ -9,23 +9,23 @@
       └──retention passes──▶ expired
 
 An impression that waits is a row of ``impressions`` (``collecting`` = 1 once an event has come). Logging it moves the
-row into ``log``, where (ranker, number) is unique: the database itself refuses a second time. A number below the
-ranker's next one that is in neither table has expired.
+row into ``log``, where (ranker, number) is unique: the database itself refuses a second time. The id
+proves by its token that it was served (`token_of`), so one that is in neither table has expired.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pairrank.service.store.base import Event, Feedback, ImpressionRow, Served, Status, Verdict
+from pairrank.service.store.base import Event, Feedback, ImpressionRow, Served, Status, Verdict, token_of
 from pairrank.service.store.tables import RankerTables
 
 
 class _Waiting(NamedTuple):
-    token: str
     closes: float
     expires: float
     ids: list[str]
@@ -36,20 +36,18 @@ class _Desk(NamedTuple):
 
     log_seq: int
     frozen: bool
-    next_number: int
+    secret: str
     waiting: dict[int, _Waiting]
-    logged: dict[int, str]  # number -> token
+    logged: set[int]
 
     def find(self, number: int, token: str, now: float) -> _Waiting | Status:
         """The impression, or why there is none."""
-        if number in self.logged:
-            return Status.DUPLICATE if self.logged[number] == token else Status.UNKNOWN
-        waiting = self.waiting.get(number)
-        if waiting is None:
-            return Status.EXPIRED if 0 <= number < self.next_number else Status.UNKNOWN
-        if waiting.token != token:
+        if not hmac.compare_digest(token.encode(), token_of(self.secret, number).encode()):
             return Status.UNKNOWN
-        return Status.EXPIRED if waiting.expires <= now else waiting
+        if number in self.logged:
+            return Status.DUPLICATE
+        waiting = self.waiting.get(number)
+        return Status.EXPIRED if waiting is None or waiting.expires <= now else waiting
 
 
 class ImpressionTables(RankerTables):
@@ -182,22 +180,22 @@ class ImpressionTables(RankerTables):
     def _desk(self, ranker_id: int, numbers: Sequence[int]) -> _Desk | None:
         # The update takes the ranker's lock, so that the log's numbers are given out in the order of commits.
         head = self.database.one(
-            "UPDATE rankers SET log_seq = log_seq WHERE id = ? RETURNING log_seq, frozen, next_number", (ranker_id,)
+            "UPDATE rankers SET log_seq = log_seq WHERE id = ? RETURNING log_seq, frozen, secret", (ranker_id,)
         )
         if head is None:
             return None
         marks, values = _list(numbers), (ranker_id, *numbers)
         waiting = self.database.all(
-            f"SELECT number, token, closes, expires, ids FROM impressions WHERE ranker_id = ? AND number IN {marks}",
+            f"SELECT number, closes, expires, ids FROM impressions WHERE ranker_id = ? AND number IN {marks}",
             values,
         )
-        logged = self.database.all(f"SELECT number, token FROM log WHERE ranker_id = ? AND number IN {marks}", values)
+        logged = self.database.all(f"SELECT number FROM log WHERE ranker_id = ? AND number IN {marks}", values)
         return _Desk(
             int(head[0]),
             bool(head[1]),
-            int(head[2]),
-            {row[0]: _Waiting(row[1], row[2], row[3], json.loads(row[4])) for row in waiting},
-            dict(logged),
+            str(head[2]),
+            {row[0]: _Waiting(row[1], row[2], json.loads(row[3])) for row in waiting},
+            {row[0] for row in logged},
         )
 
     def _append(self, ranker_id: int, desk: _Desk, clicks: Mapping[int, Iterable[int]], now: float) -> None:

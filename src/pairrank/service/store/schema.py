@@ -13,6 +13,7 @@ MIGRATIONS: tuple[str, ...] = (
         name TEXT NOT NULL UNIQUE,
         config TEXT NOT NULL,
         limits TEXT NOT NULL,
+        secret TEXT NOT NULL,
         frozen BIGINT NOT NULL DEFAULT 0,
         pinned BIGINT,
         next_number BIGINT NOT NULL DEFAULT 0,

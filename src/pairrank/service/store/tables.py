@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from typing import Any
 
 from pairrank.errors import UnknownNameError
@@ -19,7 +20,8 @@ from pairrank.service.store.base import (
 from pairrank.service.store.database import Database, Row
 
 _RANKER = """
-    SELECT r.id, r.name, r.config, r.limits, r.frozen, r.pinned, r.next_number, r.log_seq, r.base, r.feedback_count,
+    SELECT r.id, r.name, r.config, r.limits, r.secret, r.frozen, r.pinned, r.next_number, r.log_seq, r.base,
+           r.feedback_count,
            r.created, h.version, h.applied, h.learned, h.skipped, h.digest, h.updated, h.open_count
     FROM rankers r JOIN heads h ON h.ranker_id = r.id
 """
@@ -49,8 +51,8 @@ class RankerTables:
                     )
                 return found, False
             row = self.database.one(
-                "INSERT INTO rankers (name, config, limits, created) VALUES (?, ?, ?, ?) RETURNING id",
-                (name, config.to_json(), limits.to_json(), now),
+                "INSERT INTO rankers (name, config, limits, secret, created) VALUES (?, ?, ?, ?, ?) RETURNING id",
+                (name, config.to_json(), limits.to_json(), secrets.token_hex(16), now),
             )
             ranker_id = row[0] if row else None
             self.database.all(
@@ -203,4 +205,4 @@ class RankerTables:
 
 def _row(row: Row) -> RankerRow:
     config, limits = Config.from_json(row[2]), Limits(**json.loads(row[3]))
-    return RankerRow(row[0], row[1], config, limits, bool(row[4]), *row[5:])
+    return RankerRow(row[0], row[1], config, limits, row[4], bool(row[5]), *row[6:])

@@ -1,0 +1,523 @@
+"""The endpoints: what they answer when all is well, and when it is not."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app
+
+from pairrank.errors import StorageError
+from pairrank.service.auth import new_key
+from pairrank.service.ranking import explores, parse_impression
+from pairrank.service.store import open_store
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def client(tmp_path: Path, clock: Clock) -> Iterator[TestClient]:
+    """A client, with a ranker "a" of two features."""
+    with running_app(tmp_path / "store.db", clock) as client:
+        assert client.put("/v1/rankers/a", json={"n_features": 2}).status_code == 201
+        yield client
+
+
+def state(client: TestClient) -> dict[str, Any]:
+    return dict(client.get("/v1/rankers/a").json())
+
+
+def test_rank_click_and_learn(client: TestClient) -> None:
+    for _ in range(60):
+        shown = ranked(client, k=3)
+        best = max(shown["ranking"], key=lambda item: item["id"])
+        assert clicked(client, shown, best["id"]).json() == {"status": "accepted"}
+    final = state(client)
+    assert (final["feedback_count"], final["model_version"], final["learned_count"]) == (60, 60, 60)
+    shown = ranked(client)
+    assert [item["position"] for item in shown["ranking"]] == [1, 2, 3, 4, 5]
+    assert shown["ranking"][0]["id"] == "d4"
+    assert shown["model_version"] <= 60
+
+
+def test_the_answer_has_the_documents_scores(client: TestClient) -> None:
+    shown = ranked(client, k=2, query_id="q")
+    assert shown.keys() == {"impression_id", "model_version", "explored", "ranking"}
+    assert len(shown["ranking"]) == 2
+    assert {item["id"] for item in shown["ranking"]} <= {item["id"] for item in DOCUMENTS}
+    assert shown["explored"]  # nothing is known yet
+
+
+def test_creating_is_idempotent_and_frozen(client: TestClient) -> None:
+    assert client.put("/v1/rankers/a", json={"n_features": 2}).status_code == 200
+    other = client.put("/v1/rankers/a", json={"n_features": 3})
+    assert other.status_code == 409
+    assert client.put("/v1/rankers/b", json={"n_features": 2, "ranker": "pdgd", "seed": 4}).status_code == 201
+    assert [row["name"] for row in client.get("/v1/rankers").json()["rankers"]] == ["a", "b"]
+    assert client.delete("/v1/rankers/b").json() == {"status": "deleted"}
+    assert client.delete("/v1/rankers/b").status_code == 404
+    assert client.get("/v1/rankers/b").status_code == 404
+    assert client.post("/v1/rankers/b/rank", json={"documents": DOCUMENTS}).status_code == 404
+
+
+def test_feedback_has_an_answer_for_every_case(client: TestClient, clock: Clock) -> None:
+    first, second, third = (ranked(client, k=2) for _ in range(3))
+    assert clicked(client, first).json() == {"status": "accepted"}
+    assert clicked(client, first).json() == {"status": "duplicate"}
+    clock.now += 601
+    assert clicked(client, second).json() == {"status": "accepted", "late": True}
+    foreign = clicked(client, third, "elsewhere")
+    assert (foreign.status_code, foreign.json()["error"]) == (422, "foreign")
+    clock.now += 86_400
+    expired = clicked(client, third)
+    assert (expired.status_code, expired.json()["error"]) == (410, "expired")
+    for name in ("nonsense", "0-feed", "999-feed", "-1-feed", "١-feed", f"{10**30}-x", "0-"):
+        unknown = clicked(client, {"impression_id": name})
+        assert (unknown.status_code, unknown.json()["error"]) == (404, "unknown")
+    assert state(client)["feedback_count"] == 2
+
+
+def test_events_are_learned_when_the_window_closes(client: TestClient, clock: Clock) -> None:
+    shown = ranked(client, k=3)
+    names = [item["id"] for item in shown["ranking"]]
+    event = {"event_id": "e1", "impression_id": shown["impression_id"], "document_id": names[1], "type": "click"}
+    others = [
+        event | {"event_id": "e2", "document_id": "elsewhere"},
+        event | {"event_id": "e3", "impression_id": "77-x"},
+        event | {"event_id": "e4", "impression_id": "what"},
+    ]
+    answer = client.post("/v1/rankers/a/events", json=[event, event, *others])
+    assert [item["status"] for item in answer.json()] == ["accepted", "duplicate", "foreign", "unknown", "unknown"]
+    assert [item["event_id"] for item in answer.json()] == ["e1", "e1", "e2", "e3", "e4"]
+    assert state(client)["feedback_count"] == 0
+    clock.now += 601
+    for _ in range(500):
+        if state(client)["model_version"] == 1:
+            break
+        time.sleep(0.02)
+    assert state(client)["feedback_count"] == 1
+    (impression,) = client.get("/v1/rankers/a/impressions").json()["impressions"]
+    assert impression["clicks"] == [False, True, False]
+    late = client.post("/v1/rankers/a/events", json=[event | {"event_id": "e9"}])
+    assert late.json()[0]["status"] == "duplicate"
+    assert client.post("/v1/rankers/a/events", json=[]).json() == []
+
+
+def test_versions_pin_and_rollback(client: TestClient) -> None:
+    digest = state(client)["state_digest"]
+    for _ in range(3):
+        clicked(client, ranked(client), "d4")
+    learned = state(client)
+    assert learned["state_digest"] != digest
+    versions = client.get("/v1/rankers/a/versions").json()["versions"]
+    assert versions[0]["current"]
+    assert versions[-1]["version"] == 0
+    pinned = client.post("/v1/rankers/a/pin", json={"version": 0}).json()
+    assert (pinned["served_version"], pinned["model_version"]) == (0, 3)
+    assert ranked(client)["model_version"] == 0
+    client.post("/v1/rankers/a/pin", json={"version": None})
+    assert ranked(client)["model_version"] == 3
+    back = client.post("/v1/rankers/a/rollback", json={"version": 0}).json()
+    assert back["state_digest"] == digest
+    assert back["model_version"] == 4
+    assert client.post("/v1/rankers/a/rollback", json={"version": 2**62}).status_code == 404
+    assert client.post("/v1/rankers/a/pin", json={"version": 77}).status_code == 404
+
+
+def test_a_frozen_ranker_serves_and_does_not_learn(client: TestClient) -> None:
+    assert client.post("/v1/rankers/a/freeze").json()["frozen"]
+    digest = state(client)["state_digest"]
+    assert clicked(client, ranked(client), "d4").json() == {"status": "accepted"}
+    assert state(client)["state_digest"] == digest
+    assert not client.post("/v1/rankers/a/freeze", json={"frozen": False}).json()["frozen"]
+    clicked(client, ranked(client), "d4")
+    assert state(client)["state_digest"] != digest
+    assert state(client)["learned_count"] == 1
+
+
+def test_limits_change_without_a_restart(client: TestClient) -> None:
+    client.post("/v1/rankers/a/limits", json={"explore_share": 0.25})
+    explored = [ranked(client)["explored"] for _ in range(40)]
+    assert sum(explored) == sum(explores(number, 0.25) for number in range(40)) < 20
+    limits = client.post("/v1/rankers/a/limits", json={"explore_share": 1.0, "locked": 2}).json()["limits"]
+    assert (limits["explore_share"], limits["locked"]) == (1.0, 2)
+    for _ in range(5):
+        assert [item["id"] for item in ranked(client)["ranking"][:2]] == ["d0", "d1"]  # ties keep their order
+    bad = client.post("/v1/rankers/a/limits", json={"window_seconds": 1e6, "retention_seconds": 1.0})
+    assert bad.status_code == 422
+    assert state(client)["limits"] == limits
+
+
+def test_too_many_open_impressions(tmp_path: Path) -> None:
+    with running_app(tmp_path / "store.db") as client:
+        client.put("/v1/rankers/a", json={"n_features": 2, "max_open": 3})
+        for _ in range(3):
+            ranked(client)
+        store = open_store(tmp_path / "store.db")
+        store.count_open(store.rankers()[0].id)
+        store.close()
+        client.get("/readyz")  # reads the store anew
+        refused = client.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS})
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"]
+
+
+def test_the_share_that_explores_is_even() -> None:
+    for share in (0.0, 0.1, 0.5, 0.9, 1.0):
+        for start in (0, 12_345):
+            count = sum(explores(number, share) for number in range(start, start + 1000))
+            assert abs(count - 1000 * share) <= 3
+
+
+def test_features_by_name(tmp_path: Path) -> None:
+    with running_app(tmp_path / "store.db") as client:
+        body = {"n_features": 2, "feature_names": ["x", "y"]}
+        assert client.put("/v1/rankers/a", json=body).json()["feature_names"] == ["x", "y"]
+        named = [{"id": "p", "features": {"y": 2.0}}, {"id": "q", "features": [1.0, 0.5]}]
+        shown = client.post("/v1/rankers/a/rank", json={"documents": named}).json()
+        detail = client.get(f"/v1/rankers/a/impressions/{shown['impression_id']}").json()
+        by_id = dict(zip(detail["ids"], detail["features"], strict=True))
+        assert by_id == {"p": [0.0, 2.0], "q": [1.0, 0.5]}
+        wrong = client.post("/v1/rankers/a/rank", json={"documents": [{"id": "p", "features": {"z": 1.0}}]})
+        assert wrong.status_code == 422
+        for names in (["x"], ["x", "x"]):
+            assert client.put("/v1/rankers/b", json={"n_features": 2, "feature_names": names}).status_code == 422
+
+
+def arrow(features: pa.Array, ids: list[Any] | None = None) -> bytes:
+    names = [f"d{i}" for i in range(len(features))] if ids is None else ids
+    table = pa.table({"id": pa.array(names, pa.string()), "features": features})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def test_arrow_and_json_agree(tmp_path: Path) -> None:
+    rows = [document["features"] for document in DOCUMENTS]
+    flat = pa.array(np.ravel(rows))
+    bodies = [
+        arrow(pa.FixedSizeListArray.from_arrays(flat, 2)),
+        arrow(pa.array(rows)),
+        arrow(pa.array(rows, pa.large_list(pa.float64()))),
+    ]
+    answers = []
+    for number, body in enumerate([None, *bodies]):
+        with running_app(tmp_path / f"{number}.db") as client:
+            client.put("/v1/rankers/a", json={"n_features": 2})
+            if body is None:
+                answer = ranked(client, k=3)
+            else:
+                url, kind = "/v1/rankers/a/rank?k=3&query_id=q", {"content-type": ARROW}
+                answer = client.post(url, content=body, headers=kind).json()
+            answers.append(answer["ranking"])
+    assert answers[1:] == [answers[0]] * 3
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "status"),
+    [
+        (b"", "", 400),
+        (b"not arrow", "", 400),
+        (arrow(pa.array([[1.0, 2.0]])), "?k=0", 422),
+        (arrow(pa.array([[1.0, 2.0]])), "?k=x", 422),
+        (arrow(pa.array([[1.0, 2.0, 3.0]])), "", 422),
+        (arrow(pa.array([[1.0], [1.0, 2.0, 3.0]])), "", 422),
+        (arrow(pa.array([[1.0, float("nan")]])), "", 422),
+        (arrow(pa.array([[1.0, None]])), "", 422),
+        (arrow(pa.array([None, [1.0, 2.0]])), "", 422),
+        (arrow(pa.array([["a", "b"]])), "", 422),
+        (arrow(pa.array([1.0])), "", 422),
+        (arrow(pa.array([[1.0, 2.0]] * 2), ["x", "x"]), "", 422),
+        (arrow(pa.array([[1.0, 2.0]]), [None]), "", 422),
+        (arrow(pa.array([], pa.list_(pa.float64()))), "", 422),
+        (arrow(pa.array([[1.0, 2.0]]))[:-8], "", 200),  # the end-of-stream mark is optional
+        (arrow(pa.array([[1.0, 2.0]]))[:200], "", 400),
+    ],
+)
+def test_bad_arrow_is_refused(client: TestClient, body: bytes, query: str, status: int) -> None:
+    answer = client.post(f"/v1/rankers/a/rank{query}", content=body, headers={"content-type": ARROW})
+    assert answer.status_code == status, answer.text
+
+
+LONG = "x" * 300
+BAD_RANK = [
+    (b"", 400),
+    (b"{", 400),
+    (b"[]", 422),
+    (b"null", 422),
+    (b'{"documents": []}', 422),
+    (b'{"documents": {}}', 422),
+    (b'{"documents": [1]}', 422),
+    (b'{"documents": ["ab"]}', 422),
+    (b'{"documents": [{}]}', 422),
+    (b'{"documents": [{"id": "a"}]}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, NaN]}]}', 400),
+    (b'{"documents": [{"id": "a", "features": [1, Infinity]}]}', 400),
+    (b'{"documents": [{"id": "a", "features": [1, 1e999]}]}', None),
+    (b'{"documents": [{"id": "a", "features": [1, 1e300]}]}', 422),
+    (b'{"documents": [{"id": "a", "features": [1]}]}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, 2, 3]}]}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, "2"]}]}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, true]}]}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, null]}]}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, [2]]}]}', 422),
+    (b'{"documents": [{"id": "a", "features": {"x": 1}}]}', 422),
+    (b'{"documents": [{"id": "a", "features": "ab"}]}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, 1' + b"0" * 400 + b"]}]}", None),
+    (b'{"documents": [{"id": 1, "features": [1, 2]}]}', 422),
+    (b'{"documents": [{"id": "", "features": [1, 2]}]}', 422),
+    (b'{"documents": [{"id": "' + LONG.encode() + b'", "features": [1, 2]}]}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, 2], "more": 1}]}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, 2]}, {"id": "a", "features": [1, 2]}]}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, 2]}], "k": 0}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, 2]}], "k": 1.5}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, 2]}], "k": true}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, 2]}], "k": "3"}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, 2]}], "query_id": 5}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, 2]}], "query_id": "' + LONG.encode() + b'"}', 422),
+    (b'{"documents": [{"id": "a", "features": [1, 2]}], "what": 5}', 422),
+    (b"\xff\xfe", 400),
+]
+
+
+@pytest.mark.parametrize(("body", "status"), BAD_RANK)
+def test_bad_rank_bodies_are_refused_in_one_sentence(client: TestClient, body: bytes, status: int | None) -> None:
+    answer = client.post("/v1/rankers/a/rank", content=body)
+    assert answer.status_code == status or (status is None and answer.status_code in (400, 422)), answer.text
+    told = answer.json()
+    assert told.keys() == {"error", "message"}
+    assert "\n" not in told["message"]
+    assert "Traceback" not in told["message"]
+    assert client.get("/v1/rankers/a/impressions").json() == {"impressions": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("feedback", b"{}", 422),
+        ("feedback", b'{"impression_id": "0-a", "clicks": "d1"}', 422),
+        ("feedback", b'{"impression_id": "0-a", "clicks": [1]}', 422),
+        ("feedback", b'{"impression_id": 0, "clicks": []}', 422),
+        ("feedback", b'{"impression_id": "0-a", "clicks": [], "more": 1}', 422),
+        ("feedback", b"NaN", 400),
+        ("events", b"{}", 422),
+        ("events", b"[1]", 422),
+        ("events", b'[{"event_id": "", "impression_id": "0-a", "document_id": "d"}]', 422),
+        ("events", b'[{"event_id": "\\u0000", "impression_id": "0-a", "document_id": "d"}]', 422),
+        ("events", b'[{"event_id": "e", "impression_id": "0-a", "document_id": "d", "type": "hover"}]', 422),
+        ("events", json.dumps([{}] * 1001).encode(), 422),
+        ("freeze", b'{"frozen": 1}', 422),
+        ("pin", b"{}", 422),
+        ("pin", b'{"version": -1}', 422),
+        ("rollback", b'{"version": 1.0}', 422),
+        ("limits", b'{"explore_share": 1.5}', 422),
+        ("limits", b'{"explore_share": NaN}', 400),
+        ("limits", b'{"locked": -1}', 422),
+        ("limits", b'{"what": 1}', 422),
+    ],
+)
+def test_other_bad_bodies_change_nothing(client: TestClient, path: str, body: bytes, status: int) -> None:
+    before = state(client)
+    answer = client.post(f"/v1/rankers/a/{path}", content=body)
+    assert answer.status_code == status, answer.text
+    assert state(client) == before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"n_features": 0},
+        {"n_features": 1.5},
+        {"n_features": 2, "ranker": "nobody"},
+        {"n_features": 2, "ranker": "pairrank(alpha=what)"},
+        {"n_features": 2, "options": {"what": 1}},
+        {"n_features": 2, "options": {"lam": -1}},
+        {"n_features": 2, "seed": -1},
+        {"n_features": 2, "explore_share": 2},
+        {"n_features": 99_999},
+    ],
+)
+def test_bad_configurations_are_refused(client: TestClient, body: dict[str, Any]) -> None:
+    answer = client.put("/v1/rankers/b", json=body)
+    assert 400 <= answer.status_code < 500, answer.text
+    assert len(client.get("/v1/rankers").json()["rankers"]) == 1
+
+
+@pytest.mark.parametrize("name", ["-a", "ä", "a b", "x" * 65, "a%2Fb", "."])
+def test_bad_names_are_refused(client: TestClient, name: str) -> None:
+    assert 400 <= client.put(f"/v1/rankers/{name}", json={"n_features": 2}).status_code < 500
+
+
+def test_limits_on_bodies_and_documents(tmp_path: Path) -> None:
+    with running_app(tmp_path / "s.db", max_body_bytes=2048, max_documents=4, max_features=3, max_rankers=1) as client:
+        assert client.put("/v1/rankers/a", json={"n_features": 4}).status_code == 422
+        assert client.put("/v1/rankers/a", json={"n_features": 2}).status_code == 201
+        assert client.put("/v1/rankers/b", json={"n_features": 2}).status_code == 429
+        assert client.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS}).status_code == 422
+        assert client.post("/v1/rankers/a/rank", content=b" " * 2049).status_code == 413
+        chunks = (b" " * 1000 for _ in range(3))  # no length is announced
+        assert client.post("/v1/rankers/a/rank", content=chunks).status_code == 413
+        wrong = client.post("/v1/rankers/a/rank", content=b"<x/>", headers={"content-type": "text/xml"})
+        assert wrong.status_code == 415
+
+
+def test_health_metrics_headers_and_ids(client: TestClient) -> None:
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/readyz").json() == {"status": "ready"}
+    clicked(client, ranked(client, k=3), "d4")
+    clicked(client, {"impression_id": "nobody"})
+    state(client)
+    text = client.get("/metrics").text
+    for line in (
+        'pairrank_feedback_total{ranker="a",status="unknown"} 1.0',
+        'pairrank_rank_seconds_count{ranker="a"} 1.0',
+        'pairrank_shown_at_position_total{position="3",ranker="a"}',
+        'pairrank_model_version{ranker="a"}',
+        'pairrank_learner_lag_events{ranker="a"}',
+        'pairrank_learner_lag_seconds{ranker="a"}',
+        'pairrank_explored_total{ranker="a"} 1.0',
+        'pairrank_blocks_total{ranker="a"}',
+    ):
+        assert line in text
+    answer = client.get("/nowhere")
+    assert answer.status_code == 404
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    assert answer.headers["x-request-id"] != client.get("/nowhere").headers["x-request-id"]
+    assert client.post("/healthz").status_code == 405
+    assert "sendBeacon" in client.get("/pairrank.js").text
+
+
+def test_impressions_statistics_audit(client: TestClient) -> None:
+    shown = ranked(client, k=3, query_id="shoes")
+    clicked(client, shown, shown["ranking"][0]["id"])
+    state(client)
+    detail = client.get(f"/v1/rankers/a/impressions/{shown['impression_id']}").json()
+    assert (detail["state"], detail["query_id"], detail["n_documents"]) == ("learned", "shoes", 5)
+    assert detail["clicks"] == [True, False, False]
+    assert np.array(detail["inspection"]["probability"]).shape == (3, 3)
+    assert client.get("/v1/rankers/a/impressions/0-guess").status_code == 404
+    (minute,) = client.get("/v1/rankers/a/statistics").json()["minutes"]
+    assert (minute["lists"], minute["feedback"], minute["clicks"]) == (1, 1, 1)
+    assert [act["act"] for act in client.get("/v1/audit").json()["audit"]] == ["create"]
+    assert client.get("/v1/rankers/a/impressions?limit=0").status_code == 422
+
+
+def test_keys_and_roles(client: TestClient, tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store.db")
+    secrets = {}
+    for role in ("rank", "feedback", "admin"):
+        key, secrets[role] = new_key(role, [role], 1.0)
+        store.put_key(key, "test")
+    client.get("/readyz")
+
+    def status(method: str, path: str, role: str | None, **body: Any) -> int:
+        headers = {} if role is None else {"authorization": f"Bearer {secrets.get(role, role)}"}
+        return int(client.request(method, f"/v1/rankers{path}", headers=headers, **body).status_code)
+
+    rank = {"json": {"documents": DOCUMENTS}}
+    assert status("POST", "/a/rank", None, **rank) == 401
+    assert status("POST", "/a/rank", "prk_wrong", **rank) == 401
+    assert status("POST", "/a/rank", "feedback", **rank) == 403
+    assert status("POST", "/a/rank", "rank", **rank) == 200
+    assert status("POST", "/a/rank", "admin", **rank) == 200
+    assert status("POST", "/a/feedback", "rank", json={}) == 403
+    assert status("POST", "/a/feedback", "feedback", json={}) == 422
+    assert status("POST", "/a/events", None, json=[]) == 401
+    assert status("PUT", "/b", "rank", json={"n_features": 2}) == 403
+    assert status("DELETE", "/a", "feedback") == 403
+    assert status("GET", "/a", "rank") == 200
+    assert status("GET", "/a", None) == 401
+    assert status("GET", "/a/impressions", "rank") == 403
+    assert client.get("/metrics").status_code == 401
+    assert client.get("/healthz").status_code == 200
+    store.drop_key("rank", 2.0, "test")  # takes effect without a restart
+    client.get("/readyz")
+    assert status("POST", "/a/rank", "rank", **rank) == 401
+    store.close()
+
+
+def test_public_events_need_no_key_and_origins_are_told(tmp_path: Path) -> None:
+    origin = "https://shop.example"
+    with running_app(tmp_path / "s.db", public_events=True, allow_origins=f"{origin}, https://b.example") as client:
+        client.put("/v1/rankers/a", json={"n_features": 2})
+        shown = ranked(client)
+        store = open_store(tmp_path / "s.db")
+        store.put_key(new_key("k", ["admin"], 1.0)[0], "test")
+        store.close()
+        client.get("/readyz")
+        event = {"event_id": "e", "impression_id": shown["impression_id"], "document_id": "d1", "type": "click"}
+        headers = {"origin": origin, "content-type": "text/plain"}
+        answer = client.post("/v1/rankers/a/events", content=json.dumps([event]), headers=headers)
+        assert answer.json()[0]["status"] == "accepted"
+        assert answer.headers["access-control-allow-origin"] == origin
+        other = client.post("/v1/rankers/a/events", content=b"[]", headers={"origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in other.headers
+
+
+def test_a_store_in_trouble_is_a_503_and_recovers(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = ranked(client)
+    before = state(client)
+    store_class = type(client.app.state.desk.store)
+
+    def fail(*_: object) -> None:
+        raise StorageError("the store cannot be used right now: database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_class, "serve", fail)
+        patch.setattr(store_class, "feedback", fail)
+        for answer in (clicked(client, shown), client.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS})):
+            assert answer.status_code == 503
+            assert "full" in answer.json()["message"]
+            assert answer.headers["retry-after"]
+    assert state(client) == before
+    assert clicked(client, shown).json() == {"status": "accepted"}
+
+
+def test_a_fault_in_the_program_tells_the_client_nothing(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret details")
+
+    monkeypatch.setattr(type(client.app.state.desk.store), "rankers", fail)
+    answer = client.get("/v1/rankers")
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+
+
+def test_not_ready_while_recovering(tmp_path: Path) -> None:
+    from scene import Scene
+
+    from pairrank.service.learner import Learner
+
+    store = open_store(tmp_path / "s.db")
+    scene = Scene(store)
+    scene.feedback(scene.serve())
+    assert store.database.try_lead()  # nobody else may learn
+    with running_app(tmp_path / "s.db") as client:
+        waiting = client.get("/readyz")
+        assert (waiting.status_code, waiting.json()["error"]) == (503, "recovering")
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/v1/rankers/a?wait=0").json()["lag"] == 1
+        assert ranked(client)["model_version"] == 0
+        Learner(store).step(publish=True)
+        assert client.get("/readyz").status_code == 200
+    store.close()
+
+
+def test_impression_ids_parse() -> None:
+    assert parse_impression("12-ab") == (12, "ab")
+    for text in ("", "-", "12", "12-", "x-y", "1.5-x", " 1-x"):
+        assert parse_impression(text) is None

@@ -1,0 +1,48 @@
+"""The application over a SQLite file, in this process, with its learner: for tests that speak HTTP."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pairrank.service.app import make_app
+from pairrank.service.settings import Settings
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # starlette would rather have a successor of httpx, which is not out yet
+    from starlette.testclient import TestClient
+
+DOCUMENTS = [{"id": f"d{i}", "features": [i / 5, 1 - i / 5]} for i in range(5)]
+
+
+class Clock:
+    """A clock that can be put forward."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def running_app(path: Path | str, clock: Clock | None = None, **settings: Any) -> Iterator[TestClient]:
+    """A client of the running application."""
+    app = make_app(path, Settings(**settings), clock=clock or Clock(), learner=True)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield client
+
+
+def ranked(client: TestClient, **more: Any) -> dict[str, Any]:
+    """A list for the five documents."""
+    response = client.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS, **more})
+    assert response.status_code == 200, response.text
+    return dict(response.json())
+
+
+def clicked(client: TestClient, shown: dict[str, Any], *ids: str) -> Any:
+    """Feedback on a list."""
+    return client.post("/v1/rankers/a/feedback", json={"impression_id": shown["impression_id"], "clicks": list(ids)})
