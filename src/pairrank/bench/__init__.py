@@ -1,0 +1,34 @@
+"""Benchmarks: every figure a ratio taken within one run. One module each; this table is the only list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from pairrank.bench import baselines, exactness, flat, many, parsing, round, sweep, whole_run
+from pairrank.bench.measure import CLOCK, Row, one_thread
+from pairrank.errors import UnknownNameError
+
+__all__ = ["CLOCK", "NAMES", "Row", "one_thread", "run"]
+
+NAMES = ("round", "flat", "many", "exactness", "whole-run", "parsing", "sweep", "baselines")
+
+
+def run(names: Sequence[str], runs: sweep.Sweep, *, quick: bool = False) -> Iterator[Row]:
+    """The rows of the benchmarks called ``names``, as they come; ``runs`` plays specs in a number of processes."""
+    table: dict[str, Callable[[bool], Iterator[Row]]] = {
+        "round": round.measure,
+        "flat": flat.measure,
+        "many": many.measure,
+        "exactness": exactness.measure,
+        "whole-run": whole_run.measure,
+        "parsing": parsing.measure,
+        "sweep": partial(sweep.measure, runs),
+        "baselines": baselines.measure,
+    }
+    unknown = [name for name in names if name not in table]
+    if unknown:
+        raise UnknownNameError(f"no benchmark is called {unknown[0]!r}; there are: {', '.join(NAMES)}")
+    with one_thread():
+        for name in names:
+            yield from table[name](quick)

@@ -1,0 +1,117 @@
+"""Exactness bought: how far cheap estimators stray from the exact minimiser, fed with the same lists and clicks.
+
+‖θ̂ - θ_exact‖ is taken in the norm of the matrix that widths are made of (M, or the posterior's H), and divided by the
+factor on widths (α or z): by Cauchy-Schwarz no pair's score is off by more than that share of its confidence width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pairrank import rankers
+from pairrank.bench.lists import Candidates, K, Stream, candidates, make
+from pairrank.bench.measure import Row, quartiles
+from pairrank.rankers import Ranker
+from pairrank.rankers.pairrank import PairRank
+from pairrank.types import FloatArray
+
+RANKERS = ("pairrank", "pairrank-c(refine=true)")
+TOLERANCES = (1e-2, 1e-3, 1e-4)
+
+
+@dataclass(eq=False)
+class _Follower:
+    """An estimator under test, and what was found at every round."""
+
+    ranker: PairRank
+    strays: list[float] = field(default_factory=list)
+    same: list[bool] = field(default_factory=list)
+
+
+def measure(quick: bool) -> Iterator[Row]:
+    """Two rows per ranker and estimator: the stray, and the share of rounds with other blocks."""
+    rounds = 30 if quick else 2_000
+    queries = candidates(30 if quick else 100, 136, 10 if quick else 100)
+    for name in RANKERS:
+        for label, follower in _follow(name, Stream(queries), rounds).items():
+            yield from _rows(f"{name}, {label}, {rounds} rounds", follower, _default(name) == label)
+
+
+def _estimators() -> dict[str, dict[str, object]]:
+    incremental = {f"incremental tolerance={t:g}": {"estimator": "incremental", "tolerance": t} for t in TOLERANCES}
+    return incremental | {"bounded": {"estimator": "bounded"}}
+
+
+def _default(name: str) -> str:
+    settings = _pairrank(name, {}).settings
+    return f"incremental tolerance={settings.tolerance:g}" if settings.estimator == "incremental" else "bounded"
+
+
+def _pairrank(name: str, options: Mapping[str, object], n_features: int = 1) -> PairRank:
+    base, given = rankers.parse(name)
+    ranker: Ranker = make(rankers.spell(base, {**given, **options}), n_features)
+    if not isinstance(ranker, PairRank):
+        raise TypeError(f"{name} is no PairRank")
+    return ranker
+
+
+def _follow(name: str, stream: Stream, rounds: int) -> dict[str, _Follower]:
+    """The exact estimator shows lists; all others learn from the same clicks."""
+    d = stream.queries[0].features.shape[1]
+    exact = _pairrank(name, {"estimator": "exact"}, d)
+    followers = {label: _Follower(_pairrank(name, options, d)) for label, options in _estimators().items()}
+    for _ in range(rounds):
+        query = stream.next()
+        impression = exact.rank(query.features, K)
+        clicked = stream.clicks(query, impression)
+        exact.learn(impression, clicked)
+        for follower in followers.values():
+            follower.ranker.learn(replace(impression, ranker=follower.ranker.fingerprint), clicked)
+        _compare(exact, followers, query)
+    return followers
+
+
+def _compare(exact: PairRank, followers: Mapping[str, _Follower], query: Candidates) -> None:
+    blocks = exact.inspect(query.features).blocks
+    for follower in followers.values():
+        follower.strays.append(stray(follower.ranker, exact))
+        follower.same.append(bool((follower.ranker.inspect(query.features).blocks == blocks).all()))
+
+
+def stray(ranker: PairRank, exact: PairRank) -> float:
+    """‖θ̂ - θ_exact‖ in the norm of ``exact``'s matrix, over its factor on widths."""
+    away = ranker.weights - exact.weights
+    squared = float(away @ np.linalg.solve(_inverse(exact), away))
+    return math.sqrt(max(squared, 0.0)) / exact.alpha_t
+
+
+def _inverse(ranker: PairRank) -> FloatArray:
+    return ranker._posterior.inverse if ranker._precision is None else ranker._precision.inverse
+
+
+def _rows(case: str, follower: _Follower, default: bool) -> Iterator[Row]:
+    strays, differ = np.array(follower.strays), ~np.array(follower.same)
+    thirds = {f"third_{i}": float(part.max()) for i, part in enumerate(np.array_split(strays, 3), start=1)}
+    yield Row(
+        "exactness",
+        case,
+        "largest |θ - exact| over the confidence width",
+        float(strays.max()),
+        *quartiles(strays),
+        limit=0.01 if default else None,
+        detail={"median": float(np.median(strays)), **thirds},
+    )
+    share = float(differ.mean())
+    yield Row(
+        "exactness",
+        case,
+        "share of rounds with other blocks than the exact estimator's",
+        share,
+        *quartiles([part.mean() for part in np.array_split(differ, 10)]),
+        limit=0.001 if default else None,
+        detail={"rounds_that_differ": float(differ.sum())},
+    )

@@ -1,0 +1,55 @@
+"""Round at the floor: rank and learn over the two matrix products that every round must pay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pairrank.bench.lists import Stream, candidates, make, two_products
+from pairrank.bench.measure import Row, amortised, quartiles
+from pairrank.types import FloatArray
+
+# (documents, features): an MSLR list, a Yahoo list, a long list, a LETOR list; and what a round may cost.
+SHAPES: tuple[tuple[int, int, float | None], ...] = ((100, 136, 2.5), (24, 700, 3.0), (1000, 136, None), (20, 46, None))
+RANKERS = ("pairrank", "pairrank-c(refine=true)")
+
+
+def measure(quick: bool) -> Iterator[Row]:
+    """A row per shape and ranker."""
+    before, rounds = (5, 10) if quick else (500, 400)
+    for n_docs, n_features, limit in SHAPES:
+        queries = candidates(n_docs, n_features, 10 if quick else 100)
+        for name in RANKERS:
+            yield over_floor("round", name, Stream(queries), before, rounds, limit)
+
+
+def over_floor(benchmark: str, name: str, stream: Stream, before: int, rounds: int, limit: float | None) -> Row:
+    """``rounds`` rounds after ``before`` others, each followed by the floor on the same documents."""
+    n_docs, n_features = stream.queries[0].features.shape
+    ranker = make(name, n_features)
+    stream.play(ranker, before)
+    floor = two_products(stream, n_features)
+    floors: list[float] = []
+    taken = stream.play(ranker, rounds, lambda: floors.append(floor()))
+    return Row(
+        benchmark,
+        f"{name}, {n_docs} x {n_features}, rounds {before} to {before + rounds}",
+        "rank + learn over the two products",
+        *amortised(taken.sum(axis=1), np.array(floors)),
+        limit=limit,
+        detail=_parts(taken, np.array(floors)),
+    )
+
+
+def _parts(taken: FloatArray, floors: FloatArray) -> dict[str, float]:
+    rank, learn = taken.mean(axis=0) / floors.mean()
+    median = np.median(taken.sum(axis=1)) / np.median(floors)
+    slowest = quartiles(taken.sum(axis=1) / np.median(floors))[1]
+    return {
+        "rank": float(rank),
+        "learn": float(learn),
+        "median_round": float(median),
+        "third_quartile_round": slowest,
+        "floor_ms": float(1e3 * np.median(floors)),
+    }

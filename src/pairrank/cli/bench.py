@@ -1,0 +1,145 @@
+"""``pairrank bench``: how fast it is here, as ratios within one run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pairrank.errors import PairRankError
+from pairrank.version import __version__
+
+if TYPE_CHECKING:
+    from pairrank.bench import Row
+    from pairrank.sim import RunSpec
+
+_EPILOG = """\
+benchmarks:
+  round      rank + learn over the two matrix products that a round must pay
+  flat       a round late in a run over one early in it
+  many       10,000 candidates: time over one product, memory over the candidates' size
+  exactness  how far each estimator strays from the exact minimiser
+  whole-run  a simulation of 5,000 rounds, by phase
+  parsing    LETOR text against scikit-learn; memory; opening the cache
+  sweep      two processes against one
+  baselines  the other rankers, as in round
+  serve      (pairrank bench serve) the service under load
+
+Every figure is a ratio of two measurements taken turn by turn in one process, with its quartiles. All but sweep and
+serve use one thread for matrix products. A full run takes about a quarter of an hour, --quick some twenty seconds:
+that one shows that everything runs, and its figures mean little. Run it on a machine with nothing else to do.
+
+examples:
+  pairrank bench --only round --only flat
+  pairrank bench --markdown >> benchmarks/HISTORY.md
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "bench",
+        help="measure speed, as ratios",
+        description="Measure how fast rankers, parsing and sweeps are on this machine, as ratios within one run.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", nargs="?", choices=("serve",), help="serve: load the service instead")
+    parser.add_argument("--only", action="append", metavar="NAME", help="this benchmark; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="few repetitions on small inputs")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print a JSON object: the machine, and a row per figure")
+    form.add_argument("--markdown", action="store_true", help="print a section for a history file")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    if args.what == "serve":
+        return _serve(args)
+    # Before numpy is imported: its threads are counted then.
+    os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
+    from pairrank import bench
+
+    machine, rows = _machine(args.quick), []
+    if not (args.json or args.markdown):
+        print("\n".join(f"{name}: {value}" for name, value in machine.items()), flush=True)
+    for row in bench.run(args.only or bench.NAMES, _sweep, quick=args.quick):
+        rows.append(row)
+        if args.json or args.markdown:
+            print(f"{row.benchmark}: {row.case}: {row.value:.3g}", file=sys.stderr, flush=True)
+        else:
+            print(_line(row), flush=True)
+    if args.json:
+        print(json.dumps({**machine, "rows": [row.to_json() for row in rows]}, indent=1))
+    elif args.markdown:
+        print(_section(machine, rows))
+    return 0
+
+
+def _serve(args: argparse.Namespace) -> int:
+    try:
+        serving = import_module("pairrank.service.bench")
+    except ModuleNotFoundError as problem:
+        if problem.name != "pairrank.service.bench":
+            raise
+        raise PairRankError("this version has no benchmark of the service") from None
+    code: int = serving.run_bench(quick=args.quick, as_json=args.json)
+    return code
+
+
+def _sweep(specs: Sequence[RunSpec], jobs: int) -> object:
+    from pairrank.lab import executors
+
+    return executors.run_all(specs, engine="processes", jobs=jobs)
+
+
+def _machine(quick: bool) -> dict[str, Any]:
+    """What the figures were taken on."""
+    import numpy as np
+
+    from pairrank.bench import CLOCK, one_thread
+
+    with one_thread() as blas:
+        return {
+            "pairrank": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "blas": blas,
+            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+            "clock": CLOCK,
+            "quick": quick,
+        }
+
+
+def _line(row: Row) -> str:
+    verdict = {None: "", True: "  kept", False: "  MISSED"}[row.met]
+    limit = "" if row.limit is None else f" (limit {'>=' if row.at_least else '<='} {row.limit:g})"
+    value = f"{row.value:8.3g} [{row.low:.3g}, {row.high:.3g}]{limit}{verdict}"
+    return f"{row.benchmark:<10} {value}  {row.figure}: {row.case}"
+
+
+def _section(machine: dict[str, Any], rows: Sequence[Row]) -> str:
+    """A section of the history file."""
+    head = ", ".join(f"{name} {value}" for name, value in machine.items() if name not in ("pairrank", "quick"))
+    lines = [
+        f"## pairrank {machine['pairrank']}{' (quick)' if machine['quick'] else ''}",
+        "",
+        head,
+        "",
+        "| benchmark | case | figure | value | quartiles | limit | |",
+        "| --- | --- | --- | ---: | --- | ---: | --- |",
+    ]
+    for row in rows:
+        limit = "" if row.limit is None else f"{'≥' if row.at_least else '≤'} {row.limit:g}"
+        verdict = {None: "", True: "kept", False: "missed"}[row.met]
+        lines.append(
+            f"| {row.benchmark} | {row.case} | {row.figure} | {row.value:.3g} | {row.low:.3g} to {row.high:.3g} "
+            f"| {limit} | {verdict} |"
+        )
+    return "\n".join([*lines, ""])

@@ -1,0 +1,87 @@
+"""`pairrank bench --quick` once, whole: every benchmark answers with finite figures. How fast is not tested here."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from pairrank import bench
+from pairrank.bench import exactness, flat, many, round, whole_run
+from pairrank.cli import main
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    from contextlib import redirect_stdout
+    from io import StringIO
+
+    pytest.importorskip("sklearn")
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as said:
+        patch.setenv("PAIRRANK_CACHE", str(tmp_path_factory.mktemp("cache")))
+        # The command sets these; the test gives them back.
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+            patch.setenv(name, "1")
+        assert main(["bench", "--quick", "--json"]) == 0
+    answer: dict[str, object] = json.loads(said.getvalue())
+    return answer
+
+
+@pytest.mark.slow
+def test_every_benchmark_has_its_rows(report: dict[str, object]) -> None:
+    rows = report["rows"]
+    assert isinstance(rows, list)
+    counts = {name: sum(row["benchmark"] == name for row in rows) for name in bench.NAMES}
+    assert sum(counts.values()) == len(rows)
+    assert counts == {
+        "round": len(round.SHAPES) * len(round.RANKERS),
+        "flat": 2 * len(flat.RANKERS),
+        "many": 2 * 4 * len(many.RANKERS),
+        "exactness": 2 * (len(exactness.TOLERANCES) + 1) * len(exactness.RANKERS),
+        "whole-run": 4 * len(whole_run.RANKERS),
+        "parsing": 3,
+        "sweep": 1,
+        "baselines": len(bench.baselines.RANKERS),
+    }
+
+
+@pytest.mark.slow
+def test_every_figure_is_a_finite_ratio(report: dict[str, object]) -> None:
+    rows = report["rows"]
+    assert isinstance(rows, list)
+    for row in rows:
+        assert all(math.isfinite(row[name]) and row[name] >= 0 for name in ("value", "low", "high")), row
+        assert row["low"] <= row["high"]
+        assert all(math.isfinite(value) for value in row["detail"].values()), row
+    assert len({(row["benchmark"], row["case"], row["figure"]) for row in rows}) == len(rows)
+
+
+@pytest.mark.slow
+def test_shares_of_a_run_add_up(report: dict[str, object]) -> None:
+    rows = report["rows"]
+    assert isinstance(rows, list)
+    shares = [row["value"] for row in rows if row["benchmark"] == "whole-run"]
+    assert sum(shares) == pytest.approx(len(whole_run.RANKERS), abs=0.3)  # medians need not add up to the last digit
+
+
+@pytest.mark.slow
+def test_the_report_states_its_threads_and_clock(report: dict[str, object]) -> None:
+    assert "1 thread" in str(report["blas"])
+    assert report["clock"] == bench.CLOCK
+    assert report["quick"] is True
+
+
+def test_an_unknown_benchmark_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--only", "speed"]) == 2
+    assert "'speed'" in capsys.readouterr().err
+
+
+def test_the_markdown_has_a_line_per_figure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    assert main(["bench", "--quick", "--markdown", "--only", "baselines"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("| baselines |") for line in lines) == len(bench.baselines.RANKERS)

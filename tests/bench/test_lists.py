@@ -1,0 +1,40 @@
+"""What benchmarks are run on: the shape asked for, and streams that repeat."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pairrank.bench.lists import Stream, candidates, make, two_products
+
+
+@pytest.mark.parametrize(("n_docs", "n_features"), [(20, 46), (250, 12)])
+def test_lists_have_exactly_the_shape_asked_for(n_docs: int, n_features: int) -> None:
+    found = candidates(n_docs, n_features, 3)
+    assert [query.features.shape for query in found] == [(n_docs, n_features)] * 3
+    assert [query.grades.shape for query in found] == [(n_docs,)] * 3
+    assert all(query.features.dtype == np.float64 for query in found)
+    assert all(query.features.min() >= 0 and query.features.max() <= 1 for query in found)
+    assert not np.array_equal(found[0].features, found[1].features)
+
+
+def test_a_stream_played_twice_teaches_the_same() -> None:
+    queries = candidates(15, 8, 4)
+    learned = []
+    for _ in range(2):
+        ranker = make("pairrank", 8)
+        called: list[int] = []
+        taken = Stream(queries).play(ranker, 12, lambda called=called: called.append(1))  # type: ignore[misc]
+        assert taken.shape == (12, 2)
+        assert (taken >= 0).all()
+        assert len(called) == 12
+        learned.append(ranker.weights)
+    assert learned[0].any()
+    assert np.array_equal(*learned)
+
+
+def test_the_floor_is_taken_on_the_query_asked_last() -> None:
+    stream = Stream(candidates(15, 8, 2))
+    floor = two_products(stream, 8)
+    stream.next()
+    assert floor() >= 0
