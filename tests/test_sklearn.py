@@ -22,7 +22,6 @@ from pairrank.sklearn import PairRankRanker, _shown
 def expected_failures(estimator: Any) -> dict[str, str]:
     reason = "partial_fit takes clicks, one yes or no a row; the check gives it numbers or three classes"
     names = (
-        "check_estimators_partial_fit_n_features",
         "check_fit_score_takes_y",
         "check_n_features_in_after_fitting",
     )
