@@ -13,7 +13,6 @@ import re
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from pairrank.types import FloatArray, IntArray
@@ -60,9 +59,9 @@ class _Scan(NamedTuple):
 
     def _words(self, start: IntArray, dtype: str) -> NDArray[Any]:
         """The bytes from each ``start`` on as one number, the first byte lowest."""
-        size = np.dtype(dtype).itemsize
-        aligned = self.text[: len(self.text) // size * size].view(dtype)
-        return as_strided(aligned, shape=(len(self.text) - size + 1,), strides=(1,), writeable=False)[start]
+        shape = (len(self.text) - np.dtype(dtype).itemsize + 1,)
+        everywhere: NDArray[Any] = np.ndarray(shape, dtype, buffer=self.text, strides=(1,))
+        return everywhere[start]
 
 
 def pairs(text: bytes) -> Pairs | None:
