@@ -29,7 +29,7 @@ BACKLOG = 2048
 
 def main(role: str, handle: int) -> None:
     """Be a worker on the listening socket ``handle``, or the learner."""
-    settings = Settings(**json.loads(sys.stdin.buffer.readline()))
+    settings = Settings(**json.loads(_line()))
     threading.Thread(target=_watch, daemon=True).start()
     if role == "worker":
         _work(settings, handle)
@@ -37,8 +37,20 @@ def main(role: str, handle: int) -> None:
         _learn(settings)
 
 
+def _line() -> bytes:
+    """The first line of standard input, read past Python's buffer, which a watching thread would lock at exit."""
+    line = b""
+    while not line.endswith(b"\n"):
+        more = os.read(0, 1)
+        if not more:
+            os._exit(1)
+        line += more
+    return line
+
+
 def _watch() -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, 1024):
+        pass
     os._exit(1)
 
 
