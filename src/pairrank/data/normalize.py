@@ -48,8 +48,8 @@ def check_name(name: str) -> str:
 class Statistics:
     """What the training split says about each feature, as float64 arrays of shape (n_features,).
 
-    ``minimum`` and ``maximum`` are of the raw values, ``mean`` and ``deviation`` of the values after log1p where the
-    normalisation has it. ``highest`` is the highest grade.
+    ``minimum`` and ``maximum`` are of the raw values; ``mean`` and ``deviation``, 0 unless the normalisation asks for
+    them, of the values after log1p where it has that. ``highest`` is the highest grade.
     """
 
     minimum: FloatArray
@@ -64,23 +64,17 @@ class Statistics:
 
 
 def statistics(features: Float32Array, grades: IntArray, normalise: str) -> Statistics:
-    """`Statistics` of raw ``features`` (n_docs, n_features), for the normalisation called ``normalise``."""
-    width = features.shape[1]
-    total, squares = np.zeros(width), np.zeros(width)
-    for rows in _blocks(len(features)):
-        total += _logged(features[rows], normalise).sum(axis=0)
-    mean = total / max(len(features), 1)
-    for rows in _blocks(len(features)):
-        squares += ((_logged(features[rows], normalise) - mean) ** 2).sum(axis=0)
+    """`Statistics` of raw ``features`` (n_docs, n_features), as far as the normalisation ``normalise`` needs them."""
     low, high = features.min(axis=0).astype(np.float64), features.max(axis=0).astype(np.float64)
-    return Statistics(
-        minimum=low,
-        maximum=high,
-        mean=mean,
+    mean, deviation = np.zeros_like(low), np.zeros_like(low)
+    if normalise.endswith("standard"):
+        for rows in _blocks(len(features)):
+            mean += _logged(features[rows], normalise).sum(axis=0) / len(features)
+        for rows in _blocks(len(features)):
+            deviation += ((_logged(features[rows], normalise) - mean) ** 2).sum(axis=0) / len(features)
         # The mean of equal values may be off by a rounding error, which must not pass for spread.
-        deviation=np.where(high > low, np.sqrt(squares / max(len(features), 1)), 0.0),
-        highest=int(grades.max(initial=0)),
-    )
+        deviation = np.where(high > low, np.sqrt(deviation), 0.0)
+    return Statistics(low, high, mean, deviation, highest=int(grades.max(initial=0)))
 
 
 @dataclass(frozen=True, eq=False)
