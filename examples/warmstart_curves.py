@@ -64,7 +64,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         (line,) = axes.plot(curve["rounds"], values.mean(axis=0), style, label=curve["name"])
         axes.fill_between(curve["rounds"], values.min(axis=0), values.max(axis=0), color=line.get_color(), alpha=0.15)
     axes.set(xscale="log", xlabel="rounds", ylabel="held-out NDCG@10")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(0.02, 0.28))
     figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
 
 
