@@ -207,32 +207,40 @@ def test_kinds(tmp_path: Path) -> None:
 
 
 def test_the_services_store(tmp_path: Path) -> None:
-    import sqlite3
+    from pairrank.service.store import open_store
+    from pairrank.service.store.base import Config, Feedback, Limits, Served, token_of
 
-    import pairrank
-
-    ranker = pairrank.PairRank(2, seed=3)
     X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     path = tmp_path / "store.db"
-    with sqlite3.connect(path) as db:
-        db.execute("CREATE TABLE rankers (id INTEGER PRIMARY KEY, name TEXT)")
-        db.execute(
-            "CREATE TABLE log (ranker_id, seq, kind, served, query_id, ids, clicks BLOB, body BLOB)",
-        )
-        db.execute("INSERT INTO rankers VALUES (1, 'main'), (2, 'other')")
-        for seq in range(3):
-            impression = ranker.rank(X)
-            ids = json.dumps([f"d{row}" for row in impression.ranking])
-            row = (1, seq, "feedback", 100.0 + seq, None, ids, bytes([1, 0, 0]), impression.to_bytes())
-            db.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-        db.execute("INSERT INTO log VALUES (1, 9, 'feedback', 200.0, NULL, '[]', x'', x'00')")
-    db.close()
+    store = open_store(path)
+    for name in ("main", "other"):
+        row, _ = store.create(name, Config(2, seed=3), Limits(), 1.0, "test")
+        ranker = row.config.make()
+        first = store.allocate(row.id, 4)
+        for number in range(first, first + 4):
+            shown = ranker.rank(X, number=number)
+            ids = json.dumps([f"d{document}" for document in shown.ranking.tolist()])
+            token = token_of(row.secret, number)
+            served = Served(row.id, number, token, 100.0 + number, 1e6, 2e6, 0, "q", ids, shown.to_bytes(), True, 1)
+            store.serve([served])
+            if number < first + 3:  # the last list never gets an answer
+                store.feedback([Feedback(row.id, number, token, frozenset({"d1"}))], 200.0)
+    store.close()
     with pytest.raises(OptionError, match="main, other"):
         ingest([str(path)], tmp_path / "log.parquet")
     found = ingest([str(path)], tmp_path / "log.parquet", ranker="main")
+    assert (found.n_lists, found.n_clicks) == (3, 3)
+    assert not found.problems
+    for number, row in enumerate(rows(tmp_path / "log.parquet")):
+        assert row["clicks"] == [document == "d1" for document in row["documents"]]
+        assert row["timestamp"].timestamp() == 100.0 + number
+        np.testing.assert_array_equal(row["features"], X[[int(document[1:]) for document in row["documents"]]])
+
+
+def test_a_damaged_store_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(b"SQLite format 3\0" + bytes(100))
+    log = lines(tmp_path / "events.jsonl", SHOWN, CLICK)
+    found = ingest([str(path), log], tmp_path / "log.parquet")
     assert found.problems.counts == {Reason.UNREADABLE: 1}
-    assert "log entry 9" in found.problems.examples[Reason.UNREADABLE][0]
-    for row in rows(tmp_path / "log.parquet"):
-        assert row["clicks"] == [True, False, False]
-        shown = [int(document[1:]) for document in row["documents"]]
-        np.testing.assert_array_equal(row["features"], X[shown])
+    assert found.n_lists == 1
