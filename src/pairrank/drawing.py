@@ -61,11 +61,11 @@ MAX_ARCS = 300
 
 _ROW = 26  # pixels from one document to the next
 _GAP = 14  # between blocks
-_GUTTER = 64  # for the arcs, left of the documents
+_GUTTER = {False: 64, True: 42}  # for the arcs, left of the documents; by `compact`
 _TOP = 34
-_LABEL = {False: 230, True: 176}  # width of the labels, by `compact`
-_LINKS = {False: 84, True: 44}
-_SHOWN = {False: 250, True: 30}
+_LABEL = {False: 230, True: 162}  # width of the labels
+_LINKS = {False: 84, True: 36}
+_SHOWN = {False: 250, True: 22}
 _UNWRITABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -194,7 +194,8 @@ class _Pen:
         self.block = [int(ins.blocks[row]) for row in self.order]
         self.size = [int(ins.block_sizes[b]) for b in self.block]
         self.label_width = _LABEL[compact]
-        self.node = 12 + _GUTTER
+        self.gutter = _GUTTER[compact]
+        self.node = 12 + self.gutter
         self.edge = self.node + 14 + self.label_width  # right edge of the bands
         self.shown = [] if panel.shown is None else [int(row) for row in panel.shown]
         self.chip = self.edge + _LINKS[compact] + 14
@@ -213,7 +214,7 @@ class _Pen:
         caption = str(self.top - 10)
         _text(group, "text", "by score", x=str(self.node - 5), y=caption, class_="pr-quiet")
         if self.panel.shown is not None:
-            _text(group, "text", "shown", x=str(self.chip - 11), y=caption, class_="pr-quiet")
+            _text(group, "text", "shown", x=str(self.chip + 11), y=caption, class_="pr-quiet", text_anchor="end")
         self._bands(group)
         self._links(group)
         self._certain(group)
@@ -270,7 +271,7 @@ class _Pen:
 
     def _arc(self, i: int, j: int, share: float) -> str:
         """From one document to another, bulging left by how far apart they stand."""
-        bulge = share * min(_GUTTER * 4 / 3, 12 + 14 * ((self.y[j] - self.y[i]) / _ROW) ** 0.5)
+        bulge = share * min(self.gutter * 4 / 3, 12 + 14 * ((self.y[j] - self.y[i]) / _ROW) ** 0.5)
         x = self.node - bulge
         return f"M{self.node} {self.y[i]}C{x:.1f} {self.y[i]} {x:.1f} {self.y[j]} {self.node} {self.y[j]}"
 

@@ -36,9 +36,9 @@ def run(args: argparse.Namespace) -> int:
     from pairrank.service.playground.play import cache_folder
     from pairrank.service.playground.start import listen, serve
 
+    place = listen(args.port)
     # The server hands on the signal that ended it: as an exception it lets the temporary folder be removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    place = listen(args.port)
     with progress(len(source_files()), "Reading the standard library") as tell:
         index = open_index(cache_folder(), lambda done, _: tell(done))
     address = f"http://127.0.0.1:{place.getsockname()[1]}/play"

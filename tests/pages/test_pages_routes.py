@@ -1,0 +1,287 @@
+"""The pages' addresses without a browser: HTML, JSON, drawings, keys, and ten thousand impressions."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+
+import pairrank
+from pairrank.service.app import make_app
+from pairrank.service.auth import new_key
+from pairrank.service.pages.markup import join, tag, trusted
+from pairrank.service.pages.views import MAX_IMPRESSIONS, PAGE
+from pairrank.service.pages.watch import LOOK_BACK, POINTS
+from pairrank.service.store import open_store
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # starlette would rather have a successor of httpx
+    from starlette.testclient import TestClient
+
+DOCUMENTS = [f"d{i}" for i in range(8)]
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    with TestClient(make_app(tmp_path / "store.db", learner=True)) as opened:
+        yield opened
+
+
+def rank(client: TestClient, name: str = "shop", seed: int = 0, k: int = 5) -> dict[str, Any]:
+    X = np.random.default_rng(seed).random((len(DOCUMENTS), 2)).tolist()
+    body = {
+        "query_id": "boots",
+        "k": k,
+        "documents": [{"id": d, "features": x} for d, x in zip(DOCUMENTS, X, strict=True)],
+    }
+    answer: dict[str, Any] = client.post(f"/v1/rankers/{name}/rank", json=body).json()
+    return answer
+
+
+def fill(client: TestClient, lists: int, name: str = "shop", **config: Any) -> None:
+    client.put(f"/v1/rankers/{name}", json={"n_features": 2, "feature_names": ["near", "far"], **config})
+    for seed in range(lists):
+        shown = rank(client, name, seed)
+        body = {"impression_id": shown["impression_id"], "clicks": [shown["ranking"][1]["id"]]}
+        assert client.post(f"/v1/rankers/{name}/feedback", json=body).json()["status"] == "accepted"
+    client.get(f"/v1/rankers/{name}?wait=1")
+
+
+def test_the_series_is_what_the_lists_were(client: TestClient) -> None:
+    fill(client, 6)
+    detail = client.get("/live/rankers/shop").json()["detail"]
+    points = detail["series"]
+    assert [point["lists"] for point in points] == [1] * 6
+    # One click on the second place: 1/log2(3) where 1/log2(2) = 1 was possible.
+    assert [point["ndcg"] for point in points] == pytest.approx([1 / np.log2(3)] * 6)
+    assert {point["ctr"] for point in points} == {1.0}
+    first = points[0]
+    assert first["explored"] == 1.0
+    assert first["blocks"] == 1
+    assert first["size_1"] == first["size_5"] == len(DOCUMENTS)  # all of them, also those that were not shown
+    assert first["size_10"] is None  # only five were shown
+    assert detail["feedback"] == 6
+    assert [feature["name"] for feature in detail["weights"]["features"]] in (["near", "far"], ["far", "near"])
+    assert detail["weights"]["features"][0]["deviation"] > 0
+    assert detail["impressions"][0]["clicked"] == [1]
+    assert detail["versions"][0]["version"] == 6
+
+
+def test_the_page_is_whole_without_a_script(client: TestClient) -> None:
+    empty = client.get("/")
+    assert "No rankers yet" in empty.text
+    fill(client, 3)
+    fill(client, 1, "other", ranker="pdgd")
+    page = client.get("/?ranker=shop")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "unsafe-inline" not in page.headers["content-security-policy"]
+    assert "<h1>shop</h1>" in page.text
+    assert "style=" not in page.text
+    assert page.text.count("<script") == 1
+    # The one that heard from its users last comes first; a name that nobody has is no reason to fail.
+    assert "<h1>other</h1>" in client.get("/").text
+    assert client.get("/?ranker=nobody").status_code == 200
+
+
+def test_an_impression_is_drawn_with_all_candidates_while_they_are_remembered(client: TestClient) -> None:
+    fill(client, 4)
+    address = "/live/rankers/shop/impressions/3"
+    facts = client.get(address).json()
+    assert facts["drawable"]
+    assert facts["candidates"] == len(DOCUMENTS)
+    assert facts["query"] == "boots"
+    drawn = client.get(f"{address}/drawing.svg")
+    assert drawn.headers["content-type"] == "image/svg+xml"
+    rows = [e.get("data-row") for e in ET.fromstring(drawn.text).iter() if e.get("class") == "pr-document"]
+    assert len(rows) == len(DOCUMENTS)
+    assert "<style>" in drawn.text
+    assert "<style>" not in client.get(f"{address}/drawing.svg?embed=1").text
+    sentences = client.get(f"{address}/pairs?row=2").json()
+    assert len(sentences) == len(DOCUMENTS)
+    assert sentences[2] is None
+    assert all("d2" in sentence for sentence in sentences if sentence)
+    assert "<svg" in client.get("/impressions/shop/3").text
+
+
+def test_after_a_restart_the_shown_documents_are_drawn(tmp_path: Path) -> None:
+    with TestClient(make_app(tmp_path / "store.db", learner=True)) as client:
+        fill(client, 4)
+    with TestClient(make_app(tmp_path / "store.db", learner=True)) as client:
+        facts = client.get("/live/rankers/shop/impressions/3").json()
+        assert facts["candidates"] == 5
+        assert set(facts["documents"]) == set(facts["shown"])
+        assert client.get("/live/rankers/shop").json()["detail"]["series"][-1]["seq"] == 4
+
+
+def test_served_and_now_are_two_models(client: TestClient) -> None:
+    fill(client, 12)
+    served = client.get("/live/rankers/shop/impressions/0?when=served").json()
+    now = client.get("/live/rankers/shop/impressions/0?when=now").json()
+    assert served["drawn"] == 0
+    assert now["drawn"] == now["newest"] == 12
+    one = client.get("/live/rankers/shop/impressions/0/drawing.svg?when=served").text
+    assert one != client.get("/live/rankers/shop/impressions/0/drawing.svg?when=now").text
+
+
+def test_a_ranker_without_blocks_says_so(client: TestClient) -> None:
+    fill(client, 2, ranker="pdgd")
+    assert client.get("/live/rankers/shop/impressions/0").json()["drawable"] is False
+    refused = client.get("/live/rankers/shop/impressions/0/drawing.svg")
+    assert refused.status_code == 404
+    assert "no notion of blocks" in refused.json()["message"]
+    assert "no notion of blocks" in client.get("/impressions/shop/0").text
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/live/rankers/nobody", 404),
+        ("/live/rankers/shop/impressions/99", 404),
+        ("/live/rankers/shop/impressions/99/drawing.svg", 404),
+        ("/live/rankers/shop/impressions/0/pairs?row=99", 422),
+        ("/live/rankers/shop/impressions/0/pairs?row=-1", 422),
+        ("/live/rankers/shop/impressions?offset=x", 422),
+        ("/live/rankers/nobody/model", 404),
+        ("/static/../app.py", 404),
+        ("/static/nothing.js", 404),
+    ],
+)
+def test_wrong_addresses_are_refused_in_a_sentence(client: TestClient, address: str, status: int) -> None:
+    fill(client, 1)
+    answer = client.get(address)
+    assert answer.status_code == status
+    assert answer.json()["message"]
+
+
+def test_the_model_that_is_downloaded_is_the_one_that_learned(client: TestClient, tmp_path: Path) -> None:
+    fill(client, 5)
+    answer = client.get("/live/rankers/shop/model")
+    path = tmp_path / "model.pairrank"
+    path.write_bytes(answer.content)
+    model = pairrank.load(path)
+    assert model.digest() == client.get("/v1/rankers/shop").json()["state_digest"]
+
+
+def test_a_ranker_made_anew_has_no_past(client: TestClient) -> None:
+    fill(client, 5)
+    assert len(client.get("/live/rankers/shop").json()["detail"]["series"]) == 5
+    client.delete("/v1/rankers/shop")
+    fill(client, 2)
+    detail = client.get("/live/rankers/shop").json()["detail"]
+    assert len(detail["series"]) == 2
+    assert detail["version"] == 2
+
+
+@pytest.fixture
+def no_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index of what is written in C alone: seconds less."""
+    monkeypatch.setenv("PAIRRANK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("pairrank.service.playground.index.source_files", lambda: [])
+
+
+@pytest.mark.usefixtures("no_sources")
+def test_keys_close_the_pages(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store.db")
+    reader, read = new_key("reader", ["rank"], time.time())
+    owner, own = new_key("owner", ["admin"], time.time())
+    store.put_key(reader, "test")
+    store.put_key(owner, "test")
+    store.close()
+    with TestClient(make_app(tmp_path / "store.db", learner=True)) as client:
+        assert "keyform" in client.get("/").text
+        assert "keyform" in client.get("/play").text
+        for address in ("/live/rankers", "/live/rankers/shop", "/play/state", "/impressions/shop/0"):
+            assert client.get(address).status_code == 401
+        headers = {"Authorization": f"Bearer {read}"}
+        assert client.get("/live/rankers", headers=headers).status_code == 200
+        assert "keyform" not in client.get("/", headers=headers).text
+        for address in ("/play", "/play/state", "/live/rankers/shop/model"):
+            assert client.get(address, headers=headers).status_code == 403
+        assert client.get("/play/state", headers={"Authorization": f"Bearer {own}"}).status_code == 200
+
+
+def test_ten_thousand_impressions_cost_no_more_than_a_hundred(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The answer stays small, and once the log was read its time does not depend on the log's length."""
+    took = {}
+    for lists in (100, LOOK_BACK):
+        path = tmp_path / f"{lists}.db"
+        with TestClient(make_app(path)) as client:
+            client.put("/v1/rankers/shop", json={"n_features": 2})
+        _logged(path, lists)
+        with TestClient(make_app(path)) as client:
+            answer = client.get("/live/rankers/shop")
+            while answer.json()["behind"]:
+                answer = client.get("/live/rankers/shop")
+            times = []
+            for _ in range(7):
+                began = time.perf_counter()
+                answer = client.get("/live/rankers/shop")
+                times.append(time.perf_counter() - began)
+            took[lists] = min(times)
+            detail = answer.json()["detail"]
+            assert sum(point["lists"] for point in detail["series"]) == lists
+            assert len(detail["series"]) <= 2 * POINTS
+            assert len(detail["impressions"]) == PAGE
+            assert len(answer.content) < 100_000
+            last = client.get(f"/live/rankers/shop/impressions?offset={MAX_IMPRESSIONS - PAGE}").json()["impressions"]
+            assert len(last) == (PAGE if lists > MAX_IMPRESSIONS else 0)
+            assert client.get(f"/live/rankers/shop/impressions?offset={MAX_IMPRESSIONS}").json() == {"impressions": []}
+    with capsys.disabled():
+        print(f"\nan answer with {LOOK_BACK} impressions takes {took[LOOK_BACK] / took[100]:.2f} times that with 100")
+
+
+def _logged(path: Path, lists: int) -> None:
+    """Lists with feedback, written to the log directly: HTTP would take minutes."""
+    store = open_store(path)
+    row = store.ranker("shop")
+    assert row is not None
+    ranker = row.config.make()
+    X = np.random.default_rng(0).random((6, 2))
+    first = store.allocate(row.id, lists)
+    body = ranker.rank(X, 5).to_bytes()  # the same list over and over: the page reads it, nobody learns from it
+    with store.database.transaction(flush=False):
+        for seq in range(1, lists + 1):
+            store.database.all(
+                "INSERT INTO log (ranker_id, seq, kind, created, number, served, version, query_id, ids, clicks, body) "
+                "VALUES (?, ?, 'feedback', ?, ?, ?, 0, 'q', ?, ?, ?)",
+                (row.id, seq, float(seq), first + seq - 1, float(seq), json.dumps(DOCUMENTS[:5]), b"\0\1\0\0\0", body),
+            )
+        store.database.all("UPDATE rankers SET log_seq = ?, feedback_count = ? WHERE id = ?", (lists, lists, row.id))
+    store.close()
+
+
+def test_markup_escapes_what_is_not_markup() -> None:
+    evil = '<b a="1">&'
+    assert tag("p", evil, title=evil) == '<p title="&lt;b a=&quot;1&quot;&gt;&amp;">&lt;b a=&quot;1&quot;&gt;&amp;</p>'
+    assert tag("p", tag("b", "x"), None, 3) == "<p><b>x</b>3</p>"
+    assert tag("input", required=True, hidden=False, class_="a", data_x=None) == '<input required class="a">'
+    assert join("<", trusted("<br>")) == "&lt;<br>"
+
+
+def test_playground_requests_are_checked(client: TestClient) -> None:
+    for body in (
+        {},
+        {"query": ""},
+        {"query": "x" * 300},
+        {"query": 1},
+        {"query": "x", "k": 0},
+        {"query": "x", "z": 1},
+        [],
+    ):
+        for address in ("/play/search", "/play/compare"):
+            assert client.post(address, json=body).status_code == 422
+    assert client.post("/play/search", content=b"{").status_code == 400
+    for body in ({"users": "nobody"}, {"searches": 0}, {"searches": 1.5}, {"searches": True}, {"more": 1}):
+        assert client.post("/play/simulate", json=body).status_code == 422
