@@ -64,3 +64,14 @@ def test_wrong_usage(write: Callable[..., str], tmp_path: Path, capsys: pytest.C
     assert main(["fit", "--out", "x"]) == 2
     assert main(["fit", path, "--out", str(tmp_path / "x"), "--ranker", "pdgd"]) == 2
     assert "cannot take a prior" in capsys.readouterr().err
+
+
+def test_a_folder_is_all_its_files(write: Callable[..., str], tmp_path: Path) -> None:
+    one, two = write("b.parquet", lists(30, seed=1)), write("a.parquet", lists(30, seed=2))
+    (tmp_path / "sub").mkdir()
+    for path in (one, two):
+        Path(path).rename(tmp_path / "sub" / Path(path).name)
+    (tmp_path / "sub" / ".hidden").write_text("not a log")
+    assert main(["fit", str(tmp_path / "sub"), "--out", str(tmp_path / "model")]) == 0
+    paths = [str(tmp_path / "sub" / name) for name in ("a.parquet", "b.parquet")]
+    np.testing.assert_array_equal(pairrank.load(tmp_path / "model").weights, fit(paths, lam=20.0).theta)

@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
 
 def add_log_options(parser: argparse.ArgumentParser) -> None:
     """The options that say which logs, and how to go through them."""
-    parser.add_argument("logs", metavar="LOGS", nargs="*", help="the log files")
+    parser.add_argument("logs", metavar="LOGS", nargs="*", help="the log files, or folders of them")
     parser.add_argument("--engine", default="serial", choices=("serial", "processes", "ray"), help="who does the work")
     parser.add_argument("--workers", type=int, metavar="N", help="how many workers (default: all cores)")
     parser.add_argument(
@@ -101,8 +101,9 @@ def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, 
     from pairrank.logs.ingest import ingest, kind_of
     from pairrank.logs.problems import Problems
 
-    ready = [path for path in args.logs if kind_of(path) == "parquet"]
-    others = [path for path in args.logs if path not in ready]
+    files = [name for path in args.logs for name in _files(path)]
+    ready = [path for path in files if kind_of(path) == "parquet"]
+    others = [path for path in files if path not in ready]
     if not others:
         yield ready, {"problems": Problems()}
         return
@@ -119,6 +120,13 @@ def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, 
         )
         facts = {"clicks": done.n_clicks, "passed_over": dict(done.passed_over), "problems": done.problems}
         yield [*ready, joined], facts
+
+
+def _files(path: str) -> list[str]:
+    """A file itself, or the files of a folder by name; hidden ones are left out."""
+    if not Path(path).is_dir():
+        return [path]
+    return sorted(str(entry) for entry in Path(path).iterdir() if entry.is_file() and not entry.name.startswith("."))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from pairrank.errors import MissingExtraError, OptionError
+from pairrank.errors import MissingExtraError, OptionError, PairRankError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,6 +41,7 @@ class Engine:
         self._submit: Callable[[Any, Any], Any]
         self._result: Callable[[Any], Any]
         self._close: Callable[[], Any] = lambda: None
+        self._deaths: tuple[type[Exception], ...] = ()  # what it looks like when a worker dies
 
     def __enter__(self) -> Engine:
         if self.name == "processes":
@@ -59,16 +60,22 @@ class Engine:
                 yield from map(function, items)
             return
         waiting: deque[Any] = deque()
-        for item in items:
-            waiting.append(self._submit(function, item))
-            if len(waiting) >= 2 * (self.workers or 1):
+        try:
+            for item in items:
+                waiting.append(self._submit(function, item))
+                if len(waiting) >= 2 * (self.workers or 1):
+                    yield self._result(waiting.popleft())
+            while waiting:
                 yield self._result(waiting.popleft())
-        while waiting:
-            yield self._result(waiting.popleft())
+        except self._deaths as problem:
+            raise PairRankError(
+                f"a worker died ({type(problem).__name__}), perhaps for want of memory: use fewer workers, or start "
+                "again; a fit goes on from its checkpoint"
+            ) from problem
 
     def _start_processes(self) -> None:
         import os
-        from concurrent.futures import ProcessPoolExecutor
+        from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
         from multiprocessing import get_context
 
         self.workers = self.workers or os.cpu_count() or 1
@@ -77,6 +84,7 @@ class Engine:
         self._submit = lambda function, item: pool.submit(_call, function, item)
         self._result = lambda future: future.result()
         self._close = lambda: pool.shutdown(cancel_futures=True)
+        self._deaths = (BrokenExecutor,)
 
     def _start_ray(self) -> None:
         try:
@@ -91,6 +99,7 @@ class Engine:
         call: Any = ray.remote(_call)
         self._submit = lambda function, item: call.remote(function, item)
         self._result = ray.get
+        self._deaths = (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError)
 
 
 def _call(function: Callable[[Any], Any], item: Any) -> Any:

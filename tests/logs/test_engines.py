@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from pairrank.errors import OptionError, PairRankError
+from pairrank.logs.engines import Engine
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def fail(number: int) -> int:
+    if number == 2:
+        raise ZeroDivisionError("two")
+    return number
+
+
+def die(number: int) -> int:
+    if number == 2:
+        os._exit(3)
+    return number
+
+
+@pytest.mark.parametrize("name", ["serial", "processes"])
+def test_results_come_in_order(name: str) -> None:
+    with Engine(name, 2) as engine:
+        assert list(engine.map(square, range(20))) == [n * n for n in range(20)]
+        assert list(engine.map(square, [])) == []
+        with pytest.raises(ZeroDivisionError, match="two"):
+            list(engine.map(fail, range(5)))
+        assert list(engine.map(square, range(3))) == [0, 1, 4]
+
+
+def test_items_are_taken_as_they_are_needed() -> None:
+    taken = 0
+
+    def items() -> object:
+        nonlocal taken
+        for number in range(100):
+            taken += 1
+            yield number
+
+    with Engine("processes", 2) as engine:
+        results = engine.map(square, items())  # type: ignore[arg-type]
+        next(results)
+        assert taken <= 4
+        results.close()  # type: ignore[attr-defined]
+
+
+def test_a_dead_worker_is_reported() -> None:
+    with Engine("processes", 1) as engine, pytest.raises(PairRankError, match="a worker died"):
+        list(engine.map(die, range(5)))
+
+
+def test_wrong_engines() -> None:
+    for name, workers in (("spark", None), ("serial", 0), ("serial", True), ("serial", -np.int64(2))):
+        with pytest.raises(OptionError):
+            Engine(name, workers)
