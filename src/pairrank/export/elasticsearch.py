@@ -23,13 +23,9 @@ TYPE = "model/linear"
 def dumps(model: LinearModel) -> bytes:
     """The body of the request that creates the model."""
     named = list(zip(model.feature_names, model.weights, model.normalisation, strict=True))
-    definition = {
-        feature: single.shortest(weight, f"the weight of {feature!r}") for feature, weight, _ in named
-    }
+    definition = {feature: single.shortest(weight, f"the weight of {feature!r}") for feature, weight, _ in named}
     normalisers = {
-        feature: write_normaliser(single.normaliser(entry, feature))
-        for feature, _, entry in named
-        if entry is not None
+        feature: write_normaliser(single.normaliser(entry, feature)) for feature, _, entry in named if entry is not None
     }
     inner: dict[str, Any] = {"type": TYPE}
     if normalisers:
@@ -45,15 +41,11 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     inner = jsontext.entry(outer, "model", dict, source)
     if inner.get("type") != TYPE:
         raise ExportError(f"{source} is of type {inner.get('type')!r}; expected {TYPE!r}")
-    definition = jsontext.parse(
-        jsontext.entry(inner, "definition", str, source), f"the definition in {source}"
-    )
+    definition = jsontext.parse(jsontext.entry(inner, "definition", str, source), f"the definition in {source}")
     normalisers = inner.get("feature_normalizers", {})
     strangers = set(normalisers) - set(definition)
     if strangers:
-        raise ExportError(
-            f"{source} normalises features that it does not weigh: {', '.join(sorted(strangers))}"
-        )
+        raise ExportError(f"{source} normalises features that it does not weigh: {', '.join(sorted(strangers))}")
     weights = [single.read(value, f"the weight of {name!r}") for name, value in definition.items()]
     return LinearModel(
         jsontext.entry(outer, "name", str, source),

@@ -25,9 +25,7 @@ def from_sklearn(
     """
     steps = [step for _, step in getattr(estimator, "steps", [("", estimator)])]
     if len(steps) > 2:
-        raise ExportError(
-            f"the pipeline has {len(steps)} steps; expected a scaler and a linear estimator at most"
-        )
+        raise ExportError(f"the pipeline has {len(steps)} steps; expected a scaler and a linear estimator at most")
     coefficients = _coefficients(getattr(steps[-1], "coef_", None), type(steps[-1]).__name__)
     if feature_names is None:
         found = getattr(steps[0], "feature_names_in_", None)
@@ -119,9 +117,7 @@ def _coefficients(value: Any, source: str) -> FloatArray:
     if array.ndim == 2 and len(array) == 1:
         array = array[0]
     if array.ndim != 1:
-        raise ExportError(
-            f"the weights in {source} have shape {array.shape}; expected (d,) or (1, d): one score"
-        )
+        raise ExportError(f"the weights in {source} have shape {array.shape}; expected (d,) or (1, d): one score")
     return array
 
 
@@ -137,6 +133,4 @@ def _scaler(scaler: Any, n_features: int) -> tuple[Normalisation, ...]:
         mean = np.zeros(n_features) if scaler.mean_ is None else scaler.mean_
         scale = np.ones(n_features) if scaler.scale_ is None else scaler.scale_
         return tuple(Standard(float(m), float(s)) for m, s in zip(mean, scale, strict=True))
-    raise ExportError(
-        f"a {type(scaler).__name__} has no place in exports; expected StandardScaler or MinMaxScaler"
-    )
+    raise ExportError(f"a {type(scaler).__name__} has no place in exports; expected StandardScaler or MinMaxScaler")

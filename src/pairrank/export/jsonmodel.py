@@ -41,9 +41,7 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
         raise ExportError(f"{source} has the format {content.get('format')!r}; expected {FORMAT!r}")
     version = jsontext.entry(content, "version", int, source)
     if version > VERSION:
-        raise NewerFormatError(
-            f"{source} has version {version}; this PairRank reads up to {VERSION}: upgrade pairrank"
-        )
+        raise NewerFormatError(f"{source} has version {version}; this PairRank reads up to {VERSION}: upgrade pairrank")
     features = jsontext.entry(content, "features", list, source)
     if not all(isinstance(feature, dict) for feature in features):
         raise ExportError(f"{source} lists features that are not objects")
@@ -79,7 +77,5 @@ def read_normaliser(
         if kind == "min_max" and isinstance(numbers, Mapping):
             return MinMax(*(number(numbers.get(key), f"{key} in {what}") for key in ("minimum", "maximum")))
         if kind == "standard" and isinstance(numbers, Mapping):
-            return Standard(
-                *(number(numbers.get(key), f"{key} in {what}") for key in ("mean", "standard_deviation"))
-            )
+            return Standard(*(number(numbers.get(key), f"{key} in {what}") for key in ("mean", "standard_deviation")))
     raise ExportError(f"{what} is {entry!r}; expected min_max or standard with their two numbers")

@@ -25,8 +25,7 @@ class MinMax:
     def __post_init__(self) -> None:
         if not (np.isfinite([self.minimum, self.maximum]).all() and self.minimum < self.maximum):
             raise ExportError(
-                f"a min-max normaliser from {self.minimum} to {self.maximum}; "
-                "expected minimum < maximum, both finite"
+                f"a min-max normaliser from {self.minimum} to {self.maximum}; expected minimum < maximum, both finite"
             )
 
     @property
@@ -93,13 +92,9 @@ class LinearModel:
         if weights.ndim != 1 or len(weights) == 0 or not np.isfinite(weights).all():
             raise ExportError(f"weights have shape {weights.shape}; expected (n_features,), all finite")
         if len(names) != len(weights):
-            raise ExportError(
-                f"{len(names)} feature names came for {len(weights)} weights; expected one each"
-            )
+            raise ExportError(f"{len(names)} feature names came for {len(weights)} weights; expected one each")
         if any(not isinstance(name, str) or not name for name in names) or len(set(names)) != len(names):
-            raise ExportError(
-                "feature names are empty, not text, or come twice; expected a name of its own for each"
-            )
+            raise ExportError("feature names are empty, not text, or come twice; expected a name of its own for each")
         if len(self.normalisation) != len(weights):
             raise ExportError(f"{len(self.normalisation)} normalisers came for {len(weights)} weights")
         weights.setflags(write=False)
@@ -158,9 +153,7 @@ class LinearModel:
         """The weights of a linear ranker, with the names and the normalisation that its features had."""
         weights = getattr(ranker, "weights", None)
         if weights is None:
-            raise ExportError(
-                f"a {type(ranker).__name__} has no weights: only linear rankers can be exported"
-            )
+            raise ExportError(f"a {type(ranker).__name__} has no weights: only linear rankers can be exported")
         return cls.of(weights, name=name, feature_names=feature_names, normaliser=normaliser)
 
     @property
@@ -205,9 +198,7 @@ def _from_fitted(normaliser: Normaliser, n_features: int) -> tuple[Normalisation
     if normaliser.per_query:
         advice = "fit a global normaliser (global or standard), train on what it gives, and export with that"
     elif name.startswith("log1p"):
-        advice = (
-            "let the engine's features take the logarithm, and export with a normaliser of what they give"
-        )
+        advice = "let the engine's features take the logarithm, and export with a normaliser of what they give"
     if advice:
         raise ExportError(f"no export format has a place for the normalisation {name!r}: {advice}")
     parameters = list(normaliser.parameters.values())

@@ -59,9 +59,7 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     if not split or any(not _NUMBER.fullmatch(i) or colon != ":" for i, colon, _ in split):
         raise ExportError(f"{source} has no line of id:weight pairs that could be read")
     weights = [jsontext.number(weight, f"the weight of feature {i}") for i, _, weight in split]
-    return LinearModel(
-        title, np.array(weights), tuple(names.get(i, i) for i, _, _ in split), (None,) * len(split)
-    )
+    return LinearModel(title, np.array(weights), tuple(names.get(i, i) for i, _, _ in split), (None,) * len(split))
 
 
 def _numbers(names: tuple[str, ...]) -> list[int]:

@@ -17,9 +17,7 @@ def shortest(value: float, what: str) -> float:
     with np.errstate(over="ignore", under="ignore"):
         short = np.float32(value)
     if not np.isfinite(short):
-        raise ExportError(
-            f"{what} is {value!r}, too large for the 32-bit numbers of this format: rescale the feature"
-        )
+        raise ExportError(f"{what} is {value!r}, too large for the 32-bit numbers of this format: rescale the feature")
     return float(str(short))
 
 
@@ -41,7 +39,5 @@ def normaliser(entry: MinMax | Standard, feature: str) -> MinMax | Standard:
         return MinMax(low, high)
     deviation = shortest(entry.standard_deviation, f"the standard deviation of {feature!r}")
     if deviation <= 0:
-        raise ExportError(
-            f"the standard deviation of {feature!r} is 0 in 32 bits; rescale the feature or leave it out"
-        )
+        raise ExportError(f"the standard deviation of {feature!r} is 0 in 32 bits; rescale the feature or leave it out")
     return Standard(shortest(entry.mean, f"the mean of {feature!r}"), deviation)

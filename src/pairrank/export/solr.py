@@ -49,9 +49,7 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     names = [jsontext.entry(feature, "name", str, source) for feature in features]
     if set(names) != set(weights):
         odd = ", ".join(sorted(set(names) ^ set(weights)))
-        raise ExportError(
-            f"{source}: every listed feature needs a weight, and every weight a feature; see {odd}"
-        )
+        raise ExportError(f"{source}: every listed feature needs a weight, and every weight a feature; see {odd}")
     values = [single.read(weights[name], f"the weight of {name!r}") for name in names]
     return LinearModel(
         jsontext.entry(document, "name", str, source),
