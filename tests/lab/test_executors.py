@@ -134,7 +134,17 @@ def test_a_full_disk_harms_nothing_that_is_there(tmp_path: Path) -> None:
     run_all(SPECS[:1], tmp_path)
     before = records(tmp_path)
     # Files above a limit fail as on a full disk: the specs still fit, the records do not.
-    command = [sys.executable, "-m", "pairrank", "simulate", "synthetic:tiny", "--ranker", "pdgd", "--clicks", "perfect"]
+    command = [
+        sys.executable,
+        "-m",
+        "pairrank",
+        "simulate",
+        "synthetic:tiny",
+        "--ranker",
+        "pdgd",
+        "--clicks",
+        "perfect",
+    ]
     more = ["--rounds", "60", "--seeds", "2", "--out", str(tmp_path)]
     done = subprocess.run(command + more, preexec_fn=small_files_only, capture_output=True, text=True)
     assert done.returncode == 1

@@ -7,6 +7,7 @@ nodes need no shared folder, and a run that Ray repeats, because its worker died
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -116,6 +117,13 @@ def _received(ray: Any, reference: Any, spec: RunSpec, out: Out) -> Result:
     return records.summary()
 
 
+def _knock(address: str) -> None:
+    """Find out in seconds whether anybody listens there: Ray itself tries for minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
 @contextmanager
 def _connected(jobs: int | None, address: str | None) -> Iterator[Any]:
     """Ray, connected; a cluster that was started here is stopped here."""
@@ -131,8 +139,9 @@ def _connected(jobs: int | None, address: str | None) -> Iterator[Any]:
         if address is None:
             ray.init(address="local", num_cpus=jobs or cores(), include_dashboard=False, **quiet)
         else:
+            _knock(address)
             ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as problem:
+    except (OSError, RuntimeError, ValueError) as problem:
         where = "on this machine" if address is None else f"at {address}"
         raise PairRankError(f"cannot connect to Ray {where}: {problem}") from problem
     try:

@@ -245,7 +245,7 @@ def _line(axis: Any, x: IntArray, runs: FloatArray, look: Look) -> None:
 def _rounds_axis(axis: Any, *, log: bool, named: bool = True) -> None:
     if log:
         axis.set_xscale("log")
-        last = axis.dataLim.x1
+        last = axis.dataLim.x1 if axis.lines else 10 * _FIRST  # a sweep under way may have nothing to show yet
         axis.set_xlim(left=_FIRST if last > 10 * _FIRST else 1, right=last * 1.08)
     if named:
         axis.set_xlabel(ROUNDS + (", log scale" if log else ""))

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pairrank import rankers
+from pairrank.lab import figures, looks
+from pairrank.lab.aggregate import Cell, Results, collect
+from pairrank.lab.experiment import USERS, Experiment
+
+FIGURES = (
+    "figure-3-offline",
+    "figure-4-online",
+    "figure-5-cosine",
+    "figure-6-block-size",
+    "figure-7a-block-size-by-rank",
+    "figure-7b-number-of-blocks",
+    "figure-8-regret",
+)
+
+
+@pytest.fixture(scope="module")
+def results(swept: tuple[Path, Experiment]) -> Results:
+    out, experiment = swept
+    return collect(out, experiment.specs())
+
+
+def drawn(plate: figures.Plate) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with figures._style():
+        figure = plate.draw()
+        FigureCanvasAgg(figure).draw()
+    return figure
+
+
+def test_all_of_the_papers_figures_and_regret(results: Results) -> None:
+    assert tuple(plate.name for plate in figures.plates(results)) == FIGURES
+
+
+@pytest.mark.parametrize("name", [*FIGURES, "ablation-pairs"])
+def test_names_units_and_room(results: Results, name: str) -> None:
+    """Axes are named, nothing is cut off, and the legend lies outside of every panel."""
+    plates = [*figures.plates(results), figures.ablation(results, "pairs")]
+    figure = drawn(next(plate for plate in plates if plate.name == name))
+    axes = figure.get_axes()
+    rows = {axis.get_subplotspec().rowspan.start for axis in axes}
+    for axis in axes:
+        place = axis.get_subplotspec()
+        assert axis.lines
+        assert axis.get_ylabel() or place.colspan.start > 0
+        assert axis.get_xlabel() or place.rowspan.start < max(rows)
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert not any(box.overlaps(axis.get_window_extent()) for axis in axes)
+    frame = figure.bbox
+    texts = [axis.title for axis in axes] + [label for axis in axes for label in (axis.xaxis.label, axis.yaxis.label)]
+    for text in [*texts, *legend.get_texts()]:
+        extent = text.get_window_extent()
+        assert extent.x0 >= frame.x0 - 1, text
+        assert extent.x1 <= frame.x1 + 1, text
+        assert extent.y0 >= frame.y0 - 1, text
+        assert extent.y1 <= frame.y1 + 1, text
+
+
+def test_files_are_png_and_svg_and_the_same_each_time(results: Results) -> None:
+    plate = figures.plates(results)[0]
+    png, svg = plate.render()
+    assert png.startswith(b"\x89PNG")
+    assert b"<svg" in svg
+    assert plate.render() == (png, svg)
+
+
+def test_one_look_per_ranker_everywhere() -> None:
+    texts = rankers.names()
+    alone = {text: looks.of_rankers([text])[text] for text in texts}
+    assert looks.of_rankers(texts) == alone
+    assert len({look.colour for look in alone.values()}) == len(texts)
+    assert len({(look.style, look.marker) for look in alone.values()}) == len(texts)  # in grey too
+    assert looks.of_rankers(["pdgd(learning_rate=0.3)"])["pdgd(learning_rate=0.3)"] == alone["pdgd"]
+
+
+def test_variants_of_one_ranker_differ_in_label_and_look() -> None:
+    texts = [f"pairrank-c(alpha={alpha})" for alpha in (0.1, 0.3, "theory")]
+    found = looks.of_rankers(texts)
+    assert len({look.label for look in found.values()}) == len({look.colour for look in found.values()}) == 3
+
+
+def test_windows_average_what_falls_into_them() -> None:
+    rounds = np.array([1, 100, 200, 201, 400, 500])
+    curves = {"n_blocks": np.arange(12.0).reshape(2, 6)}
+    cell = Cell("pairrank", USERS[0], np.arange(2), rounds, curves)
+    middles, means = figures.windows(cell, "n_blocks")
+    assert middles.tolist() == [100, 300, 500]
+    assert means.tolist() == [[(0 + 1 + 2) / 3, (3 + 4) / 2, 5], [(6 + 7 + 8) / 3, (9 + 10) / 2, 11]]
+
+
+def test_profiles_of_different_length() -> None:
+    mean = figures.mean_profile([np.array([1.0, 2.0]), np.array([3.0, 4.0, 5.0])])
+    assert mean.tolist() == [(1 + 3) / 2, (2 + 4) / 2, 5.0]

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pairrank.cli import main
+from pairrank.errors import FileFormatError, NewerFormatError, OptionError
+from pairrank.lab import report
+from pairrank.lab.experiment import FILE, Experiment
+from pairrank.lab.paper import RANKERS
+from pairrank.lab.report import Report
+from pairrank.version import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+FIGURES = 7
+# No sandbox for root, and none of what a browser does on a network of its own accord.
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def built(swept: tuple[Path, Experiment], tmp_path_factory: pytest.TempPathFactory) -> Report:
+    out = tmp_path_factory.mktemp("built") / "out"
+    shutil.copytree(swept[0], out)
+    return report.build(out)
+
+
+def test_everything_is_there(built: Report) -> None:
+    folder = built.html.parent
+    names = {path.stem for path in built.figures}
+    assert len(names) == FIGURES
+    assert {path.suffix for path in built.figures} == {".png", ".svg"}
+    assert all(path.stat().st_size > 0 for path in built.figures)
+    text = built.html.read_text()
+    for said in (
+        "synthetic:tiny",
+        "40 rounds",
+        "2 seeds",
+        f"pairrank {__version__}",
+        "Holm",
+        "γ = 0.9995",
+        "log2(rank",
+    ):
+        assert said in text
+    assert all(claim.text in text and claim.verdict in text for claim in built.claims)
+    markdown = (folder / "report.md").read_text()
+    assert all((folder / link).is_file() for link in re.findall(r"\]\((figures/[^)]+)\)", markdown))
+    assert len(re.findall(r"!\[", markdown)) == FIGURES
+
+
+def test_the_page_needs_nothing_else(built: Report) -> None:
+    text = built.html.read_text()
+    links = re.findall(r"""(?:src|href)=["']([^"']*)""", text)
+    assert links
+    assert all(link.startswith("data:") for link in links)
+    assert "<script" not in text
+
+
+def test_numbers_as_json(built: Report) -> None:
+    numbers = json.loads((built.html.parent / "results.json").read_text())
+    assert len(numbers["results"]) == len(RANKERS) * 3
+    best = [row for row in numbers["results"] if row["best_ndcg"] and row["clicks"] == "perfect"]
+    others = [r for r in numbers["results"] if r["clicks"] == "perfect" and r["ranker"] != "offline-ranknet"]
+    assert [row["ndcg"] for row in best] == [max(row["ndcg"] for row in others)]
+    assert {claim["verdict"] for claim in numbers["claims"]} <= {"holds", "does not hold", "not decided"}
+    assert all(test["p_holm"] is None or test["p_holm"] >= test["p"] for test in numbers["comparisons"])
+
+
+@pytest.mark.browser
+def test_in_a_real_browser(built: Report) -> None:
+    executable = os.environ.get("PAIRRANK_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if executable is None:
+        pytest.skip("no Chromium found: install it, or set PAIRRANK_CHROMIUM")
+    playwright = pytest.importorskip("playwright.sync_api")
+    problems: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=executable, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("requestfailed", lambda request: problems.append(request.url))
+        page.goto(built.html.as_uri())
+        images = page.evaluate(
+            "[...document.images].map(i => [i.complete, i.naturalWidth, i.getBoundingClientRect().width])"
+        )
+        wide = page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        (ROOT / "artifacts").mkdir(exist_ok=True)
+        page.screenshot(path=ROOT / "artifacts" / "report.png", full_page=True)
+        browser.close()
+    assert problems == []
+    assert len(images) == FIGURES
+    assert all(complete and width > 100 and shown > 100 for complete, width, shown in images)
+    assert wide, "the page scrolls sideways"
+
+
+def test_while_a_sweep_is_under_way(
+    swept: tuple[Path, Experiment], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, experiment = swept
+    out = tmp_path / "out"
+    done = [spec for spec in experiment.specs() if spec.seed == 0 and spec.clicks != "informational"]
+    for spec in done:
+        shutil.copytree(source / "runs" / spec.run_id, out / "runs" / spec.run_id)
+    experiment.save(out)
+    half = next(spec for spec in experiment.specs() if spec.seed == 1)
+    (out / "runs" / half.run_id).mkdir()
+    (out / "runs" / half.run_id / "records.parquet").write_bytes(b"half a file")
+    assert main(["report", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert f"{len(done)} of {len(experiment.specs())} runs are done" in said
+    assert str(out / "report.html") in said
+
+
+def test_a_folder_of_simulate_and_one_of_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "synthetic:tiny", "--ranker", "pdgd", "--ranker", "pairrank", "--rounds", "12"]
+    assert main([*words, "--out", str(tmp_path)]) == 0
+    newer = tmp_path / "runs" / "ffff" / "spec.json"
+    newer.parent.mkdir()
+    newer.write_text('{"version": 99}')
+    assert main(["report", str(tmp_path)]) == 0
+    assert "PDGD" in capsys.readouterr().out
+    with pytest.raises(OptionError, match="no runs"):
+        report.build(tmp_path / "nowhere")
+
+
+def test_an_experiment_that_cannot_be_read(swept: tuple[Path, Experiment], tmp_path: Path) -> None:
+    experiment = swept[1]
+    experiment.save(tmp_path)
+    assert Experiment.load(tmp_path) == experiment
+    path = tmp_path / FILE
+    values: dict[str, Any] = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {"format": 99}))
+    with pytest.raises(NewerFormatError, match="upgrade pairrank"):
+        Experiment.load(tmp_path)
+    path.write_text("{")
+    with pytest.raises(FileFormatError, match="damaged"):
+        Experiment.load(tmp_path)
+    experiment.save(tmp_path)
+    with pytest.raises(OptionError, match="no finished run"):
+        report.build(tmp_path)

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pairrank import rankers
+from pairrank.cli import main
+from pairrank.errors import FileFormatError, NewerFormatError, OptionError, UnknownNameError
+from pairrank.lab import ablations, settings, tune
+from pairrank.lab.executors import Failure, RunsFailedError
+from pairrank.sim import RunSpec, Summary
+
+TASK = tune.Task(data="synthetic:tiny", rounds=90, seeds=2, trials=27, users=("perfect",))
+BEST = 0.05  # the learning rate that the stand-in below likes best
+
+
+def pretend(specs: Sequence[RunSpec], out: str | None) -> list[Summary]:
+    """Runs whose NDCG tells how far, on a log scale, the learning rate lies from `BEST`."""
+    made = []
+    for spec in specs:
+        rate = rankers.parse(spec.ranker)[1].get("learning_rate", 0.1)
+        quality = 1 / (1 + abs(math.log(rate / BEST)))
+        made.append(Summary(spec, quality, 0.0, 0, 0.0))
+    return made
+
+
+def test_the_best_of_those_drawn_is_found() -> None:
+    found = tune.tune("sgd-ranknet", tune.Task(data="synthetic:tiny", trials=27, objective="offline"), pretend)
+    drawn = [trial["options"]["learning_rate"] for trial in found.trials if trial["options"]]
+    nearest = min([*drawn, 0.1], key=lambda rate: abs(math.log(rate / BEST)))
+    assert found.options.get("learning_rate", 0.1) == nearest
+    assert found.value >= found.default
+
+
+def test_defaults_take_part_to_the_end_and_rungs_shrink() -> None:
+    found = tune.tune("sgd-ranknet", TASK, pretend)
+    assert TASK.rungs() == [(27, 3), (9, 10), (3, 30), (1, 90)]
+    for rung, (keep, rounds) in enumerate(TASK.rungs()):
+        played = [trial["options"] for trial in found.trials if trial["rounds"] == rounds]
+        assert {} in played
+        assert len(played) <= keep + (rung > 0)
+
+
+def test_seeds_and_split_are_not_those_of_experiments() -> None:
+    specs = TASK.specs("pdgd", 90)
+    assert {spec.evaluation for spec in specs} == {"vali"}
+    assert min(spec.seed for spec in specs) >= tune.FIRST_SEED
+
+
+def test_objectives() -> None:
+    spec = TASK.specs("pdgd", 90)[0]
+    largest = sum(0.9995**t for t in range(90))
+    runs = [Summary(spec, 0.8, 0.5 * largest, 0, 0.0)] * 2
+    values = {
+        name: tune.Task(data="x", objective=name, seeds=2, users=("perfect",)).value(runs) for name in tune.OBJECTIVES
+    }
+    assert values == pytest.approx({"offline": 0.8, "cndcg": 0.5, "mix": (0.8 + 0.5) / 2})
+    assert TASK.value(runs[:1]) == -math.inf
+    with pytest.raises(OptionError, match="offline"):
+        tune.Task(data="x", objective="fame")
+
+
+def test_settings_whose_runs_fail_are_out() -> None:
+    def fail_some(specs: Sequence[RunSpec], out: str | None) -> list[Summary]:
+        good = [s for s in pretend(specs, out) if rankers.parse(s.spec.ranker)[1].get("learning_rate", 0.1) > BEST]
+        kept = {summary.spec for summary in good}
+        bad = [Failure(spec, "OptionError", "no") for spec in specs if spec not in kept]
+        if bad:
+            raise RunsFailedError(bad, good, out)
+        return good
+
+    found = tune.tune("sgd-ranknet", TASK, fail_some)
+    assert found.options.get("learning_rate", 0.1) > BEST
+
+
+@pytest.mark.parametrize("name", sorted(tune.SPACES))
+def test_every_space_gives_rankers(name: str) -> None:
+    for options in TASK.draws(tune.SPACES[name]):
+        rankers.make(name, n_features=3, **options)
+
+
+def test_nothing_to_tune() -> None:
+    with pytest.raises(UnknownNameError, match="nothing to tune"):
+        tune.tune("offline-ranknet", TASK, pretend)
+
+
+def test_from_the_command_to_the_other_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--rounds", "9", "--seeds", "1", "--clicks", "perfect", "--engine", "serial"]
+    words = ["tune", "synthetic:tiny", "--ranker", "sgd-ranknet", "--trials", "3", *small, "--out", str(tmp_path / "t")]
+    assert main(words) == 0
+    file = tmp_path / "t" / "settings.json"
+    content = json.loads(file.read_text())
+    assert content["found"]["split"] == "vali"
+    assert content["found"]["command"].startswith("pairrank tune synthetic:tiny --ranker sgd-ranknet")
+    content["rankers"]["sgd-ranknet"]["options"] = {"learning_rate": 0.25}
+    file.write_text(json.dumps(content))
+    capsys.readouterr()
+    given = ["--settings", str(file), "--rounds", "5", "--json"]
+    assert main(["simulate", "synthetic:tiny", "--ranker", "sgd-ranknet", "--ranker", "pdgd", *given]) == 0
+    assert [row["ranker"] for row in json.loads(capsys.readouterr().out)] == ["sgd-ranknet(learning_rate=0.25)", "pdgd"]
+
+
+def test_settings_files(tmp_path: Path) -> None:
+    tuned = {"pdgd": {"learning_rate": 0.3}}
+    assert settings.applied("pdgd", tuned) == "pdgd(learning_rate=0.3)"
+    assert settings.applied("pdgd(learning_rate=1)", tuned) == "pdgd(learning_rate=1)"
+    assert settings.applied("dbgd", tuned) == "dbgd"
+    with pytest.raises(UnknownNameError, match="no settings"):
+        settings.load(str(tmp_path / "nowhere"))
+    with pytest.raises(NewerFormatError, match="upgrade"):
+        settings.parse('{"format": 99, "rankers": {}}', source="x")
+    with pytest.raises(FileFormatError, match="pairrank tune"):
+        settings.parse("[]", source="x")
+    with pytest.raises(OptionError, match="speed"):
+        settings.parse('{"format": 1, "rankers": {"pdgd": {"options": {"speed": 3}}}}', source="x")
+
+
+@pytest.mark.parametrize("name", settings.names())
+def test_kept_settings_can_be_read(name: str) -> None:
+    assert settings.load(name)
+
+
+@pytest.mark.parametrize("study", sorted(ablations.STUDIES))
+def test_ablations_differ_in_what_they_say(study: str) -> None:
+    experiment = ablations.experiment(study, "synthetic:tiny", command="")
+    assert len(set(experiment.rankers)) == len(ablations.STUDIES[study]) >= 2
+    for text in experiment.rankers:
+        rankers.make(text, n_features=3)
+
+
+def test_an_ablation_is_one_command_and_one_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--rounds", "12", "--seeds", "2", "--clicks", "perfect", "--engine", "serial"]
+    assert main(["ablate", "synthetic:tiny", "--study", "refine", *small, "--out", str(tmp_path)]) == 0
+    assert "PairRank_C, refine = True" in capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [
+        "ablation-refine.png",
+        "ablation-refine.svg",
+    ]
+    assert "PairRank_C, refine = False" in (tmp_path / "report.html").read_text()
+    with pytest.raises(UnknownNameError, match="pairs"):
+        ablations.experiment("colour", "synthetic:tiny", command="")
