@@ -155,6 +155,14 @@ def test_style_comes_along_only_when_the_drawing_stands_alone() -> None:
     assert "style" not in drawing.blocks(panel, standalone=False)
 
 
+def test_explanations_stand_in_titles_or_in_attributes() -> None:
+    panel = drawing.Panel(inspection([3.0, 2.0, 1.0, 0.0], 0.3), HOSTILE, [0, 1])
+    spoken = {title for title in titles(drawing.blocks(panel)) if title != "Blocks of documents in score order"}
+    quiet = drawing.blocks(panel, titles=False)
+    assert {e.get("data-why") for e in ET.fromstring(quiet).iter()} - {None} == spoken
+    assert len(titles(quiet)) == 1
+
+
 def test_panels_stand_beside_each_other() -> None:
     panel = drawing.Panel(inspection([1.0, 0.0], 0.1), shown=[0, 1])
     one, two = (ET.fromstring(drawing.side_by_side([panel] * n)) for n in (1, 2))

@@ -101,12 +101,13 @@ class Panel:
         return self.labels[row] if self.labels else f"document {row + 1}"
 
 
-def blocks(panel: Panel, *, compact: bool = False, standalone: bool = True) -> str:
+def blocks(panel: Panel, *, compact: bool = False, standalone: bool = True, titles: bool = True) -> str:
     """One block drawing as SVG text.
 
-    ``compact`` fits a telephone; without ``standalone`` the page must bring `STYLE`.
+    ``compact`` fits a telephone; without ``standalone`` the page must bring `STYLE`; without ``titles`` the
+    explanations are in ``data-why``, for a page with hints of its own.
     """
-    return _document([_Pen(panel, compact)], _summary(panel), standalone)
+    return _document([_Pen(panel, compact, titles)], _summary(panel), standalone)
 
 
 def side_by_side(panels: Sequence[Panel], *, compact: bool = False, standalone: bool = True) -> str:
@@ -187,7 +188,7 @@ def _cut(text: str, width: float) -> str:
 class _Pen:
     """Where things stand in one panel, and the strokes that draw them."""
 
-    def __init__(self, panel: Panel, compact: bool) -> None:
+    def __init__(self, panel: Panel, compact: bool, titles: bool = True) -> None:
         ins = panel.inspection
         self.panel = panel
         self.order = [int(row) for row in ins.order]
@@ -199,7 +200,7 @@ class _Pen:
         self.edge = self.node + 14 + self.label_width  # right edge of the bands
         self.shown = [] if panel.shown is None else [int(row) for row in panel.shown]
         self.chip = self.edge + _LINKS[compact] + 14
-        self.compact = compact
+        self.compact, self.titles = compact, titles
         self.width = self.chip + _SHOWN[compact] if panel.shown is not None else self.edge + 16
         top = _TOP + (26 if panel.heading else 0)
         self.top = top
@@ -232,7 +233,7 @@ class _Pen:
             band.set("y", str(self.y[first] - 14))
             band.set("height", str(self.y[last] - self.y[first] + 28))
             what = f"{size} documents whose order is still open" if size > 1 else "one document, its place is certain"
-            _text(band, "title", f"Block {number + 1}: {what}")
+            self._why(band, f"Block {number + 1}: {what}")
 
     def _links(self, group: ET.Element) -> None:
         rank_of = {row: rank for rank, row in enumerate(self.order)}
@@ -251,14 +252,14 @@ class _Pen:
                 arrow = ET.SubElement(group, "path", {"class": "pr-tip"})
                 x = self.node
                 arrow.set("d", f"M{x - 1} {start}h2v{end - start - 6}h3l-4 6l-4 -6h3z")
-                _text(arrow, "title", "Everything above is certainly before everything below")
+                self._why(arrow, "Everything above is certainly before everything below")
         pairs = _covers(self.panel.inspection, self.order)
         if len(pairs) > MAX_ARCS:
             pairs = list(dict(reversed(pairs)).items())  # of each document's followers the nearest
         for i, j in pairs:
             line = ET.SubElement(group, "path", {"class": "pr-certain", "d": self._arc(i, j, 0.45)})
             line.set("data-pair", f"{self.order[i]} {self.order[j]}")
-            _text(line, "title", explain(self.panel, self.order[i], self.order[j]))
+            self._why(line, explain(self.panel, self.order[i], self.order[j]))
 
     def _uncertain(self, group: ET.Element) -> None:
         pairs = _uncertain_pairs(self.panel.inspection, self.order)
@@ -267,7 +268,7 @@ class _Pen:
         for i, j in pairs:
             arc = ET.SubElement(group, "path", {"class": "pr-uncertain", "d": self._arc(i, j, 1.0)})
             arc.set("data-pair", f"{self.order[i]} {self.order[j]}")
-            _text(arc, "title", explain(self.panel, self.order[i], self.order[j]))
+            self._why(arc, explain(self.panel, self.order[i], self.order[j]))
 
     def _arc(self, i: int, j: int, share: float) -> str:
         """From one document to another, bulging left by how far apart they stand."""
@@ -283,7 +284,7 @@ class _Pen:
             n_open = len(self.order) - 1 - int(ins.certain[row].sum() + ins.certain[:, row].sum())
             place = f", shown at position {position_of[row] + 1}" if row in position_of else ""
             facts = f"{self.panel.label(row)}: score {ins.scores[row]:.3f}, block {self.block[rank] + 1}{place}"
-            _text(mark, "title", f"{facts}; order open against {n_open} others")
+            self._why(mark, f"{facts}; order open against {n_open} others")
             self._field(mark, self.node - 16, self.edge - self.node + 16, self.y[rank])
             node = {"class": "pr-node-open" if self.size[rank] > 1 else "pr-node", "r": "5.5"}
             ET.SubElement(mark, "circle", {**node, "cx": str(self.node), "cy": str(self.y[rank])})
@@ -296,11 +297,7 @@ class _Pen:
         for position, row in enumerate(self.shown):
             y, clicked = self._position_y(position), row in self.panel.clicked
             mark = ET.SubElement(group, "g", {"class": "pr-position", "data-row": str(row)})
-            _text(
-                mark,
-                "title",
-                f"Position {position + 1}: {self.panel.label(row)}{', clicked' if clicked else ''}",
-            )
+            self._why(mark, f"Position {position + 1}: {self.panel.label(row)}{', clicked' if clicked else ''}")
             self._field(mark, self.chip - 12, self.width - self.chip + 12, y)
             chip = {"class": "pr-chip pr-clicked" if clicked else "pr-chip", "r": "10.5"}
             ET.SubElement(mark, "circle", {**chip, "cx": str(self.chip), "cy": str(y)})
@@ -316,6 +313,13 @@ class _Pen:
         """Something invisible to point at, as wide as the row."""
         field = {"class": "pr-field", "x": str(x), "y": str(y - _ROW // 2)}
         ET.SubElement(mark, "rect", {**field, "width": str(width), "height": str(_ROW), "rx": "6"})
+
+    def _why(self, mark: ET.Element, text: str) -> None:
+        """What a mark means."""
+        if self.titles:
+            _text(mark, "title", text)
+        else:
+            mark.set("data-why", _UNWRITABLE.sub("\ufffd", text))
 
     def _position_y(self, position: int) -> int:
         return self.top + 20 + position * (_ROW + 2)

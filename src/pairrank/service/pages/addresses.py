@@ -107,7 +107,8 @@ def live_routes(desk: Desk) -> list[BaseRoute]:
         desk.allow(request, None)
         panel = _panel(await _scene(reader, request))
         given = request.query_params
-        return svg(drawing.blocks(panel, compact="compact" in given, standalone="embed" not in given))
+        alone = "embed" not in given
+        return svg(drawing.blocks(panel, compact="compact" in given, standalone=alone, titles=alone))
 
     async def pairs(request: Request) -> Response:
         desk.allow(request, None)

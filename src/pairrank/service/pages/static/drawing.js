@@ -17,12 +17,6 @@ export function showDrawing(host, text, said, explain) {
   const svg = document.adoptNode(parsed);
   const hint = $("hint") ?? document.body.appendChild(h("div", { id: "hint", class: "hint", hidden: true }));
   put(host, svg);
-  // Native tooltips are slow and cannot be styled: the words move to data and are shown at once.
-  for (const title of svg.querySelectorAll("title")) {
-    if (title.parentNode === svg) continue;
-    title.parentNode.setAttribute("data-why", title.textContent);
-    title.remove();
-  }
   const state = { picked: null, sentences: null };
   for (const mark of svg.querySelectorAll(".pr-document")) {
     mark.setAttribute("tabindex", "0");
