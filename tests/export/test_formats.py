@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairrank import export
+from pairrank import data, export
 from pairrank.data.normalize import Normaliser, statistics
 from pairrank.errors import ExportError, NewerFormatError, UnknownNameError
 from pairrank.export import LinearModel, MinMax, Standard
+from pairrank.rankers.pairrank import PairRank
 from pairrank.rankers.ranknet import SGDRankNet
 
 NAMES = ("title bm25", "body", 'quoted "name"', "ünïcode", "age")
@@ -277,3 +279,23 @@ def test_a_stored_model_of_the_plugin_is_read(model: LinearModel) -> None:
     body = json.loads(export.dumps(model, "elasticsearch"))
     stored = {"_index": ".ltrstore", "found": True, "_source": {"type": "model", "name": "shop", **body}}
     assert export.loads(json.dumps(stored).encode()) == export.loads(export.dumps(model, "elasticsearch"))
+
+
+@pytest.mark.parametrize("kind", ["global", "standard"])
+def test_a_trained_ranker_keeps_every_order_on_real_data(kind: str, real_data: Path) -> None:
+    folder = str(real_data / "MQ2008")
+    train, raw = data.load(folder, "train", 1, normalise=kind), data.load(folder, "test", 1, normalise="none")
+    assert train.normaliser is not None
+    ranker = PairRank(train.n_features, seed=0)
+    for number in range(200):
+        X, grades = train.query(number)
+        impression = ranker.rank(X)
+        ranker.learn(impression, grades[impression.ranking] > 0)
+    names = [f"f{number}" for number in train.feature_ids]
+    model = LinearModel.from_ranker(ranker, feature_names=names, normaliser=train.normaliser)
+    bodies = {format: export.dumps(model, format).decode() for format in EVALUATORS}
+    for X, _ in raw.queries():
+        ours = order(ranker.score(train.normaliser.apply(X)))
+        documents = [dict(zip(names, row, strict=True)) for row in X.astype(float).tolist()]
+        for format, evaluate in EVALUATORS.items():
+            assert order(evaluate(bodies[format], documents)) == ours
