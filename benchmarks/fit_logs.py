@@ -3,13 +3,14 @@
     python benchmarks/fit_logs.py --pairs 10_000_000
 
 Every engine runs in a process of its own, so that its peak memory can be told apart. Prints a table and, with --json,
-the same as JSON.
+the same as JSON. The load before each run tells whether the cores were free: on a busy machine the times mean little.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -52,7 +53,7 @@ def child(engine: str, workers: int, paths: list[str]) -> None:
     """Fit, and say how long it took and how much memory the largest process and all of them together needed."""
     from pairrank.logs import fit
 
-    watch = _Watch()
+    watch, load = _Watch(), os.getloadavg()[0]
     start = time.perf_counter()
     found = fit(paths, pairs="all", engine=engine, workers=workers)
     seconds = time.perf_counter() - start
@@ -67,6 +68,7 @@ def child(engine: str, workers: int, paths: list[str]) -> None:
                 "pairs": found.n_pairs,
                 "lists": found.n_lists,
                 "passes": found.passes,
+                "load": load,
                 "theta": found.theta.tolist(),
             }
         )
@@ -130,12 +132,13 @@ def main() -> None:
     if args.json:
         print(json.dumps(rows, indent=2))
         return
-    columns = ("seconds", f"x {rows[0]['engine']}", "passes", "driver MiB", "worker MiB", "distance")
-    print(f"{'engine':<10} " + " ".join(f"{name:>10}" for name in columns))
+    columns = ("seconds", f"x {rows[0]['engine']}", "passes", "driver MiB", "worker MiB", "load before", "distance")
+    print(f"{'engine':<10} " + " ".join(f"{name:>11}" for name in columns))
     for row in rows:
         print(
-            f"{row['engine']:<10} {row['seconds']:>10.1f} {row['ratio']:>10.2f} {row['passes']:>10} "
-            f"{row['driver_mib']:>10.0f} {row['worker_mib']:>10.0f} {row['distance']:>10.1e}"
+            f"{row['engine']:<10} {row['seconds']:>11.1f} {row['ratio']:>11.2f} {row['passes']:>11} "
+            f"{row['driver_mib']:>11.0f} {row['worker_mib']:>11.0f} {row['load']:>11.1f} "
+            f"{row['distance']:>11.1e}"
         )
 
 

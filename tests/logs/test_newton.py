@@ -166,3 +166,19 @@ def test_a_share_of_a_fit(write: Callable[..., str]) -> None:
     J = found.hessian - 20.0 * np.eye(4)
     gradient = 0.1 * (J @ (tenth.mean - found.theta) - 20.0 * found.theta) + 20.0 * tenth.mean
     np.testing.assert_allclose(gradient, 0.0, atol=1e-9)
+
+
+def test_a_log_teaches_what_the_same_lists_taught_online(tmp_path: Path) -> None:
+    ranker, rng = pairrank.PairRank(4, estimator="exact", learn_from="all"), np.random.default_rng(5)
+    with clicklog.Writer(tmp_path / "log.parquet", 4) as writer:
+        for number in range(150):
+            # Features that 32 bits hold exactly, as the log keeps them.
+            impression = ranker.rank(rng.integers(-8, 9, size=(9, 4)) / 8, k=6)
+            clicks = rng.random(6) < 0.4
+            ranker.learn(impression, clicks)
+            writer.add("q", float(number), list("abcdef"), impression.features, clicks)
+    found = fit([str(tmp_path / "log.parquet")], lam=ranker.settings.lam)
+    np.testing.assert_allclose(found.theta, ranker.weights, rtol=1e-6, atol=1e-9)
+    again = pairrank.PairRank(4, learn_from="all")
+    found.prior().apply(again)
+    np.testing.assert_allclose(again.uncertainty(), ranker.uncertainty(), rtol=0.02)
