@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,16 @@ def test_while_a_sweep_is_under_way(
     said = capsys.readouterr().out
     assert f"{len(done)} of {len(experiment.specs())} runs are done" in said
     assert str(out / "report.html") in said
+
+
+def test_records_of_other_defaults_are_not_taken_for_these(tmp_path: Path) -> None:
+    before = Experiment(title="", command="", data="synthetic:tiny", rankers=("pdgd", "pairrank")).resolved()
+    before.save(tmp_path)
+    before.check_defaults(tmp_path)
+    assert before.options["pdgd"]["learning_rate"] == 0.1
+    changed = {**before.options, "pairrank": {**before.options["pairrank"], "z": -1.0}}
+    with pytest.raises(OptionError, match="pairrank with other defaults"):
+        replace(before, options=changed).check_defaults(tmp_path)
 
 
 def test_a_folder_of_simulate_and_one_of_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,6 +92,8 @@ def run_experiment(experiment: Experiment, args: argparse.Namespace) -> int:
 
     specs = experiment.specs()
     prepare(args.out)
+    if args.resume:
+        experiment.check_defaults(args.out)
     experiment.save(args.out)
     failed = None
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pairrank import rankers
 from pairrank.errors import UnknownNameError
-from pairrank.lab.experiment import USERS, Experiment, facts
+from pairrank.lab.experiment import USERS, Experiment
 
 BASE = "pairrank-c"  # the paper's ranker: all of these choices are the paper's or the authors' program's
 
@@ -63,5 +63,4 @@ def experiment(
         k=k,
         normalise=normalise,
         study=study,
-        facts=facts(data, fold, normalise),
-    )
+    ).resolved()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pairrank import archive
-from pairrank.errors import FileFormatError, NewerFormatError
+import numpy as np
+
+from pairrank import archive, rankers
+from pairrank.errors import FileFormatError, NewerFormatError, OptionError
 from pairrank.sim import RunSpec
 from pairrank.sim.run import load_splits
 
@@ -32,6 +34,7 @@ class Experiment:
     rankers, users : short texts, in the order of tables and legends.
     study : name of the ablation, or nothing for a comparison of rankers.
     facts : what is said of the data: by split, the numbers of queries, documents, features and grades.
+    options : by ranker, all of its options as this version resolves them, defaults included.
     """
 
     title: str
@@ -47,6 +50,7 @@ class Experiment:
     schedule: str = SCHEDULE
     study: str = ""
     facts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def specs(self) -> list[RunSpec]:
         """All runs; seed by seed, so that a sweep under way can be looked at as a smaller one that is whole."""
@@ -66,6 +70,24 @@ class Experiment:
             for users in self.users
             for ranker in self.rankers
         ]
+
+    def resolved(self) -> Experiment:
+        """The same with facts and options filled in."""
+        return replace(
+            self,
+            facts=facts(self.data, self.fold, self.normalise),
+            options={ranker: options(ranker) for ranker in self.rankers},
+        )
+
+    def check_defaults(self, out: str | os.PathLike[str]) -> None:
+        """Refuse to go on in a folder whose records were made when a ranker's defaults were others."""
+        before = Experiment.load(out)
+        for ranker, known in (before.options if before else {}).items():
+            if known != self.options.get(ranker, known):
+                raise OptionError(
+                    f"{os.fspath(out)} holds runs of {ranker} with other defaults than this version's; give another "
+                    "--out, or --no-resume to run them again"
+                )
 
     def save(self, out: str | os.PathLike[str]) -> None:
         """Write it to its file in ``out``."""
@@ -103,3 +125,11 @@ def facts(data: str, fold: int, normalise: str) -> dict[str, dict[str, int]]:
         }
         for split in splits
     }
+
+
+def options(ranker: str) -> dict[str, Any]:
+    """All options of a ranker, resolved, as JSON gives them back."""
+    made = rankers.make(ranker, n_features=1)
+    settings = getattr(made, "settings", None)
+    found: dict[str, Any] = asdict(settings) if settings is not None else made.options()
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pairrank.lab import settings as tuned
-from pairrank.lab.experiment import USERS, Experiment, facts
+from pairrank.lab.experiment import USERS, Experiment
 from pairrank.lab.settings import Settings
 
 # In the order of tables and legends; the last one learns from labels and is the ceiling.
@@ -52,5 +52,4 @@ def comparison(
         fold=fold,
         k=k,
         normalise=normalise,
-        facts=facts(data, fold, normalise),
-    )
+    ).resolved()

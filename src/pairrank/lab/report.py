@@ -166,6 +166,10 @@ class _Page:
         if self.tests and not self.experiment.study:
             yield "Paired tests", tables.tests(self.results, self.tests)
 
+        if self.experiment.options:
+            rows = [[ranker, json.dumps(dict(o))[1:-1]] for ranker, o in self.experiment.options.items()]
+            yield "Options in full", (["ranker", "options"], rows)
+
     def rules(self) -> dict[str, str]:
         """Each rule once, with a letter."""
         distinct = dict.fromkeys(claim.rule for claim in self.claims)
