@@ -85,8 +85,8 @@ function mark() {
     button.setAttribute("aria-pressed", String(on));
     button.textContent = on ? "✓ Useful" : "Useful";
   }
-  $("teach").hidden = state.marked.size === 0;
-  $("marked").textContent = state.marked.size === 1 ? "1 document marked useful" : `${state.marked.size} documents marked useful`;
+  $("teach").hidden = state.marked.size === 0 || state.view !== "results";
+  $("marked").textContent = `${state.marked.size} marked useful`;
 }
 
 async function learn() {
@@ -192,6 +192,7 @@ async function show(view) {
     $(`tab-${name}`).setAttribute("aria-selected", String(name === view));
     $(`tab-${name}`).tabIndex = name === view ? 0 : -1;
   }
+  mark();
   const found = state.found;
   if (!found?.results.length || view === "results") return;
   try {
