@@ -487,6 +487,19 @@ def test_a_store_in_trouble_is_a_503_and_recovers(client: TestClient, monkeypatc
     assert clicked(client, shown).json() == {"status": "accepted"}
 
 
+def test_a_read_only_database_is_a_503_and_recovers(client: TestClient) -> None:
+    shown = ranked(client)
+    before = state(client)
+    writing = client.app.state.desk.writer._store.database
+    writing.all("PRAGMA query_only = ON")
+    for answer in (clicked(client, shown), client.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS})):
+        assert answer.status_code == 503
+        assert "readonly" in answer.json()["message"]
+    assert state(client) == before
+    writing.all("PRAGMA query_only = OFF")
+    assert clicked(client, shown).json() == {"status": "accepted"}
+
+
 def test_a_fault_in_the_program_tells_the_client_nothing(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("secret details")

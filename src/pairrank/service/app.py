@@ -14,7 +14,6 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,12 +30,12 @@ logger = logging.getLogger("pairrank.requests")
 _SNIPPET = Path(__file__).parent / "pairrank.js"
 # Pages load nothing from elsewhere, are framed by nobody and tell nobody where their readers came from.
 _HEADERS = (
-    ("X-Content-Type-Options", "nosniff"),
-    ("X-Frame-Options", "DENY"),
-    ("Referrer-Policy", "no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
     (
-        "Content-Security-Policy",
-        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'",
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'",
     ),
 )
 
@@ -79,6 +78,7 @@ def make_app(
         pages = import_module("pairrank.service.pages")
         if hasattr(pages, "routes"):
             app.router.routes.extend(pages.routes(desk))
+    app.add_middleware(ranking.Lane, desk=desk)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.origins), allow_methods=["POST"], allow_headers=["*"]
@@ -106,10 +106,12 @@ class Envelope:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = own
-                for name, value in _HEADERS:
-                    headers.setdefault(name, value)
+                given = {name for name, _ in message["headers"]}
+                message["headers"] = [
+                    *message["headers"],
+                    (b"x-request-id", own.encode()),
+                    *(header for header in _HEADERS if header[0] not in given),
+                ]
             await send(message)
 
         try:

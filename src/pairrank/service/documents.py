@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from array import array
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from struct import Struct
+from struct import error as StructError  # noqa: N812
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,16 +69,17 @@ def from_json(body: bytes, n_features: int, names: Sequence[str] | None, max_doc
 
 def _matrix(rows: list[Any], n_features: int, booleans: bool) -> FloatArray:
     """(n_docs, n_features) from lists of numbers."""
-    if not all(type(row) is list for row in rows):
+    if set(map(type, rows)) != {list}:
         raise FeatureError("features must be a list of numbers (or, where the ranker has feature names, an object)")
-    if any(len(row) != n_features for row in rows):
+    if set(map(len, rows)) != {n_features}:
         wrong = next(len(row) for row in rows if len(row) != n_features)
         raise FeatureError(f"a document has {wrong} features; this ranker was made for {n_features}")
     if booleans and any(type(value) is bool for row in rows for value in row):
         raise FeatureError("features must be numbers; got true or false")
+    pack = Struct(f"{n_features}d").pack  # twice as quick as numpy from lists of Python numbers
     try:
-        flat = array("d", list(chain.from_iterable(rows)))
-    except (TypeError, OverflowError):
+        flat = b"".join([pack(*row) for row in rows])
+    except (StructError, OverflowError):
         raise FeatureError("features must be finite numbers") from None
     return np.frombuffer(flat, dtype=np.float64).reshape(len(rows), n_features)
 
@@ -115,17 +116,16 @@ def from_arrow(body: bytes, n_features: int, max_documents: int, k: str | None, 
 
 def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> FloatArray:
     kind = column.type
-    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    fixed = pa.types.is_fixed_size_list(kind)
+    lists = fixed or pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if not lists or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
         raise FeatureError(f"features have Arrow type {kind}; expected a (fixed-size) list of float32 or float64")
-    values = column.flatten()
+    values = column.values if fixed else column.flatten()  # a fixed list from IPC starts where its values do
     if column.null_count or values.null_count:
         raise FeatureError("features hold nulls; every document needs all of its numbers")
-    if pa.types.is_fixed_size_list(kind):
-        equal = kind.list_size == n_features
-    else:
-        equal = bool(np.all(np.diff(column.offsets.to_numpy()) == n_features))
-    if not equal or len(values) != n_docs * n_features:
+    if fixed and kind.list_size != n_features:
+        raise FeatureError(f"a document has {kind.list_size} features; this ranker was made for {n_features}")
+    if not (fixed or np.all(np.diff(column.offsets.to_numpy()) == n_features)) or len(values) != n_docs * n_features:
         raise FeatureError(f"a document has another number of features than the {n_features} of this ranker")
     matrix: FloatArray = values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     return matrix.reshape(n_docs, n_features)
@@ -137,9 +137,8 @@ def _check_count(count: int, max_documents: int) -> None:
 
 
 def _check_ids(ids: list[Any]) -> list[str]:
-    for name in ids:
-        if type(name) is not str or not 0 < len(name) <= MAX_ID:
-            raise InputError(f"a document's id must be a text of 1 to {MAX_ID} characters")
+    if set(map(type, ids)) != {str} or not all(ids) or max(map(len, ids)) > MAX_ID:
+        raise InputError(f"a document's id must be a text of 1 to {MAX_ID} characters")
     if len(set(ids)) != len(ids):
         twice = next(name for name in ids if ids.count(name) > 1)
         raise InputError(f"two documents have the id {twice[:50]!r}; ids must differ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -12,6 +13,15 @@ from pairrank.service.store.base import RankerRow
 
 MAX_POSITION = 20
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Ranked(NamedTuple):
+    """What one ranker's lists are counted with."""
+
+    seconds: Histogram
+    documents: Counter
+    explored: Counter
+    blocks: Counter
 
 
 class Metrics:
@@ -36,6 +46,20 @@ class Metrics:
         )
         self.clicks_at = Counter("pairrank_clicks_at_position", "Clicks", ["ranker", "position"], registry=own)
         self.requests = Counter("pairrank_requests", "Requests by status", ["status"], registry=own)
+
+        self._ranked: dict[str, Ranked] = {}
+
+    def ranked(self, ranker: str) -> Ranked:
+        """The counters that every list of a ranker moves, looked up once."""
+        found = self._ranked.get(ranker)
+        if found is None:
+            found = self._ranked[ranker] = Ranked(
+                self.rank_seconds.labels(ranker),
+                self.documents.labels(ranker),
+                self.explored.labels(ranker),
+                self.blocks.labels(ranker),
+            )
+        return found
 
     def clicked(self, ranker: str, positions: Iterable[int], shown: int) -> None:
         """Count one list with feedback: click-through by position is clicks over shown."""

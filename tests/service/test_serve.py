@@ -1,0 +1,246 @@
+"""`pairrank serve` as its users meet it: started, stopped, killed, on a full disk, on two machines."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster import Postgres
+from scene import Scene
+from tree import Tree
+
+from pairrank.cli import main
+from pairrank.client import Client, ServiceError, UnreachableError
+from pairrank.service.store import open_store
+from pairrank.service.verify import verify
+
+DOCUMENTS = {f"d{i}": [i / 5, 1 - i / 5] for i in range(5)}
+
+
+def exchange(client: Client) -> str:
+    """One list, one click; what was acknowledged."""
+    shown = client.rank("a", DOCUMENTS, k=3)
+    assert client.feedback("a", shown.impression_id, [max(shown.ids)]) in ("accepted", "duplicate")
+    return shown.impression_id
+
+
+def logged(store: str) -> set[str]:
+    opened = open_store(store)
+    try:
+        assert verify(opened) == []
+        return {f"{number}-{token}" for number, token in opened.database.all("SELECT number, token FROM log")}
+    finally:
+        opened.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_a_tree_that_loses_any_of_its_processes_recovers(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = Tree(place, "--workers", "2")
+    try:
+        assert "127.0.0.1" in tree.greeting
+        assert "store.db" in tree.greeting
+        tree.client.create("a", 2)
+        sent = {exchange(tree.client)}
+        for victim in ("learner", "worker", "supervisor", "learner", "worker", "supervisor"):
+            tree.kill(victim)
+            if victim == "supervisor":
+                tree.start()
+            sent |= {exchange(tree.client) for _ in range(5)}
+        for _ in range(200):
+            if tree.client.ranker("a")["lag"] == 0:
+                break
+        answer = tree.client.ranker("a")
+        assert answer["feedback_count"] >= len(sent)
+        assert answer["learned_count"] == answer["feedback_count"]
+    finally:
+        assert tree.stop() == 0
+    assert sent <= logged(place)
+    assert main(["replay", place]) == 0
+    assert "the same" in capsys.readouterr().out
+    assert not Path(place.removeprefix("sqlite:///") + "-wal").exists()  # all processes are gone and have cleaned up
+
+
+@pytest.mark.slow
+def test_a_stop_drains_and_learns_what_is_left(place: str) -> None:
+    tree = Tree(place)
+    tree.client.create("a", 2)
+    sent = {exchange(tree.client) for _ in range(20)}
+    assert tree.stop() == 0
+    store = open_store(place)
+    row = store.rankers()[0]
+    store.close()
+    assert (row.applied, row.learned) == (20, 20)
+    assert logged(place) == sent
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.crash
+def test_two_machines_on_one_postgresql(postgres: Postgres) -> None:
+    store = postgres.new_database()
+    trees = [Tree(store), Tree(store)]
+    try:
+        trees[0].client.create("a", 2)
+        sent = {exchange(tree.client) for tree in trees for _ in range(5)}
+        assert trees[0].client.ranker("a")["learned_count"] == 10
+        observer = open_store(store)
+        assert not observer.database.try_lead()  # one learner has the lock
+        # The first machine dies whole; the other one's learner takes over, and its clients notice nothing.
+        trees[0].kill("supervisor")
+        started = time.monotonic()
+        sent |= {exchange(trees[1].client) for _ in range(5)}
+        while (row := trees[1].client.ranker("a"))["lag"] and time.monotonic() - started < 60:
+            pass
+        assert row["learned_count"] == row["feedback_count"] == 15
+        assert not observer.database.try_lead()
+        observer.close()
+    finally:
+        for tree in trees:
+            if tree.process.poll() is None:
+                tree.stop()
+    assert sent == logged(store)
+    assert main(["replay", store]) == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes, where mounting is allowed."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def refuse(client: Client) -> None:
+    """The store cannot be written: 503 for rank and feedback."""
+    documents = {f"d{i}": [float(i)] * 100 for i in range(30)}
+    with Client(f"http://127.0.0.1:{client._port}", retries=0, timeout=20.0) as impatient:
+        with pytest.raises(UnreachableError, match="cannot be used"):
+            for _ in range(1000):
+                impatient.feedback("a", impatient.rank("a", documents).impression_id, [])
+        with pytest.raises(UnreachableError, match="cannot be used"):
+            impatient.rank("a", documents)
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_a_503_and_recovers_when_space_returns(small_disk: Path) -> None:
+    store = f"sqlite:///{small_disk / 'store.db'}"
+    tree = Tree(store)
+    try:
+        tree.client.create("a", 100)
+        ballast = small_disk / "ballast"
+        free = os.statvfs(small_disk)
+        ballast.write_bytes(bytes(max(0, free.f_bavail * free.f_frsize - 300_000)))
+        shown = tree.client.rank("a", {"x": [0.5] * 100, "y": [0.2] * 100})
+        refuse(tree.client)
+        assert tree.client.rankers()[0]["name"] == "a"  # reading works all the while
+        ballast.unlink()
+        assert tree.client.feedback("a", shown.impression_id, ["x"]) == "accepted"
+    finally:
+        assert tree.stop() == 0
+    number = shown.impression_id
+    assert number in logged(store)
+    assert main(["replay", store]) == 0
+
+
+def test_a_read_only_disk_is_refused_at_the_start_and_harmless(
+    small_disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = small_disk / "store.db"
+    store = open_store(place)
+    scene = Scene(store)
+    scene.feedback(scene.serve(3))
+    scene.learn()
+    store.close()
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    assert main(["serve", "--store", f"sqlite:///{place}", "--port", "0"]) == 1
+    assert "cannot be used" in capsys.readouterr().err
+    subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
+    assert main(["replay", str(place)]) == 0
+
+
+def test_check_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = f"sqlite:///{tmp_path / 'store.db'}"
+    assert main(["serve", "--check", "--store", place]) == 0
+    assert "sound" in capsys.readouterr().out
+    assert main(["serve", "--check", "--store", place, "--host", "0.0.0.0"]) == 2
+    assert "keys" in capsys.readouterr().err
+    assert main(["serve", "--check", "--store", f"sqlite:///{tmp_path / 'no' / 'store.db'}"]) == 1
+    assert main(["serve", "--check", "--store", "mysql://x"]) == 2
+    assert main(["serve", "--check", "--workers", "0"]) == 2
+    assert not (tmp_path / "store.db").exists()
+    assert main(["store", "keys", place, "--add", "boss", "--role", "admin"]) == 0
+    assert capsys.readouterr().out.startswith("prk_")
+    assert main(["serve", "--check", "--store", place, "--host", "0.0.0.0"]) == 0
+
+
+@pytest.mark.slow
+def test_another_address_demands_keys(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["store", "keys", place, "--add", "boss", "--role", "admin"])
+    secret = capsys.readouterr().out.strip()
+    tree = Tree(place, "--host", "0.0.0.0")
+    try:
+        with pytest.raises(ServiceError, match="needs a key"):
+            tree.client.rankers()
+        with Client(f"http://127.0.0.1:{tree._port}", key=secret) as boss:
+            assert boss.rankers() == []
+    finally:
+        assert tree.stop() == 0
+
+
+def test_a_busy_port_is_one_sentence(
+    place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import socket
+
+    from pairrank.service import supervisor
+
+    monkeypatch.setattr(supervisor, "BIND_SECONDS", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--store", place, "--port", str(port)]) == 1
+    assert f"port {port}" in capsys.readouterr().err
+
+
+def test_commands_on_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = str(tmp_path / "store.db")
+    store = open_store(place)
+    scene = Scene(store)
+    scene.feedback(scene.serve(5))
+    scene.learn()
+    store.close()
+    assert main(["replay", place, "--json"]) == 0
+    assert '"same": true' in capsys.readouterr().out
+    assert main(["store", "verify", place]) == 0
+    assert main(["store", "backup", place, str(tmp_path / "copy.db")]) == 0
+    assert main(["store", "backup", place, str(tmp_path / "copy.db")]) == 1
+    assert main(["store", "compact", place]) == 0
+    assert "5 entries dropped" in capsys.readouterr().out
+    assert main(["replay", place]) == 0
+    assert main(["store", "restore", str(tmp_path / "copy.db"), str(tmp_path / "new.db")]) == 0
+    assert main(["replay", str(tmp_path / "new.db")]) == 0
+    assert main(["replay", str(tmp_path / "nothing.db")]) == 1
+    assert main(["replay", place, "--ranker", "nobody"]) == 2
+    damaged = open_store(place)
+    with damaged.database.transaction():
+        damaged.database.all("UPDATE heads SET digest = 'wrong'")
+    damaged.close()
+    capsys.readouterr()
+    assert main(["replay", place]) == 1
+    assert "NOT THE SAME" in capsys.readouterr().out
+    assert main(["store", "verify", place]) == 1
+    assert main(["store", "keys", place, "--revoke", "nobody"]) == 2
+    assert main(["store", "keys", place, "--add", "x"]) == 2
