@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -83,14 +84,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
+    """The service's own rows; it says each of them as it comes."""
     try:
         serving = import_module("pairrank.service.bench")
     except ModuleNotFoundError as problem:
         if problem.name != "pairrank.service.bench":
             raise
         raise PairRankError("this version has no benchmark of the service") from None
-    code: int = serving.run_bench(quick=args.quick, as_json=args.json)
-    return code
+    smaller = {"seconds": 1.0, "feedbacks": 200} if args.quick else {}
+    heard = partial(print, file=sys.stderr if args.json else sys.stdout, flush=True)
+    rows = serving.run_bench(report=heard, **smaller)
+    if args.json:
+        print(json.dumps(rows, indent=1))
+    return 0
 
 
 def _sweep(specs: Sequence[RunSpec], jobs: int) -> object:
