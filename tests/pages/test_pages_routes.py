@@ -285,3 +285,41 @@ def test_playground_requests_are_checked(client: TestClient) -> None:
     assert client.post("/play/search", content=b"{").status_code == 400
     for body in ({"users": "nobody"}, {"searches": 0}, {"searches": 1.5}, {"searches": True}, {"more": 1}):
         assert client.post("/play/simulate", json=body).status_code == 422
+
+
+def test_the_playground_without_a_browser(tmp_path: Path, no_sources: None) -> None:
+    with TestClient(make_app(tmp_path / "store.db", learner=True)) as client:
+        found = client.post("/play/search", json={"query": "square root", "k": 7}).json()
+        assert len(found["results"]) == 7
+        assert sum(found["blocks"]) == found["candidates"]
+        assert {hit["size"] for hit in found["results"]} == {found["candidates"]}  # nothing is certain yet
+        nothing = client.post("/play/search", json={"query": "qqqzzz"}).json()
+        assert nothing == {"query": "qqqzzz", "candidates": 0, "results": []}
+        assert client.post("/play/compare", json={"query": "qqqzzz"}).json()["lists"] == []
+
+        root = "math.sqrt"
+        for _ in range(6):
+            found = client.post("/play/search", json={"query": "square root", "k": 60}).json()
+            body = {"impression_id": found["impression_id"], "clicks": [root]}
+            assert client.post("/v1/rankers/playground/feedback", json=body).json() == {"status": "accepted"}
+            client.get("/v1/rankers/playground?wait=1")
+        state = client.get("/play/state").json()
+        assert state["feedback"] == 6
+        assert max(abs(row["weight"]) for row in state["weights"]) > 0.1
+
+        served = client.get("/v1/rankers/playground/impressions").json()["impressions"]
+        lists = client.post("/play/compare", json={"query": "square root", "k": 60}).json()["lists"]
+        ours, greedy, random = ([hit["id"] for hit in one["results"]] for one in lists)
+        assert root in greedy[:3]  # its twin for complex numbers is almost the same document
+        assert set(ours) == set(greedy) == set(random)
+        assert random != greedy
+        assert client.get("/v1/rankers/playground/impressions").json()["impressions"] == served  # nothing was kept
+
+        stream = client.post("/play/simulate", json={"users": "perfect", "searches": 12}).text
+        last = json.loads(stream.strip().split("\n\n")[-1].partition("data: ")[2])
+        assert last["done"] == last["total"] == 12
+        assert 0 <= last["ndcg"] <= 1
+        assert client.get("/v1/rankers/playground?wait=1").json()["feedback_count"] == 18
+        again = client.post("/play/reset").json()
+        assert again["feedback"] == 0
+        assert all(row["weight"] == 0 for row in again["weights"])

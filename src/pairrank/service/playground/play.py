@@ -33,6 +33,7 @@ CONFIG = Config(n_features=len(NAMES), options={"lam": 1.0, "z": 0.25}, feature_
 LIMITS = Limits(window_seconds=600.0, retention_seconds=3600.0)
 _WINDOW = 50  # searches in the moving figures of a simulation
 _TELL_SECONDS = 0.2
+_PATIENCE = 2.0
 
 
 def cache_folder() -> Path:
@@ -190,8 +191,9 @@ class Playground:
             wish, quality, first = await self._one(model, row.feedback_count + done)
             window.append((quality, first))
             if done == searches or time.monotonic() - told >= _TELL_SECONDS:
-                told = time.monotonic()
+                await self._desk.shelf.caught_up(RANKER, _PATIENCE)  # users wait for the learner, within reason
                 await self._desk.shelf.refresh()
+                told = time.monotonic()
                 item = await self._desk.shelf.get(RANKER)
                 ndcg, top = np.mean(np.array(window, dtype=np.float64), axis=0).tolist()
                 yield {
