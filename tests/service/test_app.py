@@ -465,7 +465,16 @@ def test_public_events_need_no_key_and_origins_are_told(tmp_path: Path) -> None:
         assert answer.json()[0]["status"] == "accepted"
         assert answer.headers["access-control-allow-origin"] == origin
         other = client.post("/v1/rankers/a/events", content=b"[]", headers={"origin": "https://evil.example"})
-        assert "access-control-allow-origin" not in other.headers
+        assert (other.status_code, other.json()["error"]) == (403, "origin")
+
+
+def test_pages_of_other_sites_may_not_write(client: TestClient) -> None:
+    evil, own = {"origin": "https://evil.example"}, {"origin": "http://testserver"}
+    assert client.post("/v1/rankers/a/freeze", headers=evil).status_code == 403
+    assert client.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS}, headers=evil).status_code == 403
+    assert client.get("/v1/rankers/a", headers=evil).status_code == 200
+    assert client.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS}, headers=own).status_code == 200
+    assert not state(client)["frozen"]
 
 
 def test_a_store_in_trouble_is_a_503_and_recovers(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

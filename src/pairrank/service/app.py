@@ -115,7 +115,11 @@ class Envelope:
             await send(message)
 
         try:
-            await self._app(scope, receive, dressed)
+            if self._foreign(scope):
+                problem = RefusalError(403, "origin", "pages of this origin may not write; see allow_origins")
+                await refusal(problem)(scope, receive, dressed)
+            else:
+                await self._app(scope, receive, dressed)
         finally:
             self._desk.metrics.requests.labels(status).inc()
             if self._desk.settings.access_log or status >= 500 or scope["method"] in ("PUT", "DELETE"):
@@ -127,6 +131,16 @@ class Envelope:
                 }
                 logger.info("request", extra={"fields": fields})
             request_id.reset(token)
+
+    def _foreign(self, scope: Scope) -> bool:
+        """Whether a page of another site asks to write: without keys, any page that a user visits could."""
+        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            return False
+        headers = dict(scope["headers"])
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        own = headers.get(b"host", b"").decode("latin-1")
+        allowed = self._desk.settings.origins
+        return bool(origin) and origin.partition("://")[2] != own and origin not in allowed and "*" not in allowed
 
 
 async def _snippet(request: Request) -> Response:

@@ -15,6 +15,8 @@ from pairrank.errors import FeatureError, InputError
 from pairrank.types import FloatArray
 
 ARROW_TYPES = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file")
+# JSON by its name; and what curl -d and sendBeacon say when nobody tells them.
+JSON_TYPES = ("application/json", "application/x-www-form-urlencoded", "text/plain")
 MAX_ID = 256
 
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pairrank.errors import InputError, PairRankError
 from pairrank.service.desk import Desk, RefusalError, answer, refusal
-from pairrank.service.documents import ARROW_TYPES, Query, from_arrow, from_json, parse_json
+from pairrank.service.documents import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
 from pairrank.service.schemas import MAX_EVENTS, RANK_BODY, EventBody, FeedbackBody, body_of, check, parse
 from pairrank.service.shelf import Shelved
 from pairrank.service.store.base import Event, Feedback, Served, Status, token_of
@@ -138,7 +138,7 @@ async def _query(desk: Desk, request: Request, item: Shelved) -> Query:
         given = request.query_params
         body = await desk.body(request)
         return from_arrow(body, config.n_features, most, given.get("k"), given.get("query_id"))
-    if kind != "application/json":
+    if kind not in JSON_TYPES:
         raise RefusalError(415, "type", f"the content type is {kind[:80]!r}; expected JSON or {ARROW_TYPES[0]}")
     return from_json(await desk.body(request), config.n_features, config.feature_names, most)
 
