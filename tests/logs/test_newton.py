@@ -65,6 +65,18 @@ def test_all_engines_give_the_same_bits(engine: str, write: Callable[..., str]) 
 
 
 @pytest.mark.usefixtures("small_groups")
+def test_a_first_guess_saves_passes_and_changes_nothing(
+    write: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write("a.parquet", lists(1500))
+    guessed = fit([path], lam=LAM)
+    monkeypatch.setattr(newton, "SAMPLE", 10**9)
+    plain = fit([path], lam=LAM)
+    assert guessed.passes < plain.passes
+    np.testing.assert_allclose(guessed.theta, plain.theta, rtol=1e-10)
+
+
+@pytest.mark.usefixtures("small_groups")
 def test_an_interrupted_fit_resumes(write: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, checkpoint = write("a.parquet", lists(200)), str(tmp_path / "checkpoint")
     whole = fit([path], lam=LAM)
