@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pairrank import rankers
+from pairrank.cli import main
+from pairrank.lab import paper
+from pairrank.lab.experiment import USERS, Experiment
+from pairrank.sim import RunFolder
+
+SMALL = ["--rounds", "8", "--seeds", "2", "--engine", "serial"]
+
+
+def test_all_rankers_take_part() -> None:
+    assert set(paper.RANKERS) == set(rankers.names())
+
+
+def test_reproduce_is_the_papers_experiment_unless_told_otherwise() -> None:
+    experiment = paper.comparison("synthetic:tiny", command="")
+    assert (experiment.seeds, experiment.rounds, experiment.k) == (20, 5000, 10)
+    assert experiment.users == USERS
+    specs = experiment.specs()
+    assert len(specs) == len({spec.run_id for spec in specs}) == 20 * len(USERS) * len(paper.RANKERS)
+    assert experiment.facts["train"]["queries"] > experiment.facts["test"]["queries"] > 0
+
+
+def test_settings_reach_the_specs() -> None:
+    experiment = paper.comparison("synthetic:tiny", command="", settings={"pdgd": {"learning_rate": 0.3}})
+    assert "pdgd(learning_rate=0.3)" in experiment.rankers
+    assert experiment.options["pdgd(learning_rate=0.3)"]["learning_rate"] == 0.3
+
+
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--out", str(tmp_path), *SMALL]) == 0
+    said = capsys.readouterr().out
+    for users in USERS:
+        assert f"{users} users" in said
+    assert said.count(" *") >= 2 * len(USERS)  # a winner offline and online for each
+    assert f"report: {tmp_path / 'report.html'}" in said
+    assert (tmp_path / "report.html").is_file()
+    assert len(list((tmp_path / "figures").iterdir())) == 14
+
+
+def test_reproduce_goes_on_past_a_failure_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["reproduce", "synthetic:tiny", "--clicks", "perfect", "--out", str(tmp_path), *SMALL]
+    experiment = paper.comparison("synthetic:tiny", command="", users=("perfect",), rounds=8, seeds=2)
+    folder = RunFolder(tmp_path, experiment.specs()[0])
+    folder.path.parent.mkdir(parents=True)
+    folder.path.write_text("in the way")  # where the run's folder should be
+    assert main(words) == 1
+    captured = capsys.readouterr()
+    assert "1 of 18 runs failed; the others are unharmed" in captured.err
+    assert "to repeat: pairrank simulate --spec" in captured.err
+    assert "17 of 18 runs are done" in captured.out
+    folder.path.unlink()
+    assert main(words) == 0
+    kept = Experiment.load(tmp_path)
+    assert kept is not None
+    assert (
+        kept.command == "pairrank reproduce synthetic:tiny --rounds 8 --seeds 2 --clicks perfect --out " + tmp_path.name
+    )
