@@ -21,7 +21,7 @@ from pairrank.types import Inspection, IntArray
 STYLE = """
 .pr-drawing{font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
 .pr-drawing text{fill:#1d2129}
-.pr-drawing .pr-quiet{fill:#667080;font-size:11.5px}
+.pr-drawing .pr-quiet{fill:#566070;font-size:11.5px}
 .pr-drawing .pr-heading{font-weight:600;font-size:14px}
 .pr-drawing .pr-number{font-variant-numeric:tabular-nums}
 .pr-drawing .pr-band{fill:#eef3f4;stroke:#c9d6d8;stroke-width:1}
