@@ -124,13 +124,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
+def exchange_until_full(client: Client, documents: dict[str, list[float]]) -> None:
+    for _ in range(1000):
+        client.feedback("a", client.rank("a", documents).impression_id, [])
+
+
 def refuse(client: Client) -> None:
     """The store cannot be written: 503 for rank and feedback."""
     documents = {f"d{i}": [float(i)] * 100 for i in range(30)}
     with Client(f"http://127.0.0.1:{client._port}", retries=0, timeout=20.0) as impatient:
         with pytest.raises(UnreachableError, match="cannot be used"):
-            for _ in range(1000):
-                impatient.feedback("a", impatient.rank("a", documents).impression_id, [])
+            exchange_until_full(impatient, documents)
         with pytest.raises(UnreachableError, match="cannot be used"):
             impatient.rank("a", documents)
 

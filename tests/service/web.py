@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import uvicorn
 
 from pairrank.service.app import make_app
 from pairrank.service.settings import Settings
@@ -34,6 +38,20 @@ def running_app(path: Path | str, clock: Clock | None = None, **settings: Any) -
     app = make_app(path, Settings(**settings), clock=clock or Clock(), learner=True)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
+
+
+@contextmanager
+def running_server(path: Path | str) -> Iterator[str]:
+    """The address of the application behind a real server, in a thread."""
+    config = uvicorn.Config(make_app(path, Settings(), learner=True), port=0, log_level="critical", lifespan="on")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
 
 
 def ranked(client: TestClient, **more: Any) -> dict[str, Any]:

@@ -1,0 +1,173 @@
+"""The client: what it sends, what it makes of answers, and that it tries again."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from pairrank import client as client_module
+from pairrank.client import Client, Ranked, ServiceError, UnreachableError
+from pairrank.errors import InputError, OptionError
+
+Answer = tuple[int, Any]
+
+
+class Script:
+    """A server that gives scripted answers and remembers what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, Any, dict[str, str]]] = []
+        self.answers: list[Answer | None] = []  # None: hang up
+
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        script = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _answer(self) -> None:
+                length = int(self.headers.get("content-length", 0))
+                body = json.loads(self.rfile.read(length)) if length else None
+                script.asked.append((self.command, self.path, body, dict(self.headers)))
+                answer = script.answers.pop(0)
+                if answer is None:
+                    self.close_connection = True
+                    return
+                data = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
+                self.send_response(answer[0])
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Script, str]]:
+    monkeypatch.setattr(client_module, "MAX_PAUSE", 0.001)
+    scripted = Script()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), scripted.handler())
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield scripted, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+SHOWN = {
+    "impression_id": "1-x",
+    "model_version": 4,
+    "explored": True,
+    "ranking": [
+        {"id": "b", "position": 1, "score": 0.5, "block": 0},
+        {"id": "a", "position": 2, "score": 0.1, "block": 1},
+    ],
+}
+
+
+def test_rank_and_feedback(script: tuple[Script, str]) -> None:
+    scripted, url = script
+    scripted.answers = [(200, SHOWN), (200, {"status": "accepted"}), (200, [{"event_id": "e", "status": "late"}])]
+    with Client(url + "/", key="secret") as client:
+        shown = client.rank("shop", {"a": [1, 2.5], "b": {"x": 1}}, k=2, query_id="q")
+        assert shown.ids == ("b", "a")
+        assert shown.documents[0] == Ranked("b", 1, 0.5, 0)
+        assert client.feedback("shop", shown.impression_id, iter(["b"])) == "accepted"
+        assert client.click("shop", shown.impression_id, "b", event_id="e") == "late"
+    (rank, feedback, click) = scripted.asked
+    assert rank[:3] == (
+        "POST",
+        "/v1/rankers/shop/rank",
+        {
+            "documents": [{"id": "a", "features": [1.0, 2.5]}, {"id": "b", "features": {"x": 1.0}}],
+            "k": 2,
+            "query_id": "q",
+        },
+    )
+    assert rank[3]["Authorization"] == "Bearer secret"
+    assert feedback[2] == {"impression_id": "1-x", "clicks": ["b"]}
+    assert click[2][0]["event_id"] == "e"
+
+
+@pytest.mark.parametrize(
+    ("act", "method", "path", "body"),
+    [
+        (lambda c: c.ranker("a/b"), "GET", "/v1/rankers/a%2Fb", None),
+        (lambda c: c.pin("a", 3), "POST", "/v1/rankers/a/pin", {"version": 3}),
+        (lambda c: c.rollback("a", 3), "POST", "/v1/rankers/a/rollback", {"version": 3}),
+        (lambda c: c.freeze("a", False), "POST", "/v1/rankers/a/freeze", {"frozen": False}),
+        (lambda c: c.limit("a", {"locked": 1}), "POST", "/v1/rankers/a/limits", {"locked": 1}),
+        (lambda c: c.delete("a"), "DELETE", "/v1/rankers/a", None),
+        (
+            lambda c: c.create("a", 2, seed=1, feature_names=["x", "y"], limits={"locked": 1}),
+            "PUT",
+            "/v1/rankers/a",
+            {
+                "n_features": 2,
+                "ranker": "pairrank",
+                "seed": 1,
+                "options": {},
+                "feature_names": ["x", "y"],
+                "locked": 1,
+            },
+        ),
+    ],
+)
+def test_administration(
+    script: tuple[Script, str], act: Callable[[Client], object], method: str, path: str, body: object
+) -> None:
+    scripted, url = script
+    scripted.answers = [(200, {})]
+    with Client(url) as client:
+        act(client)
+    assert scripted.asked[0][:3] == (method, path, body)
+
+
+def test_it_tries_again_when_that_is_safe(script: tuple[Script, str]) -> None:
+    scripted, url = script
+    busy = (503, {"error": "store", "message": "the disk is full"})
+    scripted.answers = [None, busy, (429, {}), (200, {"status": "duplicate"})]
+    with Client(url, retries=3) as client:
+        assert client.feedback("a", "1-x", []) == "duplicate"
+    assert len({json.dumps(asked[2]) for asked in scripted.asked}) == 1
+    scripted.answers = [busy, busy]
+    with Client(url, retries=1) as client, pytest.raises(UnreachableError, match="2 attempts: the disk is full"):
+        client.feedback("a", "1-x", [])
+
+
+def test_a_refusal_is_told_at_once(script: tuple[Script, str]) -> None:
+    scripted, url = script
+    scripted.answers = [(410, {"error": "expired", "message": "too late"}), (404, b"<html>"), (404, {}), (404, {})]
+    with Client(url) as client:
+        with pytest.raises(ServiceError, match="too late") as caught:
+            client.feedback("a", "1-x", [])
+        assert (caught.value.status, caught.value.code) == (410, "expired")
+        with pytest.raises(ServiceError, match="answered 404"):
+            client.ranker("a")
+        client.delete("a")
+    assert len(scripted.asked) == 3
+
+
+def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "MAX_PAUSE", 0.001)
+    with pytest.raises(UnreachableError, match="3 attempts"):
+        Client("http://127.0.0.1:9", retries=2).rankers()
+
+
+def test_wrong_use_is_told_before_anything_is_sent() -> None:
+    for url in ("ftp://x", "nonsense", "http://"):
+        with pytest.raises(OptionError, match="http://host:port"):
+            Client(url)
+    with pytest.raises(InputError, match="NaN"):
+        Client().rank("a", {"x": [float("nan")]})
