@@ -282,9 +282,18 @@ def test_playground_requests_are_checked(client: TestClient) -> None:
     ):
         for address in ("/play/search", "/play/compare"):
             assert client.post(address, json=body).status_code == 422
-    assert client.post("/play/search", content=b"{").status_code == 400
+    assert client.post("/play/search", content=b"{", headers={"Content-Type": "application/json"}).status_code == 400
     for body in ({"users": "nobody"}, {"searches": 0}, {"searches": 1.5}, {"searches": True}, {"more": 1}):
         assert client.post("/play/simulate", json=body).status_code == 422
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_pages_of_other_sites_cannot_play(client: TestClient, kind: str) -> None:
+    """What a browser sends across sites without asking first is refused."""
+    for address in ("search", "compare", "simulate", "reset"):
+        answer = client.post(f"/play/{address}", content=b'{"query": "x"}', headers={"Content-Type": kind})
+        assert answer.status_code == 415
+    assert client.get("/v1/rankers").json()["rankers"] == []
 
 
 def test_the_playground_without_a_browser(tmp_path: Path, no_sources: None) -> None:
@@ -320,6 +329,6 @@ def test_the_playground_without_a_browser(tmp_path: Path, no_sources: None) -> N
         assert last["done"] == last["total"] == 12
         assert 0 <= last["ndcg"] <= 1
         assert client.get("/v1/rankers/playground?wait=1").json()["feedback_count"] == 18
-        again = client.post("/play/reset").json()
+        again = client.post("/play/reset", json={}).json()
         assert again["feedback"] == 0
         assert all(row["weight"] == 0 for row in again["weights"])

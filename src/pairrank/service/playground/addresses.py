@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from pairrank.errors import InputError
 from pairrank.service.auth import NoKeyError
-from pairrank.service.desk import Desk
+from pairrank.service.desk import Desk, RefusalError
 from pairrank.service.documents import parse_json
 from pairrank.service.pages.addresses import html, json_of
 from pairrank.service.pages.live import closed_page
@@ -41,17 +41,17 @@ def play_routes(desk: Desk) -> list[BaseRoute]:
 
     async def search(request: Request) -> Response:
         desk.allow(request, "admin")
-        query, k = _query(await desk.body(request))
+        query, k = _query(await _body(desk, request))
         return json_of(await play.search(query, k))
 
     async def compare(request: Request) -> Response:
         desk.allow(request, "admin")
-        query, k = _query(await desk.body(request))
+        query, k = _query(await _body(desk, request))
         return json_of(await play.compare(query, k))
 
     async def simulate(request: Request) -> Response:
         desk.allow(request, "admin")
-        body = _object(await desk.body(request), {"users", "searches"})
+        body = _object(await _body(desk, request), {"users", "searches"})
         users, searches = body.get("users", USERS[1]), body.get("searches", 1000)
         if users not in USERS:
             raise InputError(f"users are {str(users)[:40]!r}; expected one of {', '.join(USERS)}")
@@ -68,6 +68,7 @@ def play_routes(desk: Desk) -> list[BaseRoute]:
 
     async def reset(request: Request) -> Response:
         desk.allow(request, "admin")
+        await _body(desk, request)
         await play.reset()
         return json_of(await play.state())
 
@@ -79,6 +80,14 @@ def play_routes(desk: Desk) -> list[BaseRoute]:
         Route("/play/simulate", simulate, methods=["POST"]),
         Route("/play/reset", reset, methods=["POST"]),
     ]
+
+
+async def _body(desk: Desk, request: Request) -> bytes:
+    """A JSON body. A page of another site cannot send this type unasked, so it cannot play in a reader's name."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise RefusalError(415, "type", f"the content type is {kind[:80]!r}; expected application/json")
+    return await desk.body(request)
 
 
 def _object(body: bytes, names: set[str]) -> dict[str, object]:
