@@ -22,7 +22,23 @@ __all__ = ["Impression", "Inspection", "PairRank", "__version__", "errors", "loa
 
 # Loaded when first asked for, so that `import pairrank` stays quick.
 _LAZY = {"PairRank": "pairrank.rankers.pairrank", "simulate": "pairrank.sim"}
-_MODULES = ("archive", "checks", "client", "clicks", "data", "export", "kernel", "lab", "logs", "metrics", "rng", "sim")
+_MODULES = frozenset(
+    (
+        "archive",
+        "checks",
+        "client",
+        "clicks",
+        "data",
+        "drawing",
+        "export",
+        "kernel",
+        "lab",
+        "logs",
+        "metrics",
+        "rng",
+        "sim",
+    )
+)
 
 
 def __getattr__(name: str) -> Any:
