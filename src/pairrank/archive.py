@@ -104,7 +104,8 @@ def _split(blob: bytes, source: str) -> tuple[dict[str, Any], memoryview]:
 
 def _array(entry: Mapping[str, Any], data: memoryview) -> NDArray[Any]:
     start, stop = entry["data_offsets"]
-    array = np.frombuffer(data[start:stop], dtype=_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    flat: NDArray[Any] = np.frombuffer(bytes(data[start:stop]), dtype=_DTYPES[entry["dtype"]])
+    array: NDArray[Any] = flat.reshape(entry["shape"])
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

@@ -89,8 +89,13 @@ class Impression:
         values, arrays = archive.unpack(blob, "impression", source="this impression")
         memory = {name.removeprefix("memory."): a for name, a in arrays.items() if name.startswith("memory.")}
         try:
-            named = {name: arrays[name] for name in ("features", "ranking", "blocks")}
-            return cls(**values, **named, memory=memory)
+            return cls(
+                **values,
+                features=arrays["features"],
+                ranking=arrays["ranking"],
+                blocks=arrays["blocks"],
+                memory=memory,
+            )
         except (KeyError, TypeError) as problem:
             raise FileFormatError(f"this impression is damaged: {problem}") from None
 

@@ -107,8 +107,9 @@ def test_lists_are_drawn_from_the_blocks_by_the_plain_scheme(n: int, k: int, opt
         assert np.array_equal(impression.blocks, seen.blocks[impression.ranking])
 
 
-def test_only_randomised_pairs_are_learned() -> None:
-    ranker = pairrank.PairRank(3, z=1.0)
+@pytest.mark.parametrize("learn_from", ["uncertain", "fair"])
+def test_only_randomised_pairs_are_learned(learn_from: str) -> None:
+    ranker = pairrank.PairRank(3, z=1.0, learn_from=learn_from, biased_weight=0.0)
     ranker.set_prior([5.0, 0.0, 0.0], np.diag([1e6, 1.0, 1.0]))
     X = np.array([[2.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     impression = ranker.rank(X)
@@ -123,6 +124,20 @@ def test_only_randomised_pairs_are_learned() -> None:
     clicked = int(np.flatnonzero(impression.ranking == 0)[0])
     ranker.learn(impression, np.arange(2) == clicked)
     assert ranker.weights[1] > 0 > ranker.weights[2]
+
+
+def test_biased_pairs_count_by_their_weight() -> None:
+    X = np.array([[2.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    moved = []
+    for weight in (0.0, 0.25, 1.0):
+        ranker = pairrank.PairRank(3, biased_weight=weight)
+        ranker.set_prior([5.0, 0.0, 0.0], np.diag([100.0, 1.0, 1.0]))
+        ranker.learn(ranker.rank(X), [False, True])
+        moved.append(5.0 - ranker.weights[0])
+    assert moved[0] == 0.0
+    assert 0.0 < moved[1] < moved[2]
+    # A single pair moves θ by about its weight times its doubt over the precision.
+    assert moved[1] == pytest.approx(0.25 * moved[2], rel=0.05)
 
 
 def test_prior_narrows_exploration_where_it_knows() -> None:

@@ -80,3 +80,18 @@ def _by_rising_key(keys: FloatArray) -> Iterator[IntArray]:
         smallest = np.argpartition(keys, batch - 1)[:batch] if batch < len(keys) else np.arange(len(keys))
         yield smallest[np.argsort(keys[smallest])][done:]
         done = batch
+
+
+def fair_pairs(certain: BoolArray) -> BoolArray:
+    """(k, k): which pairs of shown positions had their order decided by a fair coin in `draw_conservative`.
+
+    ``certain`` (k, k) holds the certain orders among the shown documents, in shown order. A document is free once its
+    certain predecessors are drawn, and all of those are shown above it. When the upper document of a pair was drawn and
+    the lower was free as well, the two were equally likely to be drawn: given that one of them was, a fair coin.
+    """
+    k = len(certain)
+    positions = np.arange(k)
+    free_from = np.where(certain, positions[:, None] + 1, 0).max(axis=0)
+    fair: BoolArray = (free_from <= positions[:, None]) & (positions[:, None] < positions)
+    fair |= fair.T.copy()
+    return fair

@@ -43,6 +43,7 @@ class Settings:
     Q: float | None
     refine: bool
     learn_from: str
+    biased_weight: float
     delta1: float
     c_mu: float
     estimator: str
@@ -53,7 +54,7 @@ class Settings:
         check_choice("pairs", self.pairs, ("adjacent", "matched", "all", "averaged"))
         check_choice("width", self.width, ("probability", "score"))
         check_choice("loss", self.loss, ("sum", "mean"))
-        check_choice("learn_from", self.learn_from, ("all", "uncertain"))
+        check_choice("learn_from", self.learn_from, ("all", "uncertain", "fair"))
         check_choice("estimator", self.estimator, ("incremental", "exact", "bounded"))
         if self.alpha != "theory":
             check_number_in("alpha", self.alpha, 0.0, 1e9)
@@ -61,6 +62,7 @@ class Settings:
         check_number_in("lam", self.lam, 0.0, 1e12, open_low=True)
         check_number_in("delta1", self.delta1, 0.0, 1.0, open_low=True)
         check_number_in("c_mu", self.c_mu, 0.0, 0.25, open_low=True)
+        check_number_in("biased_weight", self.biased_weight, 0.0, 1.0)
         check_number_in("tolerance", self.tolerance, 0.0, 1.0, open_low=True)
         if self.Q is not None:
             check_number_in("Q", self.Q, 0.0, 1e9, open_low=True)
@@ -75,12 +77,13 @@ _BEST = Settings(
     pairs="averaged",
     width="score",
     alpha=0.1,
-    z=0.5,
-    lam=20.0,
+    z=0.4,
+    lam=30.0,
     loss="sum",
     Q=None,
     refine=True,
-    learn_from="uncertain",
+    learn_from="fair",
+    biased_weight=0.25,
     delta1=0.05,
     c_mu=0.25,
     estimator="incremental",
@@ -124,7 +127,10 @@ class PairRank(LinearRanker):
     loss : "sum" (the paper's Eq. 1) or "mean" (the authors': mean loss plus λ‖θ‖²).
     Q : radius of the admissible models; θ̂ is projected onto ‖θ‖ ≤ Q as in the appendix. None: no projection.
     refine : take the transitive closure of certain orders first. With width="score" they are transitive already.
-    learn_from : "all" pairs, or only those whose order was "uncertain", hence drawn by chance, when shown.
+    learn_from : which pairs count in full: "all", those whose order was "uncertain" when shown, or those whose order
+        was a "fair" coin: the lower document was free to be drawn when the upper one was, so that either could have
+        come first. The order of all other pairs follows the model, and clicks on them carry its position bias.
+    biased_weight : the weight of the pairs that do not count in full.
     delta1, c_mu : δ₁ and c_μ of Lemma 1, for alpha="theory". There a Q of None counts as 1.
     estimator : "incremental" (θ̂ within ``tolerance`` of the exact minimiser, cost flat in t), "exact" (the minimiser
         after every list), or "bounded" (no history at all, for endless streams).
@@ -142,6 +148,7 @@ class PairRank(LinearRanker):
     Q: float | None = None
     refine: bool | None = None
     learn_from: str | None = None
+    biased_weight: float | None = None
     delta1: float | None = None
     c_mu: float | None = None
     estimator: str | None = None
@@ -229,8 +236,8 @@ class PairRank(LinearRanker):
             start = end + 1
         # With the blocks, the ends tell their sizes even where a block runs on below what was shown.
         memory: dict[str, AnyArray] = {"ends": ends}
-        if self.settings.learn_from == "uncertain":
-            memory["randomised"] = self._randomised(candidates, places, blocks)
+        if self.settings.learn_from != "all":
+            memory["unbiased"] = self._unbiased(candidates, places, blocks)
         return Draw(candidates.order[places], blocks, bool(ends[-1] >= len(ends)), memory)
 
     def _draw(self, candidates: _Candidates, block: slice, n_draws: int, rng: np.random.Generator) -> IntArray:
@@ -244,11 +251,13 @@ class PairRank(LinearRanker):
             lambda documents: candidates.predecessors(documents, block), size, n_draws, rng
         )
 
-    def _randomised(self, candidates: _Candidates, places: IntArray, blocks: IntArray) -> BoolArray:
-        """(k, k): which pairs of shown positions had their order drawn by chance."""
+    def _unbiased(self, candidates: _Candidates, places: IntArray, blocks: IntArray) -> BoolArray:
+        """(k, k): which pairs of shown positions count in full."""
         if self.settings.exploration == "random":
-            return np.equal.outer(blocks, blocks)
+            return np.equal.outer(blocks, blocks)  # a shuffle puts either first with probability a half
         certain = candidates.certain_among(places)
+        if self.settings.learn_from == "fair":
+            return exploration.fair_pairs(certain)
         return ~(certain | certain.T)
 
     def inspect(self, features: ArrayLike) -> Inspection:
@@ -274,9 +283,11 @@ class PairRank(LinearRanker):
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
         found = self._pairs(impression, clicks)
-        if self.settings.learn_from == "uncertain" and len(found.weight):
-            kept = impression.memory["randomised"][found.winner, found.loser]
-            found = Pairs(found.winner[kept], found.loser[kept], found.weight[kept])
+        if self.settings.learn_from != "all" and len(found.weight):
+            unbiased = impression.memory["unbiased"][found.winner, found.loser]
+            weight = np.where(unbiased, found.weight, self.settings.biased_weight * found.weight)
+            kept = weight > 0
+            found = Pairs(found.winner[kept], found.loser[kept], weight[kept])
         if len(found.weight) == 0:
             return
         self._posterior.add(impression.features, found)
