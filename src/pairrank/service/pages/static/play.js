@@ -61,7 +61,7 @@ function card(hit, i, was) {
   const dot = hit.id.length - hit.name.length;
   const moved = was === undefined || was === i ? null
     : h("span", { class: was > i ? "move up" : "move down" }, was > i ? `▲ ${was - i}` : `▼ ${i - was}`, h("span", { class: "away" }, was > i ? " up" : " down"));
-  const path = hit.id.endsWith(hit.name) ? [h("span", {}, hit.id.slice(0, dot)), hit.name] : [hit.id];
+  const path = hit.id.endsWith(hit.name) ? [h("span", {}, dotted(hit.id.slice(0, dot))), hit.name] : dotted(hit.id);
   return h("li", { class: "hit" },
     h("span", { class: "place" }, String(i + 1)),
     h("div", { class: "what" },
@@ -70,6 +70,9 @@ function card(hit, i, was) {
       h("div", { class: "summary" }, hit.summary)),
     h("button", { type: "button", class: "useful", "aria-pressed": "false", "aria-label": `Useful: ${hit.id}`, "data-id": hit.id, onclick: toggle }, "Useful"));
 }
+
+/** A dotted name that a line may break after its dots. */
+const dotted = (name) => name.split(/(?<=\.)/).flatMap((part) => [part, h("wbr")]);
 
 // Learning.
 
@@ -219,7 +222,7 @@ function compare({ lists }) {
     h("section", {}, h("h3", {}, list.name), h("p", { class: "why" }, WHY[list.name]),
       h("ol", {}, list.results.map((hit, i) =>
         h("li", { class: list.name === "PairRank" && hit.size > 1 ? "open" : null, title: hit.summary },
-          h("span", { class: "place" }, String(i + 1)), h("span", { class: "mono" }, hit.id))))))));
+          h("span", { class: "place" }, String(i + 1)), h("span", { class: "mono" }, dotted(hit.id)))))))));
 }
 
 // Wiring.
