@@ -69,8 +69,8 @@ def width(found: Sequence[Chunk]) -> int:
         try:
             for table in _tables(chunk):
                 lengths = _lengths(table.column("features").flatten())
-                if len(lengths):
-                    return int(lengths[0])
+                if lengths.any():
+                    return int(lengths[lengths > 0][0])
         except (OSError, ValueError):
             continue  # `batches` will say what is wrong with it
     raise DataError("the logs hold no list that could be read; see the report for what is wrong with them")
@@ -84,18 +84,23 @@ def width_of(paths: Sequence[str]) -> int:
 def batches(chunk: Chunk, n_features: int, problems: Problems) -> Iterator[tuple[Batch, IntArray]]:
     """The good lists of a chunk with their times (microseconds), a bounded number at a time."""
     row, latest = chunk.first_row, None
-    try:
-        for table in _tables(chunk):
-            batch, rows, times = _check(table, n_features, problems, f"{chunk.path} row", row)
-            earlier = times < np.concatenate([times[:1] if latest is None else [latest], times[:-1]])
-            for place in row + rows[earlier]:
-                problems.add(Reason.OUT_OF_ORDER, f"{chunk.path} row {place}")
-            row += table.num_rows
-            latest = times[-1] if len(times) else latest
-            yield batch, times
-    except (OSError, ValueError) as problem:
-        left = chunk.first_row + chunk.rows - row
-        problems.add(Reason.UNREADABLE, f"{chunk.path} row {row} on: {_first_line(problem)}", max(left, 1))
+    tables = _tables(chunk)
+    while True:
+        try:
+            table = next(tables, None)
+        except (OSError, ValueError) as problem:
+            left = chunk.first_row + chunk.rows - row
+            problems.add(Reason.UNREADABLE, f"{chunk.path} row {row} on: {_first_line(problem)}", max(left, 1))
+            return
+        if table is None:
+            return
+        batch, rows, times = _check(table, n_features, problems, f"{chunk.path} row", row)
+        earlier = times < np.concatenate([times[:1] if latest is None else [latest], times[:-1]])
+        for place in row + rows[earlier]:
+            problems.add(Reason.OUT_OF_ORDER, f"{chunk.path} row {place}")
+        row += table.num_rows
+        latest = times[-1] if len(times) else latest
+        yield batch, times
 
 
 def _tables(chunk: Chunk) -> Iterator[Any]:
