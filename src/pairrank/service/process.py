@@ -60,6 +60,8 @@ def _work(settings: Settings, handle: int) -> None:
     from pairrank.service.app import make_app
 
     configure_logging(settings.log_level)
+    # The writer needs the interpreter only for moments; it must not wait five milliseconds for each.
+    sys.setswitchinterval(0.0005)
     app = make_app(settings.store, settings)
 
     class Server(uvicorn.Server):

@@ -16,7 +16,7 @@ from pairrank.service.schemas import MAX_EVENTS, RANK_BODY, EventBody, FeedbackB
 from pairrank.service.shelf import Shelved
 from pairrank.service.store.base import Event, Feedback, Served, Status, token_of
 
-_PREFIX, _RANK = "/v1/rankers/", "/rank"
+_PREFIX = ["", "v1", "rankers"]
 # The fractional parts of n·φ are spread evenly, so any share of consecutive numbers is explored to within one list.
 GOLDEN = 0.6180339887498949
 
@@ -44,27 +44,7 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.post("/feedback", openapi_extra=body_of(FeedbackBody), summary="The clicks of an impression, once for all")
     async def feedback(name: str, request: Request) -> Response:
-        desk.allow(request, "feedback")
-        item = await desk.shelf.get(name)
-        body = parse(FeedbackBody, await desk.body(request))
-        found = parse_impression(body.impression_id)
-        if found is None:
-            desk.metrics.feedback.labels(name, "unknown").inc()
-            raise RefusalError(404, "unknown", "no such impression was served")
-        verdict = await desk.writer.feedback(Feedback(item.row.id, *found, frozenset(body.clicks)))
-        desk.metrics.feedback.labels(name, verdict.status.value).inc()
-        match verdict.status:
-            case Status.ACCEPTED:
-                desk.metrics.clicked(name, verdict.positions, verdict.shown)
-                return answer({"status": "accepted", "late": True} if verdict.late else {"status": "accepted"})
-            case Status.DUPLICATE:
-                return answer({"status": "duplicate"})
-            case Status.EXPIRED:
-                raise RefusalError(410, "expired", "the impression is older than the retention; nothing was learned")
-            case Status.FOREIGN:
-                raise RefusalError(422, "foreign", "clicks name a document that the impression did not show")
-            case _:
-                raise RefusalError(404, "unknown", "no such impression was served")
+        return await feedback_once(desk, name, request)
 
     @router.post("/events", openapi_extra=body_of(EventBody, many=True), summary="Single clicks, as they happen")
     async def events(name: str, request: Request) -> Response:
@@ -96,21 +76,21 @@ def routes(desk: Desk) -> APIRouter:
 
 
 class Lane:
-    """POST …/rank straight to its work: the framework's own way to it costs more than reading an Arrow body."""
+    """POST …/rank and …/feedback straight to their work: the framework's own way costs more than an Arrow body."""
 
     def __init__(self, app: ASGIApp, desk: Desk) -> None:
         self._app, self._desk = app, desk
+        self._work = {"rank": rank_once, "feedback": feedback_once}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request, or pass it on."""
-        path = scope.get("path", "")
-        name = path[len(_PREFIX) : -len(_RANK)]
-        ours = scope["type"] == "http" and scope["method"] == "POST" and path == f"{_PREFIX}{name}{_RANK}"
-        if not ours or "/" in name or not name:
+        parts = scope.get("path", "").split("/")
+        work = self._work.get(parts[-1]) if len(parts) == 5 and parts[:3] == _PREFIX and parts[3] else None
+        if work is None or scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         try:
-            response = await rank_once(self._desk, name, Request(scope, receive))
+            response = await work(self._desk, parts[3], Request(scope, receive))
         except PairRankError as problem:
             response = refusal(problem)
         await response(scope, receive, send)
@@ -129,6 +109,31 @@ async def rank_once(desk: Desk, name: str, request: Request) -> Response:
     response = answer(await show(desk, item, query))
     desk.metrics.ranked(name).seconds.observe(time.perf_counter() - started)
     return response
+
+
+async def feedback_once(desk: Desk, name: str, request: Request) -> Response:
+    """Answer one feedback request, once the feedback is on disk."""
+    desk.allow(request, "feedback")
+    item = await desk.shelf.get(name)
+    body = parse(FeedbackBody, await desk.body(request))
+    found = parse_impression(body.impression_id)
+    if found is None:
+        desk.metrics.feedback.labels(name, "unknown").inc()
+        raise RefusalError(404, "unknown", "no such impression was served")
+    verdict = await desk.writer.feedback(Feedback(item.row.id, *found, frozenset(body.clicks)))
+    desk.metrics.feedback.labels(name, verdict.status.value).inc()
+    match verdict.status:
+        case Status.ACCEPTED:
+            desk.metrics.clicked(name, verdict.positions, verdict.shown)
+            return answer({"status": "accepted", "late": True} if verdict.late else {"status": "accepted"})
+        case Status.DUPLICATE:
+            return answer({"status": "duplicate"})
+        case Status.EXPIRED:
+            raise RefusalError(410, "expired", "the impression is older than the retention; nothing was learned")
+        case Status.FOREIGN:
+            raise RefusalError(422, "foreign", "clicks name a document that the impression did not show")
+        case _:
+            raise RefusalError(404, "unknown", "no such impression was served")
 
 
 async def _query(desk: Desk, request: Request, item: Shelved) -> Query:
