@@ -8,6 +8,7 @@ from pairrank import rankers
 from pairrank.cli import main
 from pairrank.lab import paper
 from pairrank.lab.experiment import USERS, Experiment
+from pairrank.lab.figures import Plate
 from pairrank.sim import RunFolder
 
 SMALL = ["--rounds", "8", "--seeds", "2", "--engine", "serial"]
@@ -43,7 +44,10 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(list((tmp_path / "figures").iterdir())) == 14
 
 
-def test_reproduce_goes_on_past_a_failure_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reproduce_goes_on_past_a_failure_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Plate, "render", lambda plate: (b"png", b"svg"))  # pictures take long and are tested elsewhere
     words = ["reproduce", "synthetic:tiny", "--clicks", "perfect", "--out", str(tmp_path), *SMALL]
     experiment = paper.comparison("synthetic:tiny", command="", users=("perfect",), rounds=8, seeds=2)
     folder = RunFolder(tmp_path, experiment.specs()[0])
