@@ -24,7 +24,7 @@ from pairrank.errors import FileFormatError, NewerFormatError, StorageError
 FORMAT_VERSION = 1
 MAX_HEADER = 16 * 2**20
 
-_DTYPES = {
+_DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
     "I64": np.dtype("<i8"),
@@ -104,7 +104,8 @@ def _split(blob: bytes, source: str) -> tuple[dict[str, Any], memoryview]:
 
 def _array(entry: Mapping[str, Any], data: memoryview) -> NDArray[Any]:
     start, stop = entry["data_offsets"]
-    flat: NDArray[Any] = np.frombuffer(bytes(data[start:stop]), dtype=_DTYPES[entry["dtype"]])
+    dtype: np.dtype[Any] = _DTYPES[entry["dtype"]]
+    flat = np.frombuffer(bytes(data[start:stop]), dtype=dtype)
     array: NDArray[Any] = flat.reshape(entry["shape"])
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 

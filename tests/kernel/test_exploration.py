@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -67,28 +68,39 @@ def test_random_draws_are_uniform() -> None:
     assert chisquare(list(counts.values())).pvalue > 1e-4
 
 
-@given(st.integers(0, 100_000), st.integers(1, 30), st.integers(1, 10))
-def test_lazy_draws_equal_the_plain_ones_to_the_bit(seed: int, n: int, n_draws: int) -> None:
+@given(st.integers(0, 100_000), st.integers(1, 40), st.integers(1, 10), st.sampled_from([1, 4, 64]))
+def test_lazy_draws_equal_the_plain_ones_to_the_bit(seed: int, n: int, n_draws: int, leaders: int) -> None:
     rng = np.random.default_rng(seed)
     n_draws = min(n, n_draws)
     scores = np.sort(rng.normal(size=n))[::-1]
-    certain = (scores[:, None] - scores) > rng.choice([0.1, 1.0, 3.0])
+    certain = (scores[:, None] - scores) > rng.choice([0.1, 1.0, 3.0]) * rng.random((n, n))
     plain = exploration.draw_conservative(certain, n_draws, np.random.default_rng(seed))
-    lazy = exploration.draw_conservative_lazily(
-        lambda documents: certain[:, documents].T, n, n_draws, np.random.default_rng(seed)
-    )
+    with mock.patch.object(exploration, "LEADERS", leaders):
+        lazy = exploration.draw_conservative_lazily(
+            lambda start, stop: certain[start:stop],
+            lambda documents: certain[:, documents].T,
+            n,
+            n_draws,
+            np.random.default_rng(seed),
+        )
     assert plain.tolist() == lazy.tolist()
 
 
-def test_lazy_draws_ask_for_little_while_nothing_is_certain() -> None:
+@pytest.mark.parametrize("certain_share", [0.0, 0.5, 0.98])
+def test_lazy_draws_ask_for_little(certain_share: float) -> None:
     asked: list[int] = []
+    size = 5000
+    scores = np.linspace(1, 0, size)
+    gap = 1.0 - certain_share  # who is further up than this is certainly above
 
     def predecessors(documents: np.ndarray) -> np.ndarray:
         asked.extend(documents.tolist())
-        return np.zeros((len(documents), 5000), dtype=bool)
+        return scores - scores[documents, None] > gap
 
-    exploration.draw_conservative_lazily(predecessors, 5000, 10, np.random.default_rng(0))
-    assert len(asked) <= 30
+    exploration.draw_conservative_lazily(
+        lambda start, stop: scores[start:stop, None] - scores > gap, predecessors, size, 10, np.random.default_rng(0)
+    )
+    assert len(asked) <= 120  # of five thousand
 
 
 @pytest.mark.parametrize("orders", ORDERS.values(), ids=ORDERS)

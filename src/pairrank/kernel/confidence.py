@@ -16,28 +16,22 @@ K_MU = 0.25
 
 
 def update_inverse(inverse: FloatArray, rows: FloatArray) -> float:
-    """Turn M⁻¹ into (M + VᵀV)⁻¹ in place for ``rows`` V (m, d); returns log det(M + VᵀV) - log det(M)."""
-    W = inverse @ rows.T
-    return downdate(inverse, W, rows @ W)
+    """Turn M⁻¹ into (M + VᵀV)⁻¹ in place for ``rows`` V (m, d); returns log det(M + VᵀV) - log det(M).
 
-
-def downdate(inverse: FloatArray, W: FloatArray, inner: FloatArray) -> float:
-    """`update_inverse` where W = M⁻¹Vᵀ (d, m) and ``inner`` = VW (m, m) are known already.
-
-    Woodbury: with LLᵀ = I + VW the update is M⁻¹ - TTᵀ, T = W L⁻ᵀ, O(m d²) and one pass over the inverse.
+    Woodbury: with W = M⁻¹Vᵀ and LLᵀ = I + VW the update is M⁻¹ - TTᵀ, T = W L⁻ᵀ, O(m d²) and one pass over M⁻¹.
     """
-    inner = inner + np.eye(len(inner))
-    L, info = dpotrf(inner, lower=1)
+    W = inverse @ rows.T
+    L, info = dpotrf(rows @ W + np.eye(len(rows)), lower=1)
     if info != 0:
         raise FloatingPointError("the update is not positive definite; the features are too large for float64")
     T = dtrsm(1.0, L, W, side=1, lower=1, trans_a=1)
-    add_product(inverse, T, -1.0)
+    add_product(inverse, T, T, -1.0)
     return 2.0 * float(np.log(np.diagonal(L)).sum())
 
 
-def add_product(matrix: FloatArray, T: FloatArray, factor: float) -> None:
-    """matrix += factor T Tᵀ in place, for a symmetric ``matrix`` (d, d) in rows and T (d, m), in one pass over it."""
-    dgemm(factor, T, T, beta=1.0, c=matrix.T, trans_b=1, overwrite_c=1)
+def add_product(matrix: FloatArray, A: FloatArray, B: FloatArray, factor: float) -> None:
+    """matrix += factor A Bᵀ in place, for symmetric ``matrix`` (d, d) and A Bᵀ of A, B (d, m), in one pass over it."""
+    dgemm(factor, B, A, beta=1.0, c=matrix.T, trans_b=1, overwrite_c=1)
 
 
 def inverse_of(matrix: FloatArray) -> tuple[FloatArray, float]:

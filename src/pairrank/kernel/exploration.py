@@ -8,6 +8,8 @@ import numpy as np
 
 from pairrank.types import BoolArray, FloatArray, IntArray
 
+# (start, stop) -> (stop - start, size): the certain orders of a block's documents start to stop - 1 over all of it.
+CertainRows = Callable[[int, int], BoolArray]
 # documents (m,) -> (m, size): for each of them, which documents of the block are certainly above it.
 Predecessors = Callable[[IntArray], BoolArray]
 
@@ -45,36 +47,45 @@ def _by_smallest_key(certain: BoolArray, keys: FloatArray) -> IntArray:
     return drawn
 
 
-def draw_conservative_lazily(predecessors: Predecessors, size: int, n_draws: int, rng: np.random.Generator) -> IntArray:
-    """`draw_conservative`, to the bit, asking only for the orders that it needs.
+def draw_conservative_lazily(
+    certain_rows: CertainRows, predecessors: Predecessors, size: int, n_draws: int, rng: np.random.Generator
+) -> IntArray:
+    """`draw_conservative` for a long block, to the bit, asking only for the orders that it needs.
 
-    Positions try documents from the smallest key up. While little is certain the first try succeeds, so the first
-    choices of all positions are asked for at once.
+    The documents with the highest scores, the leaders, stand certainly above nearly everybody who is not free: one
+    product with them tells who cannot be. Who is left is tried from the smallest key up, and asked for by batches.
     """
     keys = rng.random((n_draws, size))
-    known: dict[int, IntArray] = {}  # the predecessors of each document asked for
+    leaders = certain_rows(0, min(LEADERS, size))  # (n_leaders, size), leaders over all
+    waiting = leaders.sum(axis=0)
     taken = np.zeros(size, dtype=np.bool_)
-
-    def ask(documents: IntArray) -> None:
-        known.update((d, row.nonzero()[0]) for d, row in zip(documents.tolist(), predecessors(documents), strict=True))
+    known: dict[int, IntArray] = {}  # the predecessors of each document asked for
 
     def is_free(document: int, batch: IntArray) -> bool:
         if document not in known:
-            ask(np.array([d for d in batch.tolist() if d not in known]))
+            new = np.array([d for d in batch.tolist() if d not in known])
+            known.update((d, row.nonzero()[0]) for d, row in zip(new.tolist(), predecessors(new), strict=True))
         return bool(taken[known[document]].all())
 
-    ask(np.unique(keys.argmin(axis=1)))
-    drawn = np.empty(len(keys), dtype=np.int64)
+    drawn = np.empty(n_draws, dtype=np.int64)
     for position, row in enumerate(keys):
-        batches = (batch[~taken[batch]] for batch in _by_rising_key(row))
-        drawn[position] = next(d for batch in batches for d in batch.tolist() if is_free(d, batch))
-        taken[drawn[position]] = True
+        perhaps = ((waiting == 0) & ~taken).nonzero()[0]
+        batches = (perhaps[batch] for batch in _by_rising_key(row[perhaps]))
+        choice = next(d for batch in batches for d in batch.tolist() if is_free(d, batch))
+        drawn[position] = choice
+        taken[choice] = True
+        if choice < len(leaders):
+            waiting -= leaders[choice]
     return drawn
+
+
+# Documents with the highest scores that are compared with all of a long block at once.
+LEADERS = 64
 
 
 def _by_rising_key(keys: FloatArray) -> Iterator[IntArray]:
     """Documents by rising key, in batches: the first few without sorting all, then twice as many each time."""
-    done, batch = 0, 8
+    done, batch = 0, 4
     while done < len(keys):
         batch = min(2 * batch, len(keys))
         smallest = np.argpartition(keys, batch - 1)[:batch] if batch < len(keys) else np.arange(len(keys))

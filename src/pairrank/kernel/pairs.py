@@ -59,29 +59,30 @@ def averaged(clicks: BoolArray) -> Pairs:
     return Pairs(winner, loser, weight)
 
 
-def laplacian(pairs: Pairs, stiffness: FloatArray, k: int) -> FloatArray:
-    """The weighted graph Laplacian of the pairs among k documents, (k, k): sᵀLs = Σ stiffness (s_w - s_l)²."""
-    half: FloatArray = np.bincount(pairs.winner * k + pairs.loser, -stiffness, k * k).astype(np.float64)
-    L = half.reshape(k, k) + half.reshape(k, k).T
-    L.flat[:: k + 1] = -L.sum(axis=1)
+def preferences(pairs: Pairs, k: int) -> FloatArray:
+    """(k, k), the weight of each document's preference over each other; pairs that come twice add up."""
+    weights: FloatArray = np.bincount(pairs.winner * k + pairs.loser, pairs.weight, k * k).astype(
+        np.float64, copy=False
+    )
+    return weights.reshape(k, k)
+
+
+def laplacian(stiffness: FloatArray) -> FloatArray:
+    """The graph Laplacian of weights between documents (k, k): sᵀLs = Σ stiffness_ij (s_i - s_j)²."""
+    both = stiffness + stiffness.T
+    L = -both
+    L.flat[:: len(L) + 1] = both.sum(axis=1) - np.diagonal(both)
     return L
 
 
-def factor(pairs: Pairs, stiffness: FloatArray, k: int) -> FloatArray:
-    """F (m, k) with FᵀF the Laplacian of the pairs among k documents: however many the pairs, m is below k."""
-    m = len(stiffness)
-    if m < k:
-        F = np.zeros((m, k))
-        root = np.sqrt(stiffness)
-        F[np.arange(m), pairs.winner] = root
-        F[np.arange(m), pairs.loser] = -root
-        return F
-    values, vectors = np.linalg.eigh(laplacian(pairs, stiffness, k))
-    # The smallest eigenvalue is zero (all documents shifted alike make no difference).
-    rows: FloatArray = (vectors[:, 1:] * np.sqrt(np.maximum(values[1:], 0.0))).T
-    return rows
-
-
 def low_rank(documents: FloatArray, pairs: Pairs, scale: FloatArray) -> FloatArray:
-    """Rows V (m, d), m below k, with VᵀV = Σ scale (x_w - x_l)(x_w - x_l)ᵀ over the pairs of ``documents`` (k, d)."""
-    return factor(pairs, scale, len(documents)) @ documents
+    """Rows V (m, d) with VᵀV = Σ scale (x_w - x_l)(x_w - x_l)ᵀ over the pairs of ``documents`` (k, d).
+
+    However many the pairs, they join at most k documents: the sum is Xᵀ·Laplacian·X, of rank below k.
+    """
+    if len(scale) < len(documents):
+        return (documents[pairs.winner] - documents[pairs.loser]) * np.sqrt(scale)[:, None]
+    values, vectors = np.linalg.eigh(laplacian(preferences(pairs._replace(weight=scale), len(documents))))
+    # The smallest eigenvalue is zero (all documents shifted alike make no difference).
+    rows: FloatArray = (vectors[:, 1:] * np.sqrt(np.maximum(values[1:], 0.0))).T @ documents
+    return rows

@@ -87,7 +87,7 @@ _BEST = Settings(
     delta1=0.05,
     c_mu=0.25,
     estimator="incremental",
-    tolerance=5e-3,
+    tolerance=0.01,
 )
 PRESETS = MappingProxyType(
     {
@@ -134,7 +134,7 @@ class PairRank(LinearRanker):
     delta1, c_mu : δ₁ and c_μ of Lemma 1, for alpha="theory". There a Q of None counts as 1.
     estimator : "incremental" (θ̂ within ``tolerance`` of the exact minimiser, cost flat in t), "exact" (the minimiser
         after every list), or "bounded" (no history at all, for endless streams).
-    tolerance : for "incremental", in standard deviations of the posterior.
+    tolerance : for "incremental": how far θ̂ may stray from the exact minimiser, as a share of the confidence width.
     """
 
     preset: str = "best"
@@ -163,7 +163,9 @@ class PairRank(LinearRanker):
         self.settings = s = replace(
             PRESETS[self.preset], **{name: value for name, value in given.items() if value is not None}
         )
-        tolerance = 0.0 if s.estimator == "exact" or s.loss == "mean" else s.tolerance
+        # In the norm of H a width is z; in probability it is α, the slope of σ at most ¼ and M at least 4H.
+        width = s.z if s.width == "score" else 0.5 * (1.0 if s.alpha == "theory" else float(s.alpha))
+        tolerance = 0.0 if s.estimator == "exact" or s.loss == "mean" else s.tolerance * max(width, 0.01)
         capacity = 0 if s.estimator == "bounded" else max(HISTORY_BYTES // (8 * self.n_features), 1000)
         self._posterior = Posterior(
             self.n_features, s.lam, mean_loss=s.loss == "mean", tolerance=tolerance, capacity=capacity
@@ -248,7 +250,11 @@ class PairRank(LinearRanker):
         if isinstance(candidates, _Whole):
             return exploration.draw_conservative(candidates.certain[block, block], n_draws, rng)
         return exploration.draw_conservative_lazily(
-            lambda documents: candidates.predecessors(documents, block), size, n_draws, rng
+            lambda start, stop: candidates.certain_rows(block.start + start, block.start + stop)[:, block],
+            lambda documents: candidates.predecessors(documents, block),
+            size,
+            n_draws,
+            rng,
         )
 
     def _unbiased(self, candidates: _Candidates, places: IntArray, blocks: IntArray) -> BoolArray:

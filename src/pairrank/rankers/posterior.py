@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dgesv
 
-from pairrank.kernel.confidence import add_product, downdate, inverse_of
+from pairrank.kernel.confidence import add_product, inverse_of
 from pairrank.kernel.logistic import sigmoid
-from pairrank.kernel.pairs import Pairs, factor, laplacian
-from pairrank.rankers.history import History, scatter
+from pairrank.kernel.pairs import Pairs, laplacian, preferences
+from pairrank.rankers.history import History
 from pairrank.types import FloatArray
 
 # Below this many pairs a refresh costs next to nothing, so every list gets one.
@@ -29,6 +29,8 @@ GROWTH = 2.0
 # Newton's method in the scores of one list stops when a step is this small; what is left is of its square.
 CLOSE = 1e-2
 MAX_STEPS = 100
+# Without a history, H⁻¹ is computed afresh from H after this many lists.
+REFACTOR_EVERY = 1000
 
 
 class Posterior:
@@ -60,6 +62,7 @@ class Posterior:
         self._allowance = 0.0  # how much of it until the next refresh
         self.strayed = 0.0  # what the last refresh measured, in the H-norm
         self._contraction = 1.0  # how much of the stray a step by H⁻¹ leaves; unknown at first
+        self._lists = 0  # lists taken in without a history
 
     def set_prior(self, mean: FloatArray, precision: FloatArray) -> None:
         """Start from a Gaussian prior instead of λI around zero."""
@@ -88,45 +91,30 @@ class Posterior:
         w σ(-(s'_w - s'_l)) with plus at winners and minus at losers: an equation in k unknowns. Returns the squared
         length of the move, bᵀKb, in the norm of H before it.
         """
-        k = len(D)
         A = self.inverse @ D.T
         K = D @ A
-        b, stiffness = self._settle(D @ self.theta, K, pairs)
+        b, L = _settle(D @ self.theta, K, preferences(pairs, len(D)))
         self.theta = self.theta + A @ b
-        F = factor(pairs, stiffness, k)
         if self._mean_loss:
-            add_product(self._pairs_part, (F @ D).T, 1.0)
+            add_product(self._pairs_part, D.T, (L @ D).T, 1.0)
         else:
-            downdate(self.inverse, A @ F.T, F @ K @ F.T)
+            # Woodbury: (H + DᵀLD)⁻¹ = H⁻¹ - A S Aᵀ with S = L (I + KL)⁻¹, symmetric.
+            S = _solve(np.eye(len(D)) + L @ K, L)
+            add_product(self.inverse, A, A @ S, -1.0)
         if self._capacity:
             self.history.append(D, pairs)
         else:
-            add_product(self.P, (F @ D).T, 1.0)
-            self._q = self.P @ self.theta
+            self._keep_nothing_but_the_sum(D, L)
         return float(b @ K @ b)
 
-    def _settle(self, start: FloatArray, K: FloatArray, pairs: Pairs) -> tuple[FloatArray, FloatArray]:
-        """Solve s' = start + K b(s') by Newton's method; returns b(s') and the pairs' stiffness w σ' there."""
-        win, lose, weight = pairs
-        k = len(start)
-        scores = start
-        for _ in range(MAX_STEPS):
-            gap = scores[win] - scores[lose]
-            doubt = sigmoid(-gap)
-            force = weight * doubt
-            stiffness = force * (1.0 - doubt)
-            b = scatter(win, lose, force, k)
-            L = laplacian(pairs, stiffness, k)
-            system = K @ L
-            system.flat[:: k + 1] += 1.0
-            _, _, step, _ = dgesv(system, start + K @ b - scores)
-            size = float(np.abs(step).max())
-            # A step that would move a pair far is shortened, as logistic losses ask for.
-            scores = scores + (step if size <= 1.0 else step * (math.log1p(size) / size))
-            if size < CLOSE:
-                # Quadratic convergence: what is left is of the order CLOSE²/10, and b moves along by its derivative.
-                return b - L @ step, stiffness
-        return b, stiffness
+    def _keep_nothing_but_the_sum(self, D: FloatArray, L: FloatArray) -> None:
+        """Without a history P is all of H; now and then H⁻¹ is made afresh from it, since rounding adds up."""
+        add_product(self.P, D.T, (L @ D).T, 1.0)
+        self._q = self.P @ self.theta
+        self._lists += 1
+        if self._lists % REFACTOR_EVERY == 0:
+            self.P = 0.5 * (self.P + self.P.T)
+            self.inverse, _ = inverse_of(self.P)
 
     def gradient(self) -> FloatArray:
         """∇L(θ̂), (d,), over the whole history; zero at the exact minimiser."""
@@ -170,9 +158,10 @@ class Posterior:
                 break
             previous = size
         if self._tolerance and self.n_pairs > SMALL:
-            # Aim well inside the tolerance; one lucky measurement must not put off the next for long.
-            change = 0.25 * self._tolerance / max(self.strayed, 1e-300)
-            self._allowance = max(self._moved, self._allowance) * min(max(change, 0.1), 1.5)
+            # The stray is in proportion to the way moved: aim at a part of the tolerance. One lucky measurement must
+            # not put off the next refresh for long, and one that found too much must bring it near at once.
+            aim = self._moved * 0.3 * self._tolerance / max(self.strayed, 1e-300)
+            self._allowance = min(aim, 1.5 * max(self._allowance, self._moved))
         self._moved = 0.0
 
     def _newton_step(self, gradient: FloatArray, goal: float) -> tuple[FloatArray, float]:
@@ -219,6 +208,7 @@ class Posterior:
             "allowance": self._allowance,
             "strayed": self.strayed,
             "contraction": self._contraction,
+            "lists": self._lists,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -238,7 +228,36 @@ class Posterior:
         self.n_pairs, self._at_rebuild = int(state["n_pairs"]), int(state["at_rebuild"])
         self._moved, self._allowance = float(state["moved"]), float(state["allowance"])
         self.strayed, self._contraction = float(state["strayed"]), float(state["contraction"])
+        self._lists = int(state["lists"])
         self.history.restore(state)
+
+
+def _settle(start: FloatArray, K: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Solve s' = start + K b(s') by Newton's method; returns b(s') (k,) and the Laplacian L (k, k) of w σ' there.
+
+    ``weights`` (k, k) holds the weight of i's preference over j.
+    """
+    k = len(start)
+    scores = start
+    for _ in range(MAX_STEPS):
+        doubt = sigmoid(scores - scores[:, None])  # σ(-(s_i - s_j))
+        force = weights * doubt
+        b = force.sum(axis=1) - force.sum(axis=0)
+        L = laplacian(force * (1.0 - doubt))
+        step = _solve(np.eye(k) + K @ L, start + K @ b - scores)
+        size = float(np.abs(step).max())
+        # A step that would move a pair far is shortened, as logistic losses ask for.
+        scores = scores + (step if size <= 1.0 else step * (math.log1p(size) / size))
+        if size < CLOSE:
+            # Quadratic convergence: what is left is of the order CLOSE²/10, and b moves along by its derivative.
+            return b - L @ step, L
+    return b, L
+
+
+def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """matrix⁻¹ right for a small matrix, without the cost of checking it."""
+    solution: FloatArray = dgesv(matrix, right)[2]
+    return solution
 
 
 def _only_used(documents: FloatArray, pairs: Pairs) -> tuple[FloatArray, Pairs]:

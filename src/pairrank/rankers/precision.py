@@ -30,7 +30,7 @@ class Precision:
 
     def add(self, rows: FloatArray) -> None:
         """M + VᵀV for ``rows`` V (m, d)."""
-        add_product(self.matrix, rows.T, 1.0)
+        add_product(self.matrix, rows.T, rows.T, 1.0)
         self._updates += 1
         if self._updates % REFACTOR_EVERY:
             self.log_det += update_inverse(self.inverse, rows)
