@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app
+from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app, running_server
 
+from pairrank.client import Client
 from pairrank.errors import StorageError
 from pairrank.service.auth import new_key
 from pairrank.service.ranking import explores, parse_impression
@@ -537,6 +539,23 @@ def test_not_ready_while_recovering(tmp_path: Path) -> None:
         Learner(store).step(publish=True)
         assert client.get("/readyz").status_code == 200
     store.close()
+
+
+def test_the_stream_tells_of_changes(tmp_path: Path) -> None:
+    with running_server(tmp_path / "s.db") as address, Client(address) as client:
+        connection = HTTPConnection(address.removeprefix("http://"), timeout=30)
+        connection.request("GET", "/v1/stream")
+        response = connection.getresponse()
+        assert response.headers["content-type"].startswith("text/event-stream")
+        seen = []
+        while len(seen) < 2:
+            line = response.readline()
+            if line.startswith(b"data: "):
+                seen.append([row["name"] for row in json.loads(line[6:])["rankers"]])
+                client.create("a", 2)
+        assert seen == [[], ["a"]]
+        response.close()
+        connection.close()
 
 
 def test_impression_ids_parse() -> None:

@@ -35,10 +35,11 @@ def run(args: argparse.Namespace) -> int:
 
     store = open_store(args.store, create=False)
     try:
-        rows = [row for row in store.rankers() if args.ranker in (None, row.name)]
-        if args.ranker is not None and not rows:
-            raise UnknownNameError(f"no ranker is called {args.ranker!r}")
-        with threadpool_limits(limits=1):  # as the learner: the same sums in the same order
+        # One moment of the store, also while the service runs; one thread, as the learner: the same sums in one order.
+        with store.database.snapshot(), threadpool_limits(limits=1):
+            rows = [row for row in store.rankers() if args.ranker in (None, row.name)]
+            if args.ranker is not None and not rows:
+                raise UnknownNameError(f"no ranker is called {args.ranker!r}")
             results = [replay(store, row) for row in rows]
     finally:
         store.close()

@@ -334,13 +334,14 @@ def _memory(folder: Path, count: int, report: Callable[[str], None]) -> list[Row
 
 
 def _resident() -> float:
-    """MiB of all service processes that descend from this one."""
+    """MiB of the workers and the learner: the children of this process's child."""
     total = 0.0
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            command = (entry / "cmdline").read_bytes()
-            if b"pairrank.service.process" in command:
-                status = (entry / "status").read_text()
+            status = (entry / "status").read_text()
+            parent = int(re.findall(r"PPid:\s+(\d+)", status)[0])
+            above = int(re.findall(r"PPid:\s+(\d+)", Path(f"/proc/{parent}/status").read_text())[0])
+            if above == os.getpid():
                 total += int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
         except (OSError, IndexError):
             continue

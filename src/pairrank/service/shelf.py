@@ -21,6 +21,8 @@ logger = logging.getLogger("pairrank.shelf")
 POLL_SECONDS = 0.05
 # Numbers are taken from the store in blocks, so that ranking needs no write of its own for them.
 NUMBERS = 1000
+# So many rankers are loaded before the first request.
+WARM = 50
 
 T = TypeVar("T")
 
@@ -53,6 +55,11 @@ class Shelf:
     async def start(self) -> None:
         """Read the store once, then follow it."""
         await self.refresh()
+        for row in (await self.read(self._store.rankers))[:WARM]:
+            try:
+                await self._load(row.name)
+            except PairRankError as problem:  # it will be told to who asks for it
+                logger.warning("%s", problem)
         self._poll = asyncio.create_task(self._follow())
 
     async def close(self) -> None:

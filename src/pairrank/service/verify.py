@@ -15,8 +15,9 @@ BATCH = 500
 def verify(store: SqlStore) -> list[str]:
     """One line for every fault found; an empty list when the store is whole."""
     faults = store.database.check()
-    for row in store.rankers():
-        faults += [f"{row.name}: {fault}" for fault in _log_faults(store, row) + _version_faults(store, row)]
+    with store.database.snapshot():  # one moment, also while the service runs
+        for row in store.rankers():
+            faults += [f"{row.name}: {fault}" for fault in _log_faults(store, row) + _version_faults(store, row)]
     return faults
 
 
