@@ -62,7 +62,7 @@ def test_partial_fit_is_learn() -> None:
     lists = np.repeat([7, 3, 5], 10)
     model = PairRankRanker(lam=2.0).partial_fit(X[:20], clicks[:20], lists[:20])
     model.partial_fit(X[20:], clicks[20:].astype(int), lists[20:])
-    ranker = pairrank.PairRank(4, lam=2.0, learn_from="all", z=0.5, pairs="averaged")
+    ranker = pairrank.PairRank(4, lam=2.0, learn_from="all")
     for part in range(3):
         rows = slice(10 * part, 10 * part + 10)
         ranker.learn(_shown(ranker, X[rows]), clicks[rows])

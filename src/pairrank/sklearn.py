@@ -29,7 +29,7 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    lam : λ, the weight of ½‖θ‖².
+    lam : λ, the weight of ½‖θ‖²; here and below, None is what `PairRank` has.
     pairs : preferences taken from clicks: "averaged", "all", "adjacent" or "matched".
     z : how many standard deviations make an order certain; matters to ``ranker_.rank`` alone.
     strength : how many pairs of clicks the labels of ``fit`` are worth; None counts each pair of labels as one.
@@ -48,9 +48,9 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        lam: float = 20.0,
-        pairs: str = "averaged",
-        z: float = 0.5,
+        lam: float | None = None,
+        pairs: str | None = None,
+        z: float | None = None,
         strength: float | None = None,
         l2: float = 1e-3,
         random_state: int = 0,
@@ -74,9 +74,9 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
         offsets = _offsets(qid, len(features))
         # Only the order counts, so any numbers will do for grades.
         grades = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-        known = priors.from_labels(features, grades, offsets, lam=self.lam, strength=self.strength, l2=self.l2)
         ranker = self._new(features.shape[1])
-        known.apply(ranker)
+        lam, _ = priors.settings_of(ranker)
+        priors.from_labels(features, grades, offsets, lam=lam, strength=self.strength, l2=self.l2).apply(ranker)
         self.ranker_ = ranker
         return self
 

@@ -52,7 +52,7 @@ def test_event_logs_are_joined_first(tmp_path: Path, capsys: pytest.CaptureFixtu
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
     assert main(["fit", str(log), "--out", str(out), "--keep", str(keep)]) == 0
     assert "click-without-impression" in capsys.readouterr().err
-    np.testing.assert_allclose(pairrank.load(out).weights, fit([str(keep)], lam=20.0).theta, rtol=1e-12)
+    np.testing.assert_allclose(pairrank.load(out).weights, fit([str(keep)]).theta, rtol=1e-12)
     assert main(["fit", str(log), "--out", str(tmp_path / "other"), "--on-error", "stop"]) == 2
     assert not (tmp_path / "other").exists()
 
@@ -74,4 +74,4 @@ def test_a_folder_is_all_its_files(write: Callable[..., str], tmp_path: Path) ->
     (tmp_path / "sub" / ".hidden").write_text("not a log")
     assert main(["fit", str(tmp_path / "sub"), "--out", str(tmp_path / "model")]) == 0
     paths = [str(tmp_path / "sub" / name) for name in ("a.parquet", "b.parquet")]
-    np.testing.assert_array_equal(pairrank.load(tmp_path / "model").weights, fit(paths, lam=20.0).theta)
+    np.testing.assert_array_equal(pairrank.load(tmp_path / "model").weights, fit(paths).theta)

@@ -123,8 +123,8 @@ def test_locked_positions_teach_nothing(write: Callable[..., str]) -> None:
 
 def test_the_result_continues_online(write: Callable[..., str]) -> None:
     made = lists(300)
-    found = fit([write("a.parquet", made)], lam=20.0)
     ranker = pairrank.PairRank(4, learn_from="all")
+    found = fit([write("a.parquet", made)])
     found.prior().apply(ranker)
     np.testing.assert_array_equal(ranker.weights, found.theta)
     X, rng = made[0][0], np.random.default_rng(9)
@@ -168,15 +168,15 @@ def test_on_error_stop(write: Callable[..., str]) -> None:
 
 
 def test_a_share_of_a_fit(write: Callable[..., str]) -> None:
-    found = fit([write("a.parquet", lists(300))], lam=20.0)
+    found = fit([write("a.parquet", lists(300))], lam=LAM)
     whole, same = found.prior(), found.prior(found.weight)
     np.testing.assert_allclose(same.mean, whole.mean, rtol=1e-8)
     np.testing.assert_allclose(same.precision, whole.precision, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(same.M, whole.M, rtol=1e-9, atol=1e-9)
     tenth = found.prior(found.weight / 10)
     # The minimiser of a tenth of the pairs' quadratic model at θ̂, whose gradient there is -λθ̂, and the penalty.
-    J = found.hessian - 20.0 * np.eye(4)
-    gradient = 0.1 * (J @ (tenth.mean - found.theta) - 20.0 * found.theta) + 20.0 * tenth.mean
+    J = found.hessian - LAM * np.eye(4)
+    gradient = 0.1 * (J @ (tenth.mean - found.theta) - LAM * found.theta) + LAM * tenth.mean
     np.testing.assert_allclose(gradient, 0.0, atol=1e-9)
 
 

@@ -47,7 +47,7 @@ def test_weights_are_worth_so_many_even_pairs() -> None:
 
 
 def test_narrow_where_known_and_wide_where_not() -> None:
-    ranker = pairrank.PairRank(3)
+    ranker = pairrank.PairRank(3, lam=LAM)
     wide = ranker.uncertainty()
     priors.from_weights([2.0, np.nan, -1.0], lam=LAM, strength=1e4).apply(ranker)
     narrow = ranker.uncertainty()
@@ -108,7 +108,8 @@ def test_labels_replace_a_thousand_rounds_and_a_wrong_prior_is_unlearned(real_da
     """On MQ2008: warm after 50 rounds as good as cold after 1,000; turned around, it is overruled."""
     folder = str(real_data / "MQ2008")
     train, test = data.load(folder, "train", 1), data.load(folder, "test", 1)
-    known = priors.from_labels(train.features, train.grades, train.offsets, lam=LAM, strength=300.0)
+    lam, _ = priors.settings_of(pairrank.PairRank(train.n_features))
+    known = priors.from_labels(train.features, train.grades, train.offsets, lam=lam, strength=300.0)
 
     def held_out(start: priors.Prior | None, seed: int, rounds: int) -> float:
         spec = RunSpec(data=folder, ranker="pairrank(learn_from=all)", rounds=rounds, seed=seed, panel=0, ideal="")

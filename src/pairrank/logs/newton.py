@@ -25,6 +25,7 @@ from pairrank.logs.problems import Problems, Reason
 from pairrank.logs.reader import Chunk
 from pairrank.logs.sums import KINDS, Compensated, Sums, sums
 from pairrank.rankers.base import check_choice, check_number_in
+from pairrank.rankers.pairrank import PRESETS
 from pairrank.rankers.priors import Prior
 from pairrank.types import FloatArray
 
@@ -84,8 +85,8 @@ class Fit:
 def fit(
     paths: Sequence[str],
     *,
-    lam: float = 20.0,
-    pairs: str = "averaged",
+    lam: float = PRESETS["best"].lam,
+    pairs: str = PRESETS["best"].pairs,
     engine: str = "serial",
     workers: int | None = None,
     on_error: str = "skip",
@@ -96,7 +97,7 @@ def fit(
 
     Parameters
     ----------
-    lam : λ. pairs : "averaged", "all" or "adjacent", as in `PairRank`.
+    lam, pairs : λ, and "averaged", "all" or "adjacent" pairs; by default those of `PairRank`.
     engine, workers : "serial", "processes" or "ray"; the model does not depend on it.
     on_error : "skip" leaves bad rows out and counts them, "stop" raises `LogError` at the first.
     checkpoint : a file to write after every pass; if it is there and of the same job, work resumes from it.
