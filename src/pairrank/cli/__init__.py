@@ -28,6 +28,7 @@ COMMANDS: tuple[str, ...] = (
     "play",
     "figure",
     "bench",
+    "completion",
 )
 
 
