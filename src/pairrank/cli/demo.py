@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from pairrank.cli import running
+from pairrank.errors import OptionError
 
 _EPILOG = """\
 The table marks the best ranker for each kind of users, offline (NDCG@10 of the learned ranker on held-out queries)
@@ -42,4 +43,8 @@ def run(args: argparse.Namespace) -> int:
         rounds=args.rounds or paper.DEMO_ROUNDS,
         seeds=args.seeds or paper.DEMO_SEEDS,
     )
+    try:
+        experiment.check_defaults(args.out)
+    except OptionError:  # a minute's work of another version: not worth a question
+        args.resume = False
     return running.run_experiment(experiment, args)
