@@ -14,6 +14,7 @@ from pairrank import archive
 from pairrank.errors import ClickError, FileFormatError
 
 FloatArray = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 AnyArray = NDArray[Any]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dtrsm
 from scipy.linalg.lapack import dpotrf
 
 from pairrank.types import FloatArray
+
+Float = TypeVar("Float", np.float32, np.float64)
 
 # Lemma 1's constants: noise of a yes or no is ½-sub-Gaussian, the sigmoid is ¼-Lipschitz.
 R = 0.5
@@ -49,14 +53,16 @@ def squared_widths(X: FloatArray, inverse: FloatArray) -> FloatArray:
     return squared_widths_between(projected, own, X, own)
 
 
-def squared_widths_between(projected: FloatArray, own: FloatArray, X: FloatArray, own_below: FloatArray) -> FloatArray:
+def squared_widths_between(
+    projected: NDArray[Float], own: NDArray[Float], X: NDArray[Float], own_below: NDArray[Float]
+) -> NDArray[Float]:
     """Squared widths of m documents against n, (m, n): G_ii + G_jj - 2 G_ij.
 
     The m are given by ``projected``, their rows of X M⁻¹ (m, d), and ``own``, their G_ii; the n by ``X`` (n, d) and
     ``own_below``.
     """
     # In place: at 100 x 100 a pass over memory costs as much as the arithmetic.
-    widths: FloatArray = projected @ X.T
+    widths: NDArray[Float] = projected @ X.T
     widths *= -2.0
     widths += own[:, None]
     widths += own_below

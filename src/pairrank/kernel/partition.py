@@ -10,34 +10,39 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.special import expit
 
-from pairrank.kernel.logistic import sigmoid
-from pairrank.types import BoolArray, FloatArray, IntArray
+from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
+
+Real = FloatArray | Float32Array
 
 # (start, stop) -> (stop - start, n): the certain orders of sorted documents start to stop - 1 over all n.
 CertainRows = Callable[[int, int], BoolArray]
 
 
-def certain_by_probability(scores: FloatArray, below: FloatArray, squared: FloatArray, alpha: float) -> BoolArray:
+def certain_by_probability(scores: Real, below: Real, squared: Real, alpha: float) -> BoolArray:
     """The paper's certain orders, (m, n): σ(s_i - s_j) - α‖x_ij‖_{M⁻¹} > ½.
 
     ``scores`` (m,) are the upper documents', ``below`` (n,) those they are compared with, ``squared`` (m, n) the
-    squared widths.
+    squared widths. float32 or float64 throughout.
     """
-    margin = sigmoid(scores[:, None] - below)
+    margin = expit(scores[:, None] - below)
     margin -= 0.5
     return _exceeds(margin, squared, alpha)
 
 
-def certain_by_score(scores: FloatArray, below: FloatArray, squared: FloatArray, z: float) -> BoolArray:
+def certain_by_score(scores: Real, below: Real, squared: Real, z: float) -> BoolArray:
     """Certain orders by the posterior, (m, n): s_i - s_j > z‖x_ij‖_{H⁻¹}; transitive by the triangle inequality."""
     return _exceeds(scores[:, None] - below, squared, z)
 
 
-def _exceeds(margin: FloatArray, squared: FloatArray, factor: float) -> BoolArray:
-    """margin > factor √squared, with a product of the margin's size and sign in place of the root, which is slow."""
-    certain: BoolArray = margin * np.abs(margin) > (factor * factor) * squared
-    return certain
+def _exceeds(margin: Real, squared: Real, factor: float) -> BoolArray:
+    """margin > factor √squared, by squares, because the root is slow; ``margin`` is used up."""
+    ahead: BoolArray = margin > 0
+    np.square(margin, out=margin)
+    margin /= max(factor * factor, 1e-30)
+    ahead &= margin > squared
+    return ahead
 
 
 def transitive_closure(certain: BoolArray) -> BoolArray:

@@ -21,7 +21,7 @@ from pairrank.rankers.base import Draw, LinearRanker, State, check_choice, check
 from pairrank.rankers.posterior import Posterior
 from pairrank.rankers.precision import Precision
 from pairrank.rng import Purpose, generator
-from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, Inspection, IntArray
+from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, Impression, Inspection, IntArray
 
 # Bytes of documents that the incremental estimator keeps before it folds the oldest into its quadratic model.
 HISTORY_BYTES = 256 * 2**20
@@ -170,6 +170,7 @@ class PairRank(LinearRanker):
         self._posterior = Posterior(
             self.n_features, s.lam, mean_loss=s.loss == "mean", tolerance=tolerance, capacity=capacity
         )
+        self._inverse32: Float32Array | None = None  # H⁻¹ or M⁻¹ as `rank` uses it, until the next `learn`
         # The Laplace posterior has its own matrix; only the paper's widths need M.
         self._precision = Precision(self.n_features, s.lam) if s.width == "probability" else None
 
@@ -187,6 +188,7 @@ class PairRank(LinearRanker):
         if mu.shape != (self.n_features,) or not np.isfinite(mu).all():
             raise OptionError(f"the prior's mean has shape {mu.shape}; expected ({self.n_features},), all finite")
         start = P if M is None else self._check_precision("M", M)
+        self._inverse32 = None
         self._posterior.set_prior(mu, P)
         if self._precision is not None:
             self._precision.start_from(start)
@@ -216,14 +218,20 @@ class PairRank(LinearRanker):
             self._precision.log_det, self.n_features, s.lam, 1.0 if s.Q is None else s.Q, s.delta1, s.c_mu
         )
 
+    @property
+    def _metric(self) -> FloatArray:
+        """H⁻¹ or M⁻¹, (d, d): what a pair's width is measured by."""
+        return self._posterior.inverse if self._precision is None else self._precision.inverse
+
     def _candidates(self, X: FloatArray) -> _Candidates:
-        inverse = self._posterior.inverse if self._precision is None else self._precision.inverse
         rule = partition.certain_by_score if self._precision is None else partition.certain_by_probability
         kind = _Whole if len(X) <= WHOLE else _Candidates
         if self.settings.refine and self._precision is not None:
             # In score space certainty is transitive by the triangle inequality, and `refine` has nothing to add.
             kind = _Closed
-        return kind(X, X @ self._weights, inverse, rule, self.alpha_t)
+        if self._inverse32 is None:
+            self._inverse32 = self._metric.astype(np.float32)
+        return kind(X, X @ self._weights, self._inverse32, rule, self.alpha_t)
 
     def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         candidates = self._candidates(features)
@@ -270,16 +278,16 @@ class PairRank(LinearRanker):
         """What the model is certain of for these candidates: scores, widths, certain pairs, blocks."""
         X = self.check_features(features)
         n = len(X)
+        scores = X @ self._weights
         candidates = self._candidates(X)
         certain = candidates.certain_rows(0, n)
         ends = partition.block_ends(partition.reaches(certain))
         back = np.argsort(candidates.order)
-        scores = candidates.scores[back]
         return Inspection(
             scores=scores,
             order=candidates.order,
             probability=logistic.sigmoid(np.subtract.outer(scores, scores)),
-            width=candidates.widths(),
+            width=self.alpha_t * np.sqrt(confidence.squared_widths(X - X.mean(axis=0), self._metric)),
             certain=certain[np.ix_(back, back)],
             blocks=partition.block_numbers(ends, n)[back],
             unit="score" if self._precision is None else "probability",
@@ -300,6 +308,7 @@ class PairRank(LinearRanker):
         if self._precision is not None:
             self._precision.add(pairs.low_rank(impression.features, found, found.weight))
         self._weights = self._admissible(self._posterior.theta)
+        self._inverse32 = None
 
     def _pairs(self, impression: Impression, clicks: BoolArray) -> Pairs:
         match self.settings.pairs:
@@ -330,6 +339,7 @@ class PairRank(LinearRanker):
     def _restore(self, state: State) -> None:
         super()._restore(state)
         self._posterior.restore(state)
+        self._inverse32 = None
         if self._precision is not None:
             self._precision.restore(state)
 
@@ -345,17 +355,19 @@ class _Candidates:
         self,
         X: FloatArray,
         scores: FloatArray,
-        inverse: FloatArray,
-        rule: Callable[[FloatArray, FloatArray, FloatArray, float], BoolArray],
+        inverse: Float32Array,
+        rule: Callable[[Float32Array, Float32Array, Float32Array, float], BoolArray],
         factor: float,
     ) -> None:
         self.order = np.argsort(-scores, kind="stable")
-        self.scores = scores[self.order]
-        self._X, self._in_rows, self._rule, self._factor = X, scores, rule, factor
-        self._projected = X @ inverse
-        self._own = np.einsum("ij,ij->i", self._projected, X)
+        # Only differences matter, and float32 is enough for them once what all candidates share is taken away.
+        self._scores = (scores - scores[0]).astype(np.float32)
+        self._X = (X - X.mean(axis=0)).astype(np.float32)
+        self._rule, self._factor = rule, factor
+        self._projected = self._X @ inverse
+        self._own = np.einsum("ij,ij->i", self._projected, self._X)
 
-    def _squared(self, upper: IntArray, lower: IntArray | slice) -> FloatArray:
+    def _squared(self, upper: IntArray, lower: IntArray | slice) -> Float32Array:
         """Squared widths between rows of X, not places: X is never copied into the order of scores."""
         return confidence.squared_widths_between(
             self._projected[upper], self._own[upper], self._X[lower], self._own[lower]
@@ -363,26 +375,23 @@ class _Candidates:
 
     def certain_rows(self, start: int, stop: int) -> BoolArray:
         """(stop - start, n), the certain orders of places start to stop - 1 over all."""
-        squared = self._squared(self.order[start:stop], slice(None))
-        return self._rule(self.scores[start:stop], self._in_rows, squared, self._factor)[:, self.order]
+        rows = self.order[start:stop]
+        return self._rule(self._scores[rows], self._scores, self._squared(rows, slice(None)), self._factor)[
+            :, self.order
+        ]
 
     def certain_among(self, places: IntArray) -> BoolArray:
         """(k, k), the certain orders among some places."""
-        rows, s = self.order[places], self.scores[places]
-        return self._rule(s, s, self._squared(rows, rows), self._factor)
+        rows = self.order[places]
+        return self._rule(self._scores[rows], self._scores[rows], self._squared(rows, rows), self._factor)
 
     def predecessors(self, documents: IntArray, block: slice) -> BoolArray:
         """(m, size), which documents of the block are certainly above each of ``documents`` (places in the block)."""
-        places = documents + block.start
+        rows = self.order[documents + block.start]
         below = slice(None) if block == slice(0, len(self.order)) else self.order[block]
-        squared = self._squared(self.order[places], below)
         # The widths are symmetric, so comparing the negated scores asks who is above instead of who is below.
-        certain = self._rule(-self.scores[places], -self._in_rows[below], squared, self._factor)
+        certain = self._rule(-self._scores[rows], -self._scores[below], self._squared(rows, below), self._factor)
         return certain[:, self.order] if isinstance(below, slice) else certain
-
-    def widths(self) -> FloatArray:
-        """(n, n), half the confidence interval of every pair of rows of X."""
-        return self._factor * np.sqrt(self._squared(np.arange(len(self.order)), slice(None)))
 
 
 class _Whole(_Candidates):
