@@ -107,7 +107,8 @@ def _tables(chunk: Chunk) -> Iterator[Any]:
     with parquet().ParquetFile(chunk.path) as file:
         names = ("query_id", "timestamp", "documents", "features", "clicks", "locked")
         columns = [name for name in names if name in file.schema_arrow.names]
-        yield from file.iter_batches(BATCH, row_groups=[chunk.group], columns=columns)
+        # In one thread: the engine decides how many cores work.
+        yield from file.iter_batches(BATCH, row_groups=[chunk.group], columns=columns, use_threads=False)
 
 
 def _wrong_columns(schema: Any) -> tuple[Reason, str] | None:
