@@ -108,9 +108,9 @@ def _plain(text: str | None) -> str:
 _BASH = """\
 # Completion of pairrank for bash; made by `pairrank completion bash`.
 _pairrank() {{
-    local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} at='' word words='' files=''
-    for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-        case "$at $word" in
+    local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} at='' words='' files='' i
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case "$at ${{COMP_WORDS[i]}}" in
 {steps}
         esac
     done
