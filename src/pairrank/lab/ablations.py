@@ -13,6 +13,10 @@ from pairrank.lab.experiment import USERS, Experiment
 
 BASE = "pairrank-c"  # the paper's ranker: all of these choices are the paper's or the authors' program's
 
+# The way from the paper's ranker to our default, one remedy after the other.
+_SCORE = {"width": "score", "z": 0.4, "lam": 30.0}
+_AVERAGED = {**_SCORE, "pairs": "averaged"}
+
 # What varies. Where the ranker itself has a choice already, it is one of the variants.
 STUDIES: Mapping[str, tuple[Mapping[str, Any], ...]] = MappingProxyType(
     {
@@ -30,6 +34,15 @@ STUDIES: Mapping[str, tuple[Mapping[str, Any], ...]] = MappingProxyType(
             {"exploration": "random"},
             {"alpha": 0.0, "z": 0.0},
         ),
+        "remedies": (
+            {},
+            _SCORE,
+            _AVERAGED,
+            {**_AVERAGED, "learn_from": "uncertain", "biased_weight": 0.0},
+            {**_AVERAGED, "learn_from": "fair", "biased_weight": 0.0},
+            {**_AVERAGED, "learn_from": "fair", "biased_weight": 0.25},
+        ),
+        "z": tuple({"width": "score", "z": z} for z in (0.1, 0.2, 0.4, 0.7, 1.0)),
     }
 )
 
