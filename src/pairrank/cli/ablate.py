@@ -7,7 +7,7 @@ from typing import Any
 
 from pairrank.cli import running
 
-STUDIES = ("pairs", "refine", "alpha", "lambda", "exploration")
+STUDIES = ("pairs", "refine", "alpha", "lambda", "exploration", "remedies", "z")
 _EPILOG = """\
 studies:
   pairs        which pairs of a list are learned from: adjacent (the paper), matched (the authors' program), all,
@@ -16,6 +16,8 @@ studies:
   alpha        the width of confidence: Lemma 1's, and constants
   lambda       the penalty, with the summed loss (the paper) and the mean loss (the authors' program)
   exploration  conservative, random, and none at all
+  remedies     the way from the paper's ranker to our default, one change after the other
+  z            how many standard deviations make an order certain
 
 example:
   pairrank ablate MQ2008 --study pairs --rounds 2000 --seeds 10 --out ablation-pairs
