@@ -58,11 +58,13 @@ def child(engine: str, workers: int, paths: list[str]) -> None:
     found = fit(paths, pairs="all", engine=engine, workers=workers)
     seconds = time.perf_counter() - start
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print(
         json.dumps(
             {
                 "engine": engine,
                 "seconds": seconds,
+                "cpu": sum(usage.ru_utime + usage.ru_stime for usage in spent),  # without Ray's workers
                 "driver_mib": own,
                 "worker_mib": watch.stop(),
                 "pairs": found.n_pairs,
@@ -132,11 +134,20 @@ def main() -> None:
     if args.json:
         print(json.dumps(rows, indent=2))
         return
-    columns = ("seconds", f"x {rows[0]['engine']}", "passes", "driver MiB", "worker MiB", "load before", "distance")
+    columns = (
+        "seconds",
+        "CPU seconds",
+        f"x {rows[0]['engine']}",
+        "passes",
+        "driver MiB",
+        "worker MiB",
+        "load before",
+        "distance",
+    )
     print(f"{'engine':<10} " + " ".join(f"{name:>11}" for name in columns))
     for row in rows:
         print(
-            f"{row['engine']:<10} {row['seconds']:>11.1f} {row['ratio']:>11.2f} {row['passes']:>11} "
+            f"{row['engine']:<10} {row['seconds']:>11.1f} {row['cpu']:>11.1f} {row['ratio']:>11.2f} {row['passes']:>11} "
             f"{row['driver_mib']:>11.0f} {row['worker_mib']:>11.0f} {row['load']:>11.1f} "
             f"{row['distance']:>11.1e}"
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 from pairrank.errors import OptionError
 
-# A ranker that learns only from what it drew by chance never doubts what it was told at the start.
+# Every order counts in full: what chance never touches would otherwise be doubted late, or never.
 DEFAULT_RANKER = "pairrank(learn_from=all)"
 
 
