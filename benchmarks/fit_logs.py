@@ -147,9 +147,8 @@ def main() -> None:
     print(f"{'engine':<10} " + " ".join(f"{name:>11}" for name in columns))
     for row in rows:
         print(
-            f"{row['engine']:<10} {row['seconds']:>11.1f} {row['cpu']:>11.1f} {row['ratio']:>11.2f} {row['passes']:>11} "
-            f"{row['driver_mib']:>11.0f} {row['worker_mib']:>11.0f} {row['load']:>11.1f} "
-            f"{row['distance']:>11.1e}"
+            f"{row['engine']:<10} {row['seconds']:>11.1f} {row['cpu']:>11.1f} {row['ratio']:>11.2f} "
+            f"{row['passes']:>11} {row['driver_mib']:>11.0f} {row['worker_mib']:>11.0f} {row['load']:>11.1f} {row['distance']:>11.1e}"
         )
 
 
