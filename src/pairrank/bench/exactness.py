@@ -34,7 +34,7 @@ class _Follower:
 
 def measure(quick: bool) -> Iterator[Row]:
     """Two rows per ranker and estimator: the stray, and the share of rounds with other blocks."""
-    rounds = 30 if quick else 2_000
+    rounds = 30 if quick else 1_000
     queries = candidates(30 if quick else 100, 136, 10 if quick else 100)
     for name in RANKERS:
         for label, follower in _follow(name, Stream(queries), rounds).items():
