@@ -501,13 +501,16 @@ def test_a_store_in_trouble_is_a_503_and_recovers(client: TestClient, monkeypatc
 def test_a_read_only_database_is_a_503_and_recovers(client: TestClient) -> None:
     shown = ranked(client)
     before = state(client)
-    writing = client.app.state.desk.writer._store.database
-    writing.all("PRAGMA query_only = ON")
+    writer = client.app.state.desk.writer
+    connections = [writer._store.database, writer._at_once.database]
+    for connection in connections:
+        connection.all("PRAGMA query_only = ON")
     for answer in (clicked(client, shown), client.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS})):
         assert answer.status_code == 503
         assert "readonly" in answer.json()["message"]
     assert state(client) == before
-    writing.all("PRAGMA query_only = OFF")
+    for connection in connections:
+        connection.all("PRAGMA query_only = OFF")
     assert clicked(client, shown).json() == {"status": "accepted"}
 
 

@@ -13,7 +13,7 @@ from scene import Scene
 
 from pairrank.errors import StorageError
 from pairrank.service import writer as writer_module
-from pairrank.service.store import SqlStore, open_store
+from pairrank.service.store import SqlStore, open_impatient, open_store
 from pairrank.service.store.base import Event, Feedback, Served, Status, Verdict
 from pairrank.service.writer import Writer
 
@@ -127,3 +127,32 @@ def test_too_much_waiting_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPat
 
     asyncio.run(main())
     scene.store.close()
+
+
+def test_lists_are_written_at_once_unless_somebody_else_writes(scene: Scene, tmp_path: Path) -> None:
+    row = scene.row
+    shown = [scene._served(row, scene.ranker.rank([[0.0, 1.0]] * 3, number=50 + n)) for n in range(4)]
+    counting = Counting(scene.store)
+    counting.gate.set()
+    other = open_store(tmp_path / "store.db")
+    at_once = open_impatient(tmp_path / "store.db")
+
+    async def main() -> None:
+        writer = Writer(counting, clock=lambda: scene.now, at_once=at_once)  # type: ignore[arg-type]
+        await asyncio.gather(writer.serve(shown[0]), writer.serve(shown[1]))
+        assert counting.calls == []
+        with other.database.transaction():
+            waiting = writer.serve(shown[2])
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+        await waiting
+        assert counting.calls == [("serve", 1)]
+        last = writer.serve(shown[3])
+        await writer.close()
+        await last
+
+    asyncio.run(main())
+    assert [item.number for item in scene.store.impressions(row.id)] == [53, 52, 51, 50]
+    for store in (other, at_once, scene.store):
+        assert store is not None
+        store.close()

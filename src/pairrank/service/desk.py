@@ -21,7 +21,7 @@ from pairrank.service.learner import Learner
 from pairrank.service.recent import Recent
 from pairrank.service.settings import Settings
 from pairrank.service.shelf import Shelf
-from pairrank.service.store import open_store
+from pairrank.service.store import open_impatient, open_store
 from pairrank.service.store.base import RankerExistsError, RankerRow, VersionError
 from pairrank.service.store.log import SqlStore
 from pairrank.service.telemetry import Metrics
@@ -88,7 +88,8 @@ class Desk:
         """Connect, start the threads; drain and stop them at the end."""
         self.store = await asyncio.to_thread(open_store, self.url)
         writing = await asyncio.to_thread(open_store, self.url)
-        self.shelf, self.writer = Shelf(self.store), Writer(writing, self.clock)
+        at_once = open_impatient(self.url)
+        self.shelf, self.writer = Shelf(self.store), Writer(writing, self.clock, at_once=at_once)
         stop, thread = threading.Event(), None
         if self._learner:
             learning = await asyncio.to_thread(open_store, self.url)
@@ -105,6 +106,8 @@ class Desk:
                 learning.close()
             await self.shelf.close()
             writing.close()
+            if at_once is not None:
+                at_once.close()
             self.store.close()
 
     def allow(self, request: Request, role: str | None) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from pairrank.errors import PairRankError, StorageError
 from pairrank.service.store.base import Event, Feedback, Served, Verdict
+from pairrank.service.store.database import BusyError
 from pairrank.service.store.log import SqlStore
 
 MAX_BATCH = 512
@@ -30,8 +31,12 @@ class _Job(NamedTuple):
 class Writer:
     """The write side of one worker. Made, used and closed in the event loop; only `_run` is in the thread."""
 
-    def __init__(self, store: SqlStore, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: SqlStore, clock: Callable[[], float] = time.time, *, at_once: SqlStore | None = None
+    ) -> None:
         self._store = store
+        self._at_once = at_once
+        self._served: list[_Job] = []
         self._clock = clock
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
@@ -39,8 +44,19 @@ class Writer:
         self._thread.start()
 
     def serve(self, item: Served) -> asyncio.Future[None]:
-        """Keep an impression; resolved once everybody can see it."""
-        return self._submit("serve", item)
+        """Keep an impression; resolved once everybody can see it.
+
+        With ``at_once``, a connection that never waits, the lists of one turn of the event loop are written there and
+        then: they need no flush, and a hand-over to the thread and back costs more. The thread takes what comes while
+        somebody else writes.
+        """
+        if self._at_once is None:
+            return self._submit("serve", item)
+        future: asyncio.Future[None] = self._loop.create_future()
+        if not self._served:
+            self._loop.call_soon(self._serve_at_once)
+        self._served.append(_Job("serve", item, future))
+        return future
 
     def feedback(self, item: Feedback) -> asyncio.Future[Verdict]:
         """Log feedback; resolved once it is on disk."""
@@ -52,8 +68,24 @@ class Writer:
 
     async def close(self) -> None:
         """Write what waits, then stop."""
+        self._serve_at_once()
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
+
+    def _serve_at_once(self) -> None:
+        jobs, self._served = self._served, []
+        if not jobs or self._at_once is None:
+            return
+        answers: Sequence[Any] = [None] * len(jobs)
+        try:
+            self._at_once.serve([job.item for job in jobs])
+        except BusyError:
+            for job in jobs:
+                self._jobs.put(job)
+            return
+        except Exception as problem:  # a request answers with it, never the event loop
+            answers = [problem] * len(jobs)
+        _resolve([job.future for job in jobs], answers)
 
     def _submit(self, kind: str, item: Any) -> asyncio.Future[Any]:
         if self._jobs.qsize() > MAX_WAITING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pairrank.errors import MissingExtraError, OptionError, StorageError
 from pairrank.service.store.log import SqlStore
 
-__all__ = ["SqlStore", "open_store", "sqlite_path"]
+__all__ = ["SqlStore", "open_impatient", "open_store", "sqlite_path"]
 
 
 def sqlite_path(url: str) -> Path | None:
@@ -16,6 +16,16 @@ def sqlite_path(url: str) -> Path | None:
     if url.startswith("sqlite:///"):
         return Path(url.removeprefix("sqlite:///"))
     return None if "://" in url else Path(url)
+
+
+def open_impatient(url: str | os.PathLike[str]) -> SqlStore | None:
+    """A connection that raises `BusyError` instead of waiting for another writer; None where there is no such thing."""
+    path = sqlite_path(os.fspath(url))
+    if path is None:
+        return None
+    from pairrank.service.store.sqlite import SqliteDatabase
+
+    return SqlStore(SqliteDatabase(path, create=False, busy_seconds=0.0))
 
 
 def open_store(url: str | os.PathLike[str], *, create: bool = True) -> SqlStore:

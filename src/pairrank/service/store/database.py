@@ -14,6 +14,10 @@ from pairrank.service.store.schema import MIGRATIONS, VERSION
 Row = tuple[Any, ...]
 
 
+class BusyError(StorageError):
+    """Somebody else is writing just now."""
+
+
 class Database(ABC):
     """A connection that one thread at a time may use. SQL has ``?`` for values.
 

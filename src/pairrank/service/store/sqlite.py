@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pairrank.service.store.database import Database, Row, unavailable
+from pairrank.service.store.database import BusyError, Database, Row, unavailable
 
 BUSY_SECONDS = 10.0
 # The learner folds the write-ahead log back while nobody waits. This many pages (80 MiB) is for when there is none.
@@ -26,7 +26,9 @@ class SqliteDatabase(Database):
         "BYTES": "BLOB",
     }
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, create: bool = True, busy_seconds: float = BUSY_SECONDS
+    ) -> None:
         super().__init__()
         self.path = Path(path)
         self._lead: int | None = None
@@ -36,7 +38,7 @@ class SqliteDatabase(Database):
             self._connection = sqlite3.connect(
                 f"{self.path.absolute().as_uri()}?mode={mode}",
                 uri=True,
-                timeout=BUSY_SECONDS,
+                timeout=busy_seconds,
                 isolation_level=None,
                 check_same_thread=False,
             )
@@ -64,7 +66,12 @@ class SqliteDatabase(Database):
         if flush is not self._flush:
             self.all(f"PRAGMA synchronous = {'FULL' if flush else 'NORMAL'}")
             self._flush = flush
-        self.all("BEGIN IMMEDIATE")
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as problem:
+            if problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:  # the low byte; the rest says why
+                raise BusyError("the store cannot be used right now: it is busy") from problem
+            raise unavailable(problem) from problem
 
     def _commit(self) -> None:
         self.all("COMMIT")
