@@ -134,22 +134,16 @@ def main() -> None:
     if args.json:
         print(json.dumps(rows, indent=2))
         return
-    columns = (
-        "seconds",
-        "CPU seconds",
-        f"x {rows[0]['engine']}",
-        "passes",
-        "driver MiB",
-        "worker MiB",
-        "load before",
-        "distance",
+    print(
+        f"{'engine':<10}{'seconds':>9}{'x ' + rows[0]['engine']:>10}{'CPU s':>7}{'passes':>8}{'driver MiB':>12}", end=""
     )
-    print(f"{'engine':<10} " + " ".join(f"{name:>11}" for name in columns))
+    print(f"{'worker MiB':>12}{'load':>6}{'distance':>10}")
     for row in rows:
         print(
-            f"{row['engine']:<10} {row['seconds']:>11.1f} {row['cpu']:>11.1f} {row['ratio']:>11.2f} "
-            f"{row['passes']:>11} {row['driver_mib']:>11.0f} {row['worker_mib']:>11.0f} {row['load']:>11.1f} {row['distance']:>11.1e}"
+            f"{row['engine']:<10}{row['seconds']:>9.1f}{row['ratio']:>10.2f}{row['cpu']:>7.0f}{row['passes']:>8}",
+            end="",
         )
+        print(f"{row['driver_mib']:>12.0f}{row['worker_mib']:>12.0f}{row['load']:>6.1f}{row['distance']:>10.1e}")
 
 
 if __name__ == "__main__":
