@@ -34,14 +34,22 @@ def records(out: Path) -> dict[str, bytes]:
 
 
 def playing() -> list[int]:
-    """The Ray workers that play a run right now; Ray renames a worker after its task."""
+    """The Ray workers of this process that play a run right now; Ray renames a worker after its task."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if (entry / "cmdline").read_bytes().startswith(b"ray::_work"):
+            if (entry / "cmdline").read_bytes().startswith(b"ray::_work") and os.getpid() in ancestors(int(entry.name)):
                 found.append(int(entry.name))
         except OSError:
             continue
+    return found
+
+
+def ancestors(pid: int) -> list[int]:
+    found = []
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        found.append(pid)
     return found
 
 
