@@ -125,7 +125,7 @@ def main() -> None:
         rows = []
         for engine in args.engines:
             command = [sys.executable, __file__, "--workers", str(args.workers), "--child", engine, *paths]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             rows.append(json.loads(done.stdout.splitlines()[-1]))
     reference = np.array(rows[0]["theta"])
     for row in rows:

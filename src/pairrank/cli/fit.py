@@ -39,7 +39,12 @@ def add_parser(commands: Any) -> None:
 def add_log_options(parser: argparse.ArgumentParser) -> None:
     """The options that say which logs, and how to go through them."""
     parser.add_argument("logs", metavar="LOGS", nargs="*", help="the log files, or folders of them")
-    parser.add_argument("--engine", default="serial", choices=("serial", "processes", "ray"), help="who does the work")
+    parser.add_argument(
+        "--engine",
+        default="serial",
+        choices=("serial", "processes", "ray"),
+        help="who does the work; ray: RAY_ADDRESS, or local",
+    )
     parser.add_argument("--workers", type=int, metavar="N", help="how many workers (default: all cores)")
     parser.add_argument(
         "--on-error", default="skip", choices=("skip", "stop"), help="leave bad rows out and count them, or stop"

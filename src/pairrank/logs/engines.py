@@ -1,7 +1,12 @@
-"""One map, three engines: in this process, in some processes, or on a Ray cluster. Results come in order."""
+"""One map, three engines: in this process, in some processes, or on a Ray cluster. Results come in order.
+
+Ray is the cluster at the address in the environment's RAY_ADDRESS, or a local one that lives as long as the work.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -74,7 +79,6 @@ class Engine:
             ) from problem
 
     def _start_processes(self) -> None:
-        import os
         from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
         from multiprocessing import get_context
 
@@ -92,7 +96,7 @@ class Engine:
         except ImportError:
             raise MissingExtraError("ray", "ray") from None
         if not ray.is_initialized():
-            ray.init(num_cpus=self.workers, include_dashboard=False, log_to_driver=False)
+            self._connect(ray, os.environ.get("RAY_ADDRESS"))
             self._close = ray.shutdown
         resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         self.workers = self.workers or int(resources.get("CPU", 1))
@@ -100,6 +104,18 @@ class Engine:
         self._submit = lambda function, item: call.remote(function, item)
         self._result = ray.get
         self._deaths = (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError)
+
+    def _connect(self, ray: Any, address: str | None) -> None:
+        """To the cluster at ``address``, or to one of our own: never to one that happens to run on this machine."""
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+        try:
+            if address is None:
+                ray.init(address="local", num_cpus=self.workers, include_dashboard=False, **quiet)
+            else:
+                ray.init(address=address, **quiet)
+        except (OSError, RuntimeError, ValueError) as problem:
+            where = "on this machine" if address is None else f"at {address}"
+            raise PairRankError(f"cannot connect to Ray {where}: {problem}") from problem
 
 
 def _call(function: Callable[[Any], Any], item: Any) -> Any:
