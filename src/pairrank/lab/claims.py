@@ -197,7 +197,8 @@ def _middle(ranker: str, cells: Sequence[Cell]) -> Claim:
         f"third with corrected p < {ALPHA}; does not hold: below one of them with corrected "
         f"p < {ALPHA}; else not decided",
         _paired_verdict([(mean, p) for (mean, _, _), p in zip(tests, corrected, strict=True)], 2),
-        f"top {means[0]:.2f}, middle {means[1]:.2f}, bottom {means[2]:.2f} of the first size ({', '.join(map(_p, corrected))})",
+        f"top {means[0]:.2f}, middle {means[1]:.2f}, bottom {means[2]:.2f} of the first size "
+        f"({', '.join(map(_p, corrected))})",
     )
 
 
