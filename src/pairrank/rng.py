@@ -7,8 +7,11 @@ words of the counter hold the number (of an impression, of a round) and the purp
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
+from numpy.typing import NDArray
 
 from pairrank.errors import OptionError
 
@@ -35,11 +38,18 @@ def check_seed(seed: int) -> int:
     return int(seed)
 
 
+class _Key(ISeedSequence):
+    """A seed as Philox's key. Given a plain ``key=``, numpy would first ask the system for entropy it never uses."""
+
+    def __init__(self, seed: int) -> None:
+        self._words = np.array([seed, 0], dtype=np.uint64)
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> NDArray[np.uint64]:
+        """The key's two words."""
+        return self._words
+
+
 def generator(seed: int, number: int, purpose: Purpose) -> np.random.Generator:
     """A generator keyed by (seed, number, purpose); the same three give the same stream, anywhere."""
-    return np.random.Generator(
-        np.random.Philox(
-            key=np.array([seed, 0], dtype=np.uint64),
-            counter=np.array([0, 0, number, int(purpose)], dtype=np.uint64),
-        )
-    )
+    counter = np.array([0, 0, number, int(purpose)], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(_Key(seed), counter=counter))
