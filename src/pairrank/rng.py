@@ -52,4 +52,5 @@ class _Key(ISeedSequence):
 def generator(seed: int, number: int, purpose: Purpose) -> np.random.Generator:
     """A generator keyed by (seed, number, purpose); the same three give the same stream, anywhere."""
     counter = np.array([0, 0, number, int(purpose)], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(_Key(seed), counter=counter))
+    # numpy takes any seed sequence; its type hints name only its own.
+    return np.random.Generator(np.random.Philox(_Key(seed), counter=counter))  # type: ignore[arg-type]
