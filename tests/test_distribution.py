@@ -1,0 +1,173 @@
+"""The wheel and the sdist: what is in them, that they install from a clean folder, and what they say without extras."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+
+import pairrank
+
+ROOT = Path(__file__).resolve().parent.parent
+# Extras that a reader may install, and what shows that one is missing: a line of Python and the package it wants.
+EXTRAS = {
+    "lab": ("pairrank.simulate('synthetic:tiny', rounds=2, panel=0, ideal='', out='runs')", "pyarrow"),
+    "serve": ("from pairrank.cli import main; raise SystemExit(main(['serve', '--check']))", "fastapi"),
+    "postgres": (
+        "from pairrank.service.store import open_store; open_store('postgresql://nobody@127.0.0.1/x')",
+        "psycopg",
+    ),
+    "ray": (
+        "from pairrank.lab.executors import run_all; from pairrank.sim import RunSpec\n"
+        "run_all([RunSpec(data='synthetic:tiny', rounds=2)], None, 'ray')",
+        "ray",
+    ),
+    "logs": ("from pairrank import logs; logs.Writer('x.parquet', n_features=2)", "pyarrow"),
+    "onnx": (
+        "from pairrank import export; export.dumps(export.LinearModel.of([1.0, 2.0]), 'onnx')",
+        "onnx",
+    ),
+    "sklearn": ("import pairrank.sklearn", "scikit-learn"),
+}
+# In the order of a first hour: everything that needs numpy and scipy alone.
+BASE = """
+import sys, numpy as np, pairrank
+ranker = pairrank.PairRank(n_features=3, seed=0)
+for number in range(20):
+    shown = ranker.rank(np.random.default_rng(number).random((12, 3)), k=10)
+    ranker.learn(shown, shown.features[:, 0] > 0.5)
+ranker.save("model.pairrank")
+assert pairrank.load("model.pairrank").digest() == ranker.digest()
+assert pairrank.simulate("synthetic:tiny", rounds=20).ndcg > 0
+from pairrank import checks, client, clicks, data, drawing, export, metrics
+assert export.dumps(export.load("model.pairrank"), "solr")
+loaded = {name.partition(".")[0] for name in sys.modules}
+assert not loaded & {"fastapi", "pyarrow", "matplotlib", "ray", "onnx", "sklearn", "rich", "psycopg", "httpx"}, loaded
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and the wheel that is built from it."""
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def metadata(built: Path) -> Message:
+    with zipfile.ZipFile(wheel(built)) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return Parser().parsestr(archive.read(name).decode())
+
+
+def wheel(built: Path) -> Path:
+    (found,) = built.glob("*.whl")
+    return found
+
+
+def requirements(metadata: Message, extra: str) -> set[str]:
+    """The packages that an extra asks for on this machine, with those of the base; of ``all``, whatever it names."""
+    found: set[str] = set()
+    for line in metadata.get_all("Requires-Dist") or []:
+        asked = Requirement(line)
+        environment = dict(default_environment()) | {"extra": extra}
+        if asked.marker is not None and not asked.marker.evaluate(environment):
+            continue
+        if asked.name == "pairrank":
+            found |= {name for inner in asked.extras for name in requirements(metadata, inner)}
+        else:
+            found.add(asked.name)
+    return found
+
+
+def test_the_version_comes_from_one_place(built: Path, metadata: Message) -> None:
+    given = re.search(r'__version__ = "(.+)"', (ROOT / "src/pairrank/version.py").read_text())
+    assert given is not None
+    assert given[1] == pairrank.__version__ == metadata["Version"]
+    assert wheel(built).name.startswith(f"pairrank-{given[1]}-")
+    assert (built / f"pairrank-{given[1]}.tar.gz").is_file()
+    assert f"## {given[1]}" in (ROOT / "CHANGELOG.md").read_text()
+    mentions = [path for path in (ROOT / "src").rglob("*.py") if f'"{given[1]}"' in path.read_text()]
+    assert [path.name for path in mentions] == ["version.py"]
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
+    with zipfile.ZipFile(wheel(built)) as archive:
+        names = set(archive.namelist())
+    tracked = {
+        path.relative_to(ROOT / "src").as_posix()
+        for path in (ROOT / "src" / "pairrank").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {name for name in names if ".dist-info/" not in name} == tracked
+    assert {"pairrank/py.typed", "pairrank/service/pairrank.js", "pairrank/lab/tuned/mq2008.json"} <= names
+
+
+def test_the_sdist_holds_the_sources_and_the_tests(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "src/pairrank/__init__.py"} <= names
+    assert "tests/test_rng.py" in names
+
+
+def test_every_extra_is_documented_and_asks_for_something(metadata: Message) -> None:
+    offered = set(metadata.get_all("Provides-Extra") or [])
+    assert offered == {*EXTRAS, "client", "all", "test", "dev", "docs"}
+    assert requirements(metadata, "") == {"numpy", "scipy"}
+    for extra in offered - {"all"}:
+        assert requirements(metadata, extra) - {"numpy", "scipy"}, extra
+    named = {name for extra in (*EXTRAS, "client") for name in requirements(metadata, extra)}
+    assert requirements(metadata, "all") == named
+    index = (ROOT / "docs" / "index.md").read_text()
+    assert all(f"| `{extra}` |" in index for extra in (*EXTRAS, "client", "all"))
+
+
+@pytest.fixture(scope="module")
+def clean(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of a new environment that holds the wheel, and numpy and scipy, and nothing else."""
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder / "env", with_pip=True)
+    python = folder / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
+    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel(built))]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    if done.returncode and "No matching distribution" in done.stderr:
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stderr
+    return python
+
+
+def run(python: Path, code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Code in a process that sees neither this checkout nor its environment."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL"))}
+    env["PAIRRANK_CACHE"] = str(folder / "cache")
+    return subprocess.run([python, "-W", "error", "-c", code], cwd=folder, env=env, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_it_installs_alone_and_says_what_is_missing(clean: Path, tmp_path: Path) -> None:
+    done = run(clean, BASE, tmp_path)
+    assert done.returncode == 0, done.stderr
+    command = subprocess.run([clean.parent / "pairrank", "--version"], capture_output=True, text=True, cwd=tmp_path)
+    assert command.stdout == f"pairrank {pairrank.__version__}\n"
+    for extra, (code, package) in EXTRAS.items():
+        done = run(clean, f"import pairrank\n{code}", tmp_path)
+        assert done.returncode != 0, f"{extra}: nothing was missing"
+        line = done.stderr.strip().splitlines()[-1]
+        assert package in line, done.stderr
+        # Where two extras would do, either may be named.
+        assert re.search(r"pip install 'pairrank\[\w+\]'", line), done.stderr
+        assert f"pairrank[{extra}]" in line or extra == "postgres", done.stderr
