@@ -87,7 +87,8 @@ def leading_blocks(certain_rows: CertainRows, n: int, k: int, chunk: int) -> Int
     """The ends of the blocks that hold the first ``k`` of ``n`` sorted positions, rising.
 
     Rows are asked for from the top, ``chunk`` at first and then up to eight times as many, until the block that holds
-    position k is closed, or until an uncertain pair reaches the last document, which closes it there.
+    position k is closed, or until an uncertain pair reaches the last document, which closes it there. Before the rows
+    inside an open block are gone through, those at its lower edge are asked, which are the likeliest to reach on.
     """
     ends: list[int] = []
     furthest, start, most = -1, 0, 8 * chunk
@@ -95,7 +96,21 @@ def leading_blocks(certain_rows: CertainRows, n: int, k: int, chunk: int) -> Int
         stop = min(n, start + chunk)
         reach = np.maximum(np.maximum.accumulate(reaches(certain_rows(start, stop), start)), furthest)
         ends.extend((np.flatnonzero(reach == np.arange(start, stop)) + start).tolist())
-        furthest, start, chunk = int(reach[-1]), stop, min(2 * chunk, most)
+        furthest = int(reach[-1])
+        if furthest >= stop and (not ends or ends[-1] < k - 1):
+            furthest = _reach_on(certain_rows, stop, furthest, n, most)
+        start, chunk = stop, min(2 * chunk, most)
         if furthest == n - 1 and (not ends or ends[-1] < n - 1):
             ends.append(n - 1)
     return np.array(ends[: np.searchsorted(ends, k - 1) + 1])
+
+
+def _reach_on(certain_rows: CertainRows, start: int, furthest: int, n: int, edge: int) -> int:
+    """How far an open block is seen to reach by asking only the last ``edge`` documents of it, again and again."""
+    while furthest < n - 1:
+        first = max(start, furthest + 1 - edge)
+        on = int(reaches(certain_rows(first, furthest + 1), first).max())
+        if on == furthest:
+            break
+        furthest = on
+    return furthest
