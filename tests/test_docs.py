@@ -100,6 +100,21 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
 
 
+@pytest.mark.slow
+def test_the_readme_runs_and_its_links_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = ROOT / "README.md"
+    monkeypatch.chdir(tmp_path)
+    code = [block.code for block in blocks(readme) if block.language == "python"]
+    assert code
+    exec(compile("\n".join(code), readme.name, "exec"), {})
+    # Its session with the service is the quick start's, which a test of its own runs.
+    session = {block for block in blocks(readme) if block.language == "bash"}
+    assert session <= set(blocks(DOCS / "quickstart-service.md"))
+    for text in (readme.read_text(encoding="utf-8"), (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
+        targets = re.findall(r"\]\(([^)#]+)\)", text)
+        assert [target for target in targets if "://" not in target and not (ROOT / target).exists()] == []
+
+
 def make_store(path: str) -> None:
     """A store with a ranker that has learned something."""
     from pairrank.service.app import make_app

@@ -34,11 +34,6 @@ _CLI = """\
 The help of every command, as `pairrank COMMAND --help` prints it. Exit codes: 0 done, 1 failed, 2 wrong usage.
 `pairrank completion bash`, `zsh` or `fish` prints a script that completes all of this.
 """
-_NO_RESULTS = """\
-# Results on {name}
-
-They have not been made in this checkout. `scripts/results` makes them from the data, in some hours.
-"""
 _TITLES = {
     "ranking": "Rank and learn",
     "rankers": "Administration",
@@ -47,13 +42,9 @@ _TITLES = {
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages; those of results only where `scripts/results` has not been run."""
+    """Add the two pages."""
     files.append(File.generated(config, "reference/http.md", content=http_page()))
     files.append(File.generated(config, "reference/cli.md", content=cli_page()))
-    for name in ("mq2008", "mslr-sample"):
-        page = f"results/{name}/index.md"
-        if files.get_file_from_path(page) is None:
-            files.append(File.generated(config, page, content=_NO_RESULTS.format(name=name)))
     return files
 
 
