@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pairrank import archive
+from pairrank import archive, spelling
 from pairrank.errors import DataError, GradeError, InputError, OptionError, UnknownNameError
 from pairrank.types import BoolArray, FloatArray, IntArray
 
@@ -281,30 +280,11 @@ def _read(path: Path) -> dict[str, Any]:
     return {"name": path.stem, **table}
 
 
-_SPELT = re.compile(r"\s*([a-z][a-z-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
-_OPTION = re.compile(r'\s*([a-z_]+)\s*=\s*("(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^,"\[\]]+?)\s*(?:,|$)')
-
-
 def _parse(text: str) -> tuple[str, dict[str, Any]]:
-    match = _SPELT.fullmatch(text)
-    if match is None:
+    spelt = spelling.parse(text)
+    if spelt is None:
         raise UnknownNameError(f"cannot read the users {text!r}; expected a name such as {names()[-2]} or file:PATH")
-    options: dict[str, Any] = {}
-    rest, place = match[2] or "", 0
-    while rest[place:].strip():
-        option = _OPTION.match(rest, place)
-        if option is None:
-            raise OptionError(f"cannot read the options of {text!r}; expected name=value, name=value")
-        options[option[1]] = _value(option[2])
-        place = option.end()
-    return match[1], options
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    return spelt
 
 
 def _spell(name: str, options: Mapping[str, Any]) -> str:

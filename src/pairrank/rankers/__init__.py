@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pairrank import archive
+from pairrank import archive, spelling
 from pairrank.errors import FileFormatError, OptionError, UnknownNameError
 from pairrank.rankers.base import LinearRanker, Ranker
 
@@ -69,24 +68,12 @@ def from_bytes(blob: bytes, *, source: str = "these bytes") -> Ranker:
     raise FileFormatError(f"{source} holds the ranker {values.get('name')!r}, which this PairRank does not have")
 
 
-_SPELT = re.compile(r"\s*([a-z0-9-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
-_OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("[^"]*"|[^,"]+?)\s*(?:,|$)')
-
-
 def parse(text: str) -> tuple[str, dict[str, Any]]:
     """The name and options of a ranker's short text: ``pairrank-c(alpha=0.3, pairs=all)``; inverse of `spell`."""
-    match = _SPELT.fullmatch(text)
-    if match is None or match[1] not in _REGISTRY:
+    spelt = spelling.parse(text)
+    if spelt is None or spelt[0] not in _REGISTRY:
         raise UnknownNameError(f"no ranker is called {text!r}; there are: {', '.join(names())}")
-    options: dict[str, Any] = {}
-    rest, place = match[2] or "", 0
-    while rest[place:].strip():
-        option = _OPTION.match(rest, place)
-        if option is None:
-            raise OptionError(f"cannot read the options of {text!r}; expected name=value, name=value")
-        options[option[1]] = _value(option[2])
-        place = option.end()
-    return match[1], options
+    return spelt
 
 
 def spell(name: str, options: Mapping[str, Any]) -> str:
@@ -94,12 +81,3 @@ def spell(name: str, options: Mapping[str, Any]) -> str:
     if not options:
         return name
     return f"{name}({', '.join(f'{key}={json.dumps(options[key])}' for key in sorted(options))})"
-
-
-def _value(text: str) -> Any:
-    if text in ("True", "False", "None"):
-        return {"True": True, "False": False, "None": None}[text]
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

@@ -1,0 +1,41 @@
+"""The short text of a ranker or of users, ``pairrank-c(alpha=0.3, pairs=all)``: a name, and options in brackets."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from pairrank.errors import OptionError
+
+_SPELT = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^,"\[\]]+?)\s*(?:,|$)')
+_WORDS = {"True": True, "False": False, "None": None}
+
+
+def parse(text: str) -> tuple[str, dict[str, Any]] | None:
+    """The name and the options of a short text; None where it is not one.
+
+    A value is JSON, Python's True, False or None, or else a bare word. Options that cannot be read are an error.
+    """
+    match = _SPELT.fullmatch(text)
+    if match is None:
+        return None
+    options: dict[str, Any] = {}
+    rest, place = match[2] or "", 0
+    while rest[place:].strip():
+        option = _OPTION.match(rest, place)
+        if option is None:
+            raise OptionError(f"cannot read the options of {text!r}; expected name=value, name=value")
+        options[option[1]] = _value(option[2])
+        place = option.end()
+    return match[1], options
+
+
+def _value(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
