@@ -243,7 +243,14 @@ def damaged_files_are_refused(make: MakeRanker) -> None:
 def odd_lists_work(make: MakeRanker) -> None:
     """One document, identical documents, features of zero, k beyond the list, no click and every click."""
     ranker = make(WIDTH, 0)
-    lists = [_candidates(1, 0), np.ones((6, WIDTH)), np.zeros((6, WIDTH)), _candidates(3, 1), 1e6 * _candidates(4, 2)]
+    lists = [
+        _candidates(1, 0),
+        np.ones((6, WIDTH)),
+        np.zeros((6, WIDTH)),
+        _candidates(3, 1),
+        1e6 * _candidates(4, 2),
+        1e9 * _candidates(4, 4),
+    ]
     for X in lists:
         for clicks in (False, True):
             impression = ranker.rank(X, 10)

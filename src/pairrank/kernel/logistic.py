@@ -100,7 +100,8 @@ def project(
     if np.linalg.norm(theta) <= radius:
         return theta
     target = _image(theta, pairs, weight, precision)
-    L: FloatArray = np.linalg.cholesky(M).astype(np.float64, copy=False)
+    # Features of very different sizes can make M singular to rounding; this much of its own size does not change it.
+    L: FloatArray = np.linalg.cholesky(M + 1e-12 * np.trace(M) / len(M) * np.eye(len(M))).astype(np.float64, copy=False)
     point = theta * (radius / np.linalg.norm(theta))
     distance = _distance(point, target, pairs, weight, precision, L)
     for _ in range(max_steps):

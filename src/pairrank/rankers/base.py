@@ -21,8 +21,8 @@ from pairrank.rankers.ledger import Ledger
 from pairrank.rng import Purpose, check_seed, generator
 from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, IntArray, check_clicks
 
-# Squares and sums of squares of features stay far below the largest float64.
-MAX_MAGNITUDE = 1e75
+# Squares of features and of scores stay within float32, in which candidates are compared. Raw counts reach 1e8.
+MAX_MAGNITUDE = 1e9
 MAX_FEATURES = 100_000
 
 State = dict[str, Any]
