@@ -24,7 +24,8 @@ class EpsilonGreedy(SGDRankNet):
     Parameters
     ----------
     epsilon : ε, how often chance chooses.
-    learning_rate : the length of a step.
+    learning_rate : the length of a step. The default was chosen near figures measured with the authors' program, not
+        taken from the paper: tune it on validation data.
     """
 
     name: ClassVar[str] = "epsilon-greedy"
