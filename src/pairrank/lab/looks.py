@@ -36,6 +36,8 @@ _RANKERS: Mapping[str, Look] = MappingProxyType(
         "dbgd": Look("DBGD", "#E69F00", _DOTS, "P"),
         "sgd-ranknet": Look("SGD RankNet", "#6A3D9A", "--", "X"),
         "epsilon-greedy": Look("ε-greedy", "#8C8C8C", _MIXED, "*"),
+        "p2linrank": Look("P²LinRank", "#7F3B08", _LONG, "<"),
+        "posterior-sampling": Look("posterior sampling", "#B2182B", "--", ">"),
         "offline-ranknet": Look("offline RankNet (ceiling)", "#000000", _DOTS, ""),
     }
 )

@@ -28,10 +28,12 @@ _REGISTRY: Mapping[str, _Entry] = MappingProxyType(
         "epsilon-greedy": _Entry("epsilon_greedy", "EpsilonGreedy", {}),
         "mgd": _Entry("mgd", "MGD", {}),
         "offline-ranknet": _Entry("ranknet", "OfflineRankNet", {}),
+        "p2linrank": _Entry("p2linrank", "P2LinRank", {}),
         "pairrank": _Entry("pairrank", "PairRank", {}),
         "pairrank-c": _Entry("pairrank", "PairRank", {"preset": "paper", "exploration": "conservative"}),
         "pairrank-r": _Entry("pairrank", "PairRank", {"preset": "paper", "exploration": "random"}),
         "pdgd": _Entry("pdgd", "PDGD", {}),
+        "posterior-sampling": _Entry("sampling", "PosteriorSampling", {}),
         "sgd-ranknet": _Entry("ranknet", "SGDRankNet", {}),
     }
 )
