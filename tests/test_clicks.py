@@ -136,6 +136,15 @@ def test_the_coin_of_a_document_is_its_own() -> None:
         ("position(eta=1,noise=0)", "position(eta=1, noise=0)"),
         ("cascade", "cascade"),
         ("cascade(noise=0.25)", "cascade(noise=0.25)"),
+        ("perfect(drift=2500)", "perfect(drift=2500)"),
+        ("perfect(hostile=0.10, drift=30)", "perfect(drift=30, hostile=0.1)"),
+        ("navigational(hostile=1, stop=anywhere)", "navigational(stop=anywhere, hostile=1)"),
+        ("position(hostile=0.2)", "position(eta=1, hostile=0.2)"),
+        (
+            'table(name="a, (b", click=[0, 0.5, 1], stop_after=[0.1, 0.2, 0.3], drift=9)',
+            'table(name="a, (b", click=[0, 0.5, 1], stop_after=[0.1, 0.2, 0.3], drift=9)',
+        ),
+        ("cascade(hostile=0, drift=None)", "cascade"),
         (
             'table(name="a b", click=[0, 0.5, 1], stop_after=[0.1, 0.2, 0.3], stop=anywhere)',
             'table(name="a b", click=[0, 0.5, 1], stop_after=[0.1, 0.2, 0.3], stop=anywhere)',
@@ -188,6 +197,11 @@ def test_grade_outside_the_table(text: str, grades: list[int]) -> None:
         ("navigational(stop", UnknownNameError),
         ("navigational(stop anywhere)", OptionError),
         ("cascade(noise=2)", OptionError),
+        ("cascade(hostile=1.5)", OptionError),
+        ("cascade(hostile=many)", OptionError),
+        ("perfect(drift=0)", OptionError),
+        ("perfect(drift=2.5)", OptionError),
+        ("perfect(drift=true)", OptionError),
         ("table(click=[0, 1])", OptionError),
         ("table(click=[0, 1], stop_after=[0, 0])", GradeError),
         ("table(click=[0, 1, 2], stop_after=[0, 0, 0])", OptionError),
@@ -215,6 +229,31 @@ def test_broken_table_file(tmp_path, content: str) -> None:
 
 def test_an_empty_list_gets_no_clicks() -> None:
     assert clicks.make(NAVIGATIONAL, n_grades=3).clicks(np.array([], dtype=int), np.empty((0, 2))).shape == (0,)
+
+
+@pytest.mark.parametrize("n_grades", [2, 3, 5])
+def test_attackers_are_perfect_users_of_reversed_grades(n_grades: int) -> None:
+    users = clicks.make("informational(hostile=0.3)", n_grades=n_grades)
+    assert isinstance(users, clicks.Unruly)
+    perfect = clicks.make(PERFECT, n_grades=n_grades)
+    assert isinstance(perfect, clicks.DependentClicks)
+    for grades in product(range(n_grades), repeat=2):
+        reversed_ = [n_grades - 1 - g for g in grades]
+        chances = [perfect.click[g] for g in reversed_]
+        expected = enumerate_dependent(list(perfect.click), [0.0] * n_grades, tuple(reversed_), anywhere=False)
+        same(integrate(users.attackers, grades, chances, [0.0, 0.0]), expected)
+        coins = np.random.default_rng(0).random((2, 2))
+        ordinary = clicks.make(INFORMATIONAL, n_grades=n_grades).clicks(np.array(grades), coins)
+        np.testing.assert_array_equal(users.clicks(np.array(grades), coins), ordinary)
+
+
+def test_drift_and_attacks_of_a_table_from_a_file(tmp_path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("click = [0.1, 0.2, 0.9]\nstop_after = [0.0, 0.5, 1.0]\nhostile = 0.25\ndrift = 7\n")
+    users = clicks.make(path, n_grades=3)
+    assert isinstance(users, clicks.Unruly)
+    assert (users.drift, users.hostile) == (7, 0.25)
+    assert clicks.make(str(users), n_grades=3) == users
 
 
 def test_grade_error_is_an_input_error() -> None:

@@ -3,6 +3,9 @@
 Users are frozen values with a short text that parses and prints: ``navigational``, ``position(eta=0.5)``,
 ``informational(stop=anywhere)``, ``file:my-users.toml``. They hold no state and draw nothing: the caller passes two
 uniform numbers per shown document, so that rankers can be compared under the same luck.
+
+All of them take two more options, for simulated runs: ``perfect(drift=2500)`` want something else after 2,500 rounds,
+and among ``informational(hostile=0.1)`` every tenth is an attacker.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import os
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -199,6 +202,60 @@ class Cascade(_Attracted):
         return _spell(self.name, {} if self.noise == 0.1 else {"noise": self.noise})
 
 
+@dataclass(frozen=True)
+class Attackers(Users):
+    """Users who want the worst on top: they click as perfect users would if grade g were g_max - g."""
+
+    perfect: Users
+
+    @property
+    def n_grades(self) -> int:  # noqa: D102
+        return self.perfect.n_grades
+
+    def _clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
+        return self.perfect.clicks(self.n_grades - 1 - grades, coins)
+
+
+@dataclass(frozen=True)
+class Unruly(Users):
+    """Users of whom some attack, or who come to want something else; what they click otherwise is up to ``users``.
+
+    Both are a matter of rounds, so the simulator sees to them: a call of `clicks` is answered by ``users``.
+
+    Attributes
+    ----------
+    users : who clicks in an ordinary round. attackers : who does in an attack.
+    drift : after this many rounds the intent changes; None: never.
+    hostile : the probability that a round's user is an attacker.
+    """
+
+    users: Users
+    attackers: Users
+    drift: int | None = None
+    hostile: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_number("hostile", self.hostile, 0.0, 1.0)
+        if self.drift is not None and (isinstance(self.drift, bool) or not isinstance(self.drift, int)):
+            raise OptionError(f"drift is {self.drift!r}; expected a whole number of rounds")
+        if self.drift is not None and self.drift < 1:
+            raise OptionError(f"drift is {self.drift}; expected the intent to change after 1 round or more")
+
+    @property
+    def n_grades(self) -> int:  # noqa: D102
+        return self.users.n_grades
+
+    def _clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
+        return self.users.clicks(grades, coins)
+
+    def __str__(self) -> str:
+        options: dict[str, Any] = {} if self.drift is None else {"drift": self.drift}
+        if self.hostile:
+            options["hostile"] = self.hostile
+        name, _, given = str(self.users).partition("(")
+        return _spell(name, options) if not given else f"{name}({given[:-1]}, {_spell('', options)[1:]}"
+
+
 def names() -> list[str]:
     """The users that have a name, in alphabetical order."""
     return sorted([*_TABLES, Position.name, Cascade.name])
@@ -208,14 +265,15 @@ def make(text: str | os.PathLike[str], *, n_grades: int, stop: str = "click") ->
     """Users by their short text, for data of ``n_grades`` grades; ``str()`` of them gives a text that makes them again.
 
     ``text`` is a name with or without options, ``file:PATH``, or the path of a ``.json`` or ``.toml`` file that holds
-    ``click`` and ``stop_after`` (a probability per grade) and perhaps ``name`` and ``stop``. ``stop`` is what counts
-    for tables that do not say it themselves; it means nothing to position-based and cascade users.
+    ``click`` and ``stop_after`` (a probability per grade) and perhaps ``name``, ``stop``, ``drift`` and ``hostile``.
+    ``stop`` is what counts for tables that do not say it themselves; it means nothing to position-based and cascade
+    users.
     """
     _check_choice("stop", stop, STOPS)
     path = _path(text)
     name, options = ("table", _read(path)) if path is not None else _parse(str(text))
     try:
-        users = _build(name, options, n_grades, stop)
+        users = _unruly(name, options, n_grades, stop)
     except (TypeError, InputError) as problem:
         kind = type(problem) if isinstance(problem, InputError) else OptionError
         raise kind(f"users {str(text)!r}: {problem}") from None
@@ -229,6 +287,18 @@ def make(text: str | os.PathLike[str], *, n_grades: int, stop: str = "click") ->
 def canonical(text: str | os.PathLike[str], *, stop: str = "click") -> str:
     """The text as the users themselves print it: options in one order, tables of files written out."""
     return str(make(text, n_grades=_SCALES[0], stop=stop))
+
+
+def _unruly(name: str, options: dict[str, Any], n_grades: int, stop: str) -> Users:
+    """The users with what they have in the way of drift and attacks; none of it leaves them as they are."""
+    own = {key: options.pop(key) for key in ("drift", "hostile") if key in options}
+    users = _build(name, options, n_grades, stop)
+    checked = Unruly(users, users, **own)
+    if checked.drift is None and not checked.hostile:
+        return users
+    if not checked.hostile:
+        return checked
+    return replace(checked, attackers=Attackers(_build("perfect", {}, n_grades, "click")))
 
 
 def _build(name: str, options: dict[str, Any], n_grades: int, stop: str) -> Users:
@@ -256,7 +326,7 @@ def _build(name: str, options: dict[str, Any], n_grades: int, stop: str) -> User
 def _only(options: Mapping[str, Any], *allowed: str) -> dict[str, Any]:
     unknown = sorted(set(options) - set(allowed))
     if unknown:
-        raise OptionError(f"no option is called {unknown[0]!r}; there are: {', '.join(allowed)}")
+        raise OptionError(f"no option is called {unknown[0]!r}; there are: {', '.join(allowed)}, drift, hostile")
     return dict(options)
 
 

@@ -131,9 +131,9 @@ def test_cosine_prefers_known_weights(splits: Splits) -> None:
     theta = np.array([1.0, -1.0, 0.0, 0.5])
     ranker = rankers.make("sgd-ranknet", n_features=4)
     world = World.of(RunSpec(data="x"), replace(train, theta=theta), held_out)
-    assert world.ideal is theta
-    assert np.isnan(world.cosine(ranker)), "zero weights point nowhere"
-    assert World.of(RunSpec(data="x", ideal=""), train, held_out).ideal is None
+    assert world.intent(0).ideal is theta
+    assert np.isnan(world.cosine(ranker, 0)), "zero weights point nowhere"
+    assert World.of(RunSpec(data="x", ideal=""), train, held_out).intent(0).ideal is None
 
 
 def test_learning_helps(splits: Splits) -> None:

@@ -27,6 +27,10 @@ columns, also the keys of --json rows:
   seconds          computing time of all seeds together
 With one seed there is no interval: null.
 
+drift and attacks:
+  'perfect(drift=500)'          after 500 rounds users want something else, in clicks and in evaluation alike
+  'informational(hostile=0.1)'  every tenth user wants the worst on top; evaluation does not
+
 examples:
   pairrank simulate synthetic:tiny --ranker pairrank --ranker pdgd --clicks navigational
   pairrank simulate MQ2008 --ranker 'pairrank-c(alpha=0.3)' --clicks perfect --rounds 2000 --seeds 5 --out results
@@ -50,8 +54,8 @@ def add_parser(commands: Any) -> None:
         "--clicks",
         action="append",
         metavar="NAME",
-        help="perfect, navigational, informational, almost-random, position(eta=1), cascade or file:PATH; "
-        "may be repeated (default: navigational)",
+        help="perfect, navigational, informational, almost-random, position(eta=1), cascade or file:PATH, also with "
+        "drift=ROUNDS and hostile=SHARE in brackets; may be repeated (default: navigational)",
     )
     parser.add_argument("--rounds", type=positive, default=1000, metavar="N", help="queries served (default: 1000)")
     parser.add_argument("--seeds", type=positive, default=1, metavar="N", help="runs, seeds 0 to N-1 (default: 1)")

@@ -84,10 +84,11 @@ def of_rankers(texts: Sequence[str]) -> dict[str, Look]:
 
 
 def of_users(texts: Sequence[str]) -> dict[str, Look]:
-    """Looks by text."""
+    """Looks by text. A name that occurs once keeps its own look, whatever its options; variants get spare ones."""
+    names = [text.partition("(")[0] for text in texts]
     looks, spare = {}, 0
-    for text in texts:
-        known = _USERS.get(text.partition("(")[0])
+    for text, name in zip(texts, names, strict=True):
+        known = _USERS.get(name) if names.count(name) == 1 else None
         looks[text] = replace(known or _SPARE[spare % len(_SPARE)], label=text)
         spare += known is None
     return looks

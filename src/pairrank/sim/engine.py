@@ -49,7 +49,7 @@ def play(world: World, ranker: Ranker, progress: Progress, watch: Callable[[], b
         ranked = perf_counter()
         ranking = impression.ranking
         shown = asked.grades[ranking]
-        clicks = world.users.clicks(shown, asked.coins[ranking])
+        clicks = world.clicks(t, shown, asked.coins[ranking])
         clicked = perf_counter()
         columns["query"][t] = asked.query
         columns["clicks"][t] = np.count_nonzero(clicks)
@@ -77,7 +77,7 @@ def play(world: World, ranker: Ranker, progress: Progress, watch: Callable[[], b
 def _evaluate(world: World, ranker: Ranker, progress: Progress, t: int) -> None:
     columns, blocks = progress.columns, world.blocks(ranker)
     columns["ndcg"][t] = world.held_out_ndcg(ranker, t)
-    columns["cosine"][t] = world.cosine(ranker)
+    columns["cosine"][t] = world.cosine(ranker, t)
     if blocks is None:
         return
     columns["n_blocks"][t] = blocks.number

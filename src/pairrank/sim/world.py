@@ -13,10 +13,10 @@ from pairrank.data.dataset import Dataset
 from pairrank.errors import DataError, OptionError
 from pairrank.rankers import Ranker
 from pairrank.rng import Purpose, generator
+from pairrank.sim.intents import CUTOFF, Intent, taste
 from pairrank.sim.spec import RunSpec
-from pairrank.types import AnyArray, FloatArray, IntArray
+from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
 
-CUTOFF = 10  # NDCG@10 everywhere, however many positions are shown
 BLOCK_RANKS = (1, 5, 10)
 _BATCH = 128  # rounds whose coins are drawn at once: to make a generator costs more than to draw a round's coins
 _ROWS = 2**16  # held-out documents scored at a time, so that a large split is never copied whole
@@ -64,7 +64,9 @@ class World:
     """What all rankers of one seed meet alike.
 
     Queries are drawn uniformly from the training split. Each candidate of each round has coins of its own: two
-    rankers that show the same document in the same round at the same rank meet the same luck.
+    rankers that show the same document in the same round at the same rank meet the same luck. Whether a round's user
+    is an attacker, and what users want after a drift, is a function of the seed too; a larger share of attackers adds
+    rounds to those of a smaller one.
     """
 
     spec: RunSpec
@@ -73,11 +75,13 @@ class World:
     features: AnyArray
     bounds: list[int]
     users: clicks.Users
+    attackers: clicks.Users
+    attacked: BoolArray
+    intents: tuple[Intent, ...]
+    drift: int
     queries: IntArray
     coins: Coins
-    ideal: FloatArray | None
     panel: tuple[int, ...]
-    evaluator: metrics.NDCG
     ideal_dcg: FloatArray
     gains: FloatArray
 
@@ -91,18 +95,26 @@ class World:
             )
         queries = generator(spec.seed, 0, Purpose.QUERIES).integers(train.n_queries, size=spec.rounds)
         panel = generator(spec.seed, 1, Purpose.QUERIES).permutation(train.n_queries)[: spec.panel]
+        attack = generator(spec.seed, 2, Purpose.QUERIES).random(spec.rounds)
+        users = clicks.make(spec.clicks, n_grades=train.n_grades)
+        unruly = users if isinstance(users, clicks.Unruly) else clicks.Unruly(users, users)
+        intents = [Intent.of_labels(train, held_out, ideal_weights(train, spec.ideal))]
+        if unruly.drift is not None:
+            intents.append(Intent.of_taste(train, held_out, taste(spec.seed, train.n_features)))
         return cls(
             spec=spec,
             train=train,
             held_out=held_out,
             features=np.asarray(train.features),  # slices of a memory map cost microseconds, those of its array do not
             bounds=train.offsets.tolist(),
-            users=clicks.make(spec.clicks, n_grades=train.n_grades),
+            users=users,
+            attackers=unruly.attackers,
+            attacked=attack < unruly.hostile,
+            intents=tuple(intents),
+            drift=spec.rounds if unruly.drift is None else unruly.drift,
             queries=queries,
             coins=Coins(spec.seed, np.diff(train.offsets)[queries]),
-            ideal=ideal_weights(train, spec.ideal),
             panel=tuple(panel.tolist()),
-            evaluator=metrics.NDCG(held_out.grades, held_out.offsets, CUTOFF),
             ideal_dcg=metrics.NDCG(train.grades, train.offsets, CUTOFF).ideal,
             gains=metrics.gain(np.arange(train.n_grades)),
         )
@@ -111,12 +123,23 @@ class World:
         """Round ``t``, from 0."""
         query = int(self.queries[t])
         rows = slice(self.bounds[query], self.bounds[query + 1])
-        features, grades = self.features[rows], self.train.grades[rows]
+        features, grades = self.features[rows], self.intent(t).grades[rows]
         coins = self.coins.of(t)
         return Round(query, features.astype(np.float64), grades, coins[:, :2], coins[:, 2])
 
+    def intent(self, t: int) -> Intent:
+        """What users want in round ``t``, from 0."""
+        return self.intents[t >= self.drift]
+
+    def clicks(self, t: int, shown: IntArray, coins: FloatArray) -> BoolArray:
+        """What the user of round ``t``, from 0, clicks in a list with these grades from its top."""
+        return (self.attackers if self.attacked[t] else self.users).clicks(shown, coins)
+
     def online_ndcg(self, query: int, shown: IntArray) -> float:
-        """NDCG@10 of a shown list, given the grades from its top; 0 where the query has no relevant document."""
+        """NDCG@10 of a shown list, given the grades from its top; 0 where the query has no relevant document.
+
+        A drift gives a query's grades out anew, so the best possible list is worth the same under every intent.
+        """
         ideal = self.ideal_dcg[query]
         top = self.gains[shown[:CUTOFF]]
         return float(top @ metrics.discount(len(top)) / ideal) if ideal > 0 else 0.0
@@ -142,14 +165,14 @@ class World:
         features = self.held_out.features
         parts = [ranker.score(features[i : i + _ROWS]) for i in range(0, len(features), _ROWS)]
         rng = generator(self.spec.seed, t, Purpose.TIES)
-        return self.evaluator.mean(np.concatenate(parts), ties="random", rng=rng)
+        return self.intent(t).evaluator.mean(np.concatenate(parts), ties="random", rng=rng)
 
-    def cosine(self, ranker: Ranker) -> float:
+    def cosine(self, ranker: Ranker, t: int) -> float:
         """Of the ranker's weights to the ideal ones; NaN for rankers without weights."""
-        weights = getattr(ranker, "weights", None)
-        if self.ideal is None or weights is None:
+        weights, ideal = getattr(ranker, "weights", None), self.intent(t).ideal
+        if ideal is None or weights is None:
             return float("nan")
-        return metrics.cosine(weights, self.ideal)
+        return metrics.cosine(weights, ideal)
 
     def blocks(self, ranker: Ranker) -> Blocks | None:
         """Block statistics over the panel, or None for a ranker without blocks."""
