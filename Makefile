@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Material for MkDocs announces its plans on standard error otherwise.
+export NO_MKDOCS_2_WARNING = 1
 
 .PHONY: demo test check docs clean
 

@@ -1,0 +1,124 @@
+"""The documentation's site: it builds without a warning, asks nobody, and opens in a real browser."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pairrank import cli
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it: a warning is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    # Material for MkDocs announces its plans on standard error unless told that nobody reads them.
+    env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_is_whole_and_asks_nobody(site: Path) -> None:
+    from pairrank.service.app import make_app
+
+    for page in DOCS.rglob("*.md"):
+        assert (site / page.relative_to(DOCS)).with_suffix(".html").is_file()
+    for file in site.rglob("*.html"):
+        text = file.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|img|iframe|source)[^>]*\ssrc=\"?([^\s\">]+)", text)
+        loaded += re.findall(r"<link[^>]*rel=\"?(?:stylesheet|preconnect|icon)[^>]*href=\"?([^\s\">]+)", text)
+        assert loaded
+        assert [address for address in loaded if re.match(r"(https?:)?//", address)] == []
+    reference = (site / "reference" / "library.html").read_text()
+    assert "biased_weight" in reference
+    assert "set_prior" in reference
+    http_reference = (site / "reference" / "http.html").read_text()
+    assert all(path in http_reference for path in make_app("sqlite:///never-opened.db").openapi()["paths"])
+    commands = (site / "reference" / "cli.html").read_text()
+    assert all(f"pairrank {command}" in commands for command in cli.COMMANDS)
+
+
+@pytest.fixture
+def address(site: Path) -> Iterator[str]:
+    handler = functools.partial(Quiet, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files and says nothing."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def chromium() -> Iterator[Browser]:
+    path = os.environ.get("PAIRRANK_CHROMIUM") or shutil.which("chromium")
+    if path is None:
+        pytest.skip("no Chromium: install Debian's package chromium, or set PAIRRANK_CHROMIUM to its path")
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as playwright:
+        # Nothing of Chromium's own may go out, and a container has no sandbox to offer.
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+        browser = playwright.chromium.launch(executable_path=path, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_site_opens_in_a_browser(address: str, site: Path, chromium: Browser) -> None:
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(20_000)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    # What a page still loads when the next one is opened is aborted, and no problem.
+    page.on("requestfailed", lambda r: None if r.failure == "net::ERR_ABORTED" else problems.append(r.url))
+    page.on("request", lambda request: None if request.url.startswith(address) else problems.append(request.url))
+    page.on("response", lambda answer: problems.append(answer.url) if answer.status >= 400 else None)
+
+    page.goto(f"{address}/index.html")
+    assert page.title() == "PairRank"
+    assert page.evaluate("document.querySelector('article img').naturalWidth") > 0
+    page.get_by_role("link", name="How PairRank works").first.click()
+    page.wait_for_url("**/how-it-works.html")
+    assert page.locator("h1").inner_text().startswith("How PairRank works")
+
+    page.keyboard.press("/")
+    page.keyboard.type("fair coins")
+    page.locator(".md-search-result__item a").first.wait_for()
+    assert "how-it-works" in (page.locator(".md-search-result__item a").first.get_attribute("href") or "")
+
+    for file in sorted(site.rglob("*.html")):
+        page.goto(f"{address}/{file.relative_to(site).as_posix()}")
+    assert problems == []
+    page.goto((site / "index.html").as_uri())  # and from a folder, without a server: all but the search
+    assert page.locator("h1").inner_text().startswith("PairRank")
+    context.close()
