@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -21,11 +20,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pairrank.errors import PairRankError
 from pairrank.service import administration, observation, ranking
 from pairrank.service.desk import Desk, RefusalError, answer, refusal
+from pairrank.service.lane import Lane
 from pairrank.service.lines import request_id
 from pairrank.service.settings import Settings
 from pairrank.version import __version__
-
-logger = logging.getLogger("pairrank.requests")
 
 _SNIPPET = Path(__file__).parent / "pairrank.js"
 # Pages load nothing from elsewhere, are framed by nobody and tell nobody where their readers came from.
@@ -56,7 +54,7 @@ def make_app(
         async with desk.open():
             yield
 
-    app = FastAPI(
+    app = Service(
         title="PairRank",
         version=__version__,
         description="Ranking that learns from clicks while it serves.",
@@ -67,10 +65,11 @@ def make_app(
             PairRankError: _on_problem,
             RequestValidationError: _on_invalid,
             HTTPException: _on_http,
-            Exception: _on_fault,
+            Exception: _on_problem,
         },
     )
     app.state.desk = desk
+    app.lane = Lane(desk, _HEADERS)
     for part in (ranking, administration, observation):
         app.include_router(part.routes(desk))
     app.add_api_route("/pairrank.js", _snippet, methods=["GET"], include_in_schema=False)
@@ -78,13 +77,22 @@ def make_app(
         pages = import_module("pairrank.service.pages")
         if hasattr(pages, "routes"):
             app.router.routes.extend(pages.routes(desk))
-    app.add_middleware(ranking.Lane, desk=desk)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.origins), allow_methods=["POST"], allow_headers=["*"]
         )
     app.add_middleware(Envelope, desk=desk)
     return app
+
+
+class Service(FastAPI):
+    """The application; what its lane takes, it never sees."""
+
+    lane: Lane
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request, or the start and the end of the service."""
+        await (self.lane if self.lane.takes(scope) else super().__call__)(scope, receive, send)
 
 
 class Envelope:
@@ -121,15 +129,7 @@ class Envelope:
             else:
                 await self._app(scope, receive, dressed)
         finally:
-            self._desk.metrics.requests.labels(status).inc()
-            if self._desk.settings.access_log or status >= 500 or scope["method"] in ("PUT", "DELETE"):
-                fields = {
-                    "method": scope["method"],
-                    "path": scope["path"],
-                    "status": status,
-                    "milliseconds": round(1e3 * (time.perf_counter() - started), 3),
-                }
-                logger.info("request", extra={"fields": fields})
+            self._desk.account(scope, status, time.perf_counter() - started)
             request_id.reset(token)
 
     def _foreign(self, scope: Scope) -> bool:
@@ -148,8 +148,6 @@ async def _snippet(request: Request) -> Response:
 
 
 async def _on_problem(_: Request, problem: Exception) -> Response:
-    if not isinstance(problem, PairRankError):
-        raise problem
     return refusal(problem)
 
 
@@ -166,8 +164,3 @@ async def _on_http(_: Request, problem: Exception) -> Response:
     response = answer({"error": "http", "message": detail.lower() or "the request was refused"}, status)
     response.headers.update(headers)
     return response
-
-
-async def _on_fault(_: Request, problem: Exception) -> Response:
-    logger.error("a fault in the program", exc_info=problem)
-    return answer({"error": "internal", "message": "something went wrong; the log tells more"}, 500)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope
 
 from pairrank.errors import InputError, PairRankError, StorageError, UnknownNameError
 from pairrank.service.auth import NoKeyError, RoleError, authorise
@@ -26,6 +28,8 @@ from pairrank.service.store.base import RankerExistsError, RankerRow, VersionErr
 from pairrank.service.store.log import SqlStore
 from pairrank.service.telemetry import Metrics
 from pairrank.service.writer import Writer
+
+logger = logging.getLogger("pairrank.requests")
 
 
 class RefusalError(PairRankError):
@@ -49,23 +53,44 @@ _STATUS: tuple[tuple[type[PairRankError], int, str], ...] = (
 )
 
 
+def encode(value: Any) -> bytes:
+    """A value as JSON."""
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
 def answer(value: Any, status: int = 200) -> Response:
     """A JSON response."""
-    return Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, media_type="application/json")
+    return Response(encode(value), status, media_type="application/json")
 
 
-def refusal(problem: PairRankError) -> Response:
+def refusal(problem: Exception) -> Response:
     """The response for an error: its status, a code for programs and one sentence for people."""
     if isinstance(problem, RefusalError):
         status, code = problem.status, problem.code
     else:
         status, code = next(((s, c) for kind, s, c in _STATUS if isinstance(problem, kind)), (500, "internal"))
-    response = answer({"error": code, "message": str(problem) if status != 500 else "something went wrong"}, status)
+    if status == 500:
+        logger.error("a fault in the program", exc_info=problem)
+    message = str(problem) if status != 500 else "something went wrong; the log tells more"
+    response = answer({"error": code, "message": message}, status)
     if status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     if status in (429, 503):
         response.headers["Retry-After"] = "1"
     return response
+
+
+class Asked(NamedTuple):
+    """A request as the busiest endpoints need it: a framework's request object costs more than an Arrow body."""
+
+    headers: Mapping[bytes, bytes]
+    query: bytes
+    receive: Receive
+
+    @classmethod
+    def of(cls, request: Request) -> Asked:
+        """A framework's request as one of these."""
+        return cls(dict(request.scope["headers"]), request.scope.get("query_string", b""), request.receive)
 
 
 class Desk:
@@ -112,30 +137,53 @@ class Desk:
 
     def allow(self, request: Request, role: str | None) -> str:
         """Who asks: the key's name, or "local" where there are no keys; raises when the role is missing."""
-        if not self.shelf.keys:
-            return "local"
-        return authorise(self.shelf.keys, request.headers.get("authorization"), role)
+        return self.admit(Asked.of(request), role)
 
     async def body(self, request: Request) -> bytes:
         """The request's body, if it is small enough and comes in time."""
+        return await self.read(Asked.of(request))
+
+    def admit(self, asked: Asked, role: str | None) -> str:
+        """As `allow`."""
+        if not self.shelf.keys:
+            return "local"
+        header = asked.headers.get(b"authorization")
+        return authorise(self.shelf.keys, None if header is None else header.decode("latin-1"), role)
+
+    async def read(self, asked: Asked) -> bytes:
+        """As `body`."""
         limit = self.settings.max_body_bytes
-        length = request.headers.get("content-length", "0")
+        length = asked.headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > limit:
             raise RefusalError(413, "too-large", f"the body is larger than {limit} bytes")
         chunks: list[bytes] = []
-        size = 0
+        size, more = 0, True
         try:
             async with asyncio.timeout(self.settings.body_seconds):
-                async for chunk in request.stream():
+                while more:
+                    message = await asked.receive()
+                    if message["type"] != "http.request":
+                        raise RefusalError(400, "gone", "the client left before the body had arrived")
+                    chunk, more = message.get("body", b""), message.get("more_body", False)
                     size += len(chunk)
                     if size > limit:
                         raise RefusalError(413, "too-large", f"the body is larger than {limit} bytes")
                     chunks.append(chunk)
         except TimeoutError:
             raise RefusalError(408, "slow", "the body took too long to arrive") from None
-        except ClientDisconnect:
-            raise RefusalError(400, "gone", "the client left before the body had arrived") from None
-        return b"".join(chunks)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def account(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count an answered request, and note it in the log where there is need."""
+        self.metrics.answered(status)
+        if self.settings.access_log or status >= 500 or scope["method"] in ("PUT", "DELETE"):
+            fields = {
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": status,
+                "milliseconds": round(1e3 * seconds, 3),
+            }
+            logger.info("request", extra={"fields": fields})
 
     async def ranker(self, name: str) -> RankerRow:
         """The ranker of this name, from the store."""

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
+from urllib.parse import parse_qsl
 
 import orjson
 from fastapi import APIRouter, Request, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pairrank.errors import InputError, PairRankError
-from pairrank.service.desk import Desk, RefusalError, answer, refusal
+from pairrank.errors import InputError
+from pairrank.service.desk import Asked, Desk, RefusalError, answer, encode
 from pairrank.service.documents import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
 from pairrank.service.schemas import MAX_EVENTS, RANK_BODY, EventBody, FeedbackBody, body_of, check, parse
 from pairrank.service.shelf import Shelved
 from pairrank.service.store.base import Event, Feedback, Served, Status, token_of
 
-_PREFIX = ["", "v1", "rankers"]
 # The fractional parts of n·φ are spread evenly, so any share of consecutive numbers is explored to within one list.
 GOLDEN = 0.6180339887498949
 
@@ -40,11 +42,11 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.post("/rank", openapi_extra=RANK_BODY, summary="Order documents for one query")
     async def rank(name: str, request: Request) -> Response:
-        return await rank_once(desk, name, request)
+        return Response(await rank_once(desk, name, Asked.of(request)), media_type="application/json")
 
     @router.post("/feedback", openapi_extra=body_of(FeedbackBody), summary="The clicks of an impression, once for all")
     async def feedback(name: str, request: Request) -> Response:
-        return await feedback_once(desk, name, request)
+        return Response(await feedback_once(desk, name, Asked.of(request)), media_type="application/json")
 
     @router.post("/events", openapi_extra=body_of(EventBody, many=True), summary="Single clicks, as they happen")
     async def events(name: str, request: Request) -> Response:
@@ -75,47 +77,26 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-class Lane:
-    """POST …/rank and …/feedback straight to their work: the framework's own way costs more than an Arrow body."""
-
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
-        self._app, self._desk = app, desk
-        self._work = {"rank": rank_once, "feedback": feedback_once}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request, or pass it on."""
-        parts = scope.get("path", "").split("/")
-        work = self._work.get(parts[-1]) if len(parts) == 5 and parts[:3] == _PREFIX and parts[3] else None
-        if work is None or scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        try:
-            response = await work(self._desk, parts[3], Request(scope, receive))
-        except PairRankError as problem:
-            response = refusal(problem)
-        await response(scope, receive, send)
-
-
-async def rank_once(desk: Desk, name: str, request: Request) -> Response:
+async def rank_once(desk: Desk, name: str, asked: Asked) -> bytes:
     """Answer one rank request."""
     started = time.perf_counter()
-    desk.allow(request, "rank")
+    desk.admit(asked, "rank")
     item = await desk.shelf.get(name)
-    query = await _query(desk, request, item)
+    query = await _query(desk, asked, item)
     if desk.shelf.open_count(item.row.id) >= item.row.limits.max_open:
         raise RefusalError(429, "open", f"{item.row.limits.max_open} impressions wait for feedback, the limit")
     if item.next_number >= item.end_number:  # another request took the last one while the body arrived
         item = await desk.shelf.get(name)
-    response = answer(await show(desk, item, query))
+    shown = encode(await show(desk, item, query))
     desk.metrics.ranked(name).seconds.observe(time.perf_counter() - started)
-    return response
+    return shown
 
 
-async def feedback_once(desk: Desk, name: str, request: Request) -> Response:
+async def feedback_once(desk: Desk, name: str, asked: Asked) -> bytes:
     """Answer one feedback request, once the feedback is on disk."""
-    desk.allow(request, "feedback")
+    desk.admit(asked, "feedback")
     item = await desk.shelf.get(name)
-    body = parse(FeedbackBody, await desk.body(request))
+    body = parse(FeedbackBody, await desk.read(asked))
     found = parse_impression(body.impression_id)
     if found is None:
         desk.metrics.feedback.labels(name, "unknown").inc()
@@ -125,9 +106,9 @@ async def feedback_once(desk: Desk, name: str, request: Request) -> Response:
     match verdict.status:
         case Status.ACCEPTED:
             desk.metrics.clicked(name, verdict.positions, verdict.shown)
-            return answer({"status": "accepted", "late": True} if verdict.late else {"status": "accepted"})
+            return encode({"status": "accepted", "late": True} if verdict.late else {"status": "accepted"})
         case Status.DUPLICATE:
-            return answer({"status": "duplicate"})
+            return encode({"status": "duplicate"})
         case Status.EXPIRED:
             raise RefusalError(410, "expired", "the impression is older than the retention; nothing was learned")
         case Status.FOREIGN:
@@ -136,16 +117,27 @@ async def feedback_once(desk: Desk, name: str, request: Request) -> Response:
             raise RefusalError(404, "unknown", "no such impression was served")
 
 
-async def _query(desk: Desk, request: Request, item: Shelved) -> Query:
+async def _query(desk: Desk, asked: Asked, item: Shelved) -> Query:
     config, most = item.row.config, desk.settings.max_documents
-    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    kind = _kind(asked.headers.get(b"content-type", b"application/json"))
     if kind in ARROW_TYPES:
-        given = request.query_params
-        body = await desk.body(request)
+        given = _parameters(asked.query)
+        body = await desk.read(asked)
         return from_arrow(body, config.n_features, most, given.get("k"), given.get("query_id"))
     if kind not in JSON_TYPES:
         raise RefusalError(415, "type", f"the content type is {kind[:80]!r}; expected JSON or {ARROW_TYPES[0]}")
-    return from_json(await desk.body(request), config.n_features, config.feature_names, most)
+    return from_json(await desk.read(asked), config.n_features, config.feature_names, most)
+
+
+@lru_cache(maxsize=16)
+def _kind(header: bytes) -> str:
+    return header.decode("latin-1").partition(";")[0].strip().lower()
+
+
+@lru_cache(maxsize=16)
+def _parameters(query: bytes) -> Mapping[str, str]:
+    """The parameters after an address's question mark; most clients send the same ones again and again."""
+    return MappingProxyType(dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)))
 
 
 async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:

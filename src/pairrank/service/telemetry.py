@@ -46,8 +46,15 @@ class Metrics:
         )
         self.clicks_at = Counter("pairrank_clicks_at_position", "Clicks", ["ranker", "position"], registry=own)
         self.requests = Counter("pairrank_requests", "Requests by status", ["status"], registry=own)
-
         self._ranked: dict[str, Ranked] = {}
+        self._answered: dict[int, Counter] = {}
+
+    def answered(self, status: int) -> None:
+        """Count one request by the status of its answer."""
+        found = self._answered.get(status)
+        if found is None:
+            found = self._answered[status] = self.requests.labels(status)
+        found.inc()
 
     def ranked(self, ranker: str) -> Ranked:
         """The counters that every list of a ranker moves, looked up once."""
