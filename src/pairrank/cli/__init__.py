@@ -17,6 +17,7 @@ COMMANDS: tuple[str, ...] = (
     "reproduce",
     "tune",
     "ablate",
+    "calibrate",
     "report",
     "fit",
     "warmstart",

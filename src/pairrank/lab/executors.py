@@ -119,9 +119,9 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def prepare(out: str | os.PathLike[str]) -> None:
-    """Make the folder, and find out before the first run whether it can be written at all."""
-    folder = Path(out) / "runs"
+def prepare(out: str | os.PathLike[str], below: str = "runs") -> None:
+    """Make the folder ``below`` it, and find out before the first run whether it can be written at all."""
+    folder = Path(out) / below
     probe = folder / f".{os.getpid()}.probe"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ def _pool(
     stop = context.Event()
     before = sum(specs[index].rounds for index in results)
     with (
-        _one_thread_each(),
+        one_thread_each(),
         ProcessPoolExecutor(
             min(jobs, len(indices)), mp_context=context, initializer=_enlist, initargs=(rounds, stop)
         ) as pool,
@@ -73,7 +73,7 @@ def _pool(
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[None]:
+def one_thread_each() -> Iterator[None]:
     """Children inherit the environment; their matrix products must not fight over the cores."""
     before = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(ONE_THREAD)

@@ -1,0 +1,250 @@
+"""Calibration: of the orders called certain at 95 %, how many are wrong, and are the widths as wide as they need be?
+
+Documents have uniform features, and θ* is known. First comes feedback that is just what the model assumes: each pair of
+neighbours (1,2), (3,4), ... gets one click, on its upper document with probability σ(x·θ*), and θ* itself is drawn from
+the prior N(0, I/λ). Then come users, who click by grade (x·θ* cut at two quantiles) and who see lists from the top.
+What the two differ in is bias; where it comes from is told by rankers that differ in one thing at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, ndtri
+
+from pairrank import clicks as users
+from pairrank import rankers
+from pairrank.errors import OptionError
+from pairrank.lab.experiment import USERS
+from pairrank.lab.processes import one_thread_each
+from pairrank.rankers.pairrank import PairRank
+from pairrank.rng import Purpose, generator
+from pairrank.types import BoolArray, FloatArray, IntArray
+
+LEVEL = 0.95
+Z = float(ndtri(LEVEL))  # one-sided: an order is certain when zero lies 1.645 standard deviations below the estimate
+LOGISTIC = "logistic"
+SHUFFLE = 1e9  # a z that nothing exceeds: every list is a shuffle
+REPEATED = 30  # training queries, where they come again and again
+_GRADE_CUTS = (0.6, 0.85)
+# Numbers of random streams; rounds count from 0 and stay far below.
+_IDEAL, _JUDGED = 2**43, 2**43 + 1
+_JUDGED_QUERIES = 10
+
+
+@dataclass(frozen=True)
+class Case:
+    """Feedback (``logistic`` or users), a word on the ranker, its text, and how many training queries (0: no end)."""
+
+    feedback: str
+    told: str
+    ranker: str
+    queries: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Sizes of the study, and after which rounds it looks."""
+
+    features: int = 10
+    docs: int = 20
+    k: int = 10
+    lam: float = 1.0
+    rounds: tuple[int, ...] = (30, 100, 300, 1000)
+    seeds: int = 20
+    users: tuple[str, ...] = USERS
+
+    def __post_init__(self) -> None:
+        if not self.rounds or list(self.rounds) != sorted(set(self.rounds)) or self.rounds[0] < 1:
+            raise OptionError(f"rounds are {self.rounds}; expected rising numbers from 1")
+        if self.seeds < 1 or self.docs < 2 or self.features < 1:
+            raise OptionError("expected a seed, a feature and two documents at least")
+
+    def cases(self) -> list[Case]:
+        """What is compared."""
+        # The paper's preset with widths from the posterior: what is not named stays as it was published.
+        plain: dict[str, Any] = {"preset": "paper", "width": "score", "lam": self.lam}
+
+        def spelt(**more: Any) -> str:
+            return rankers.spell("pairrank", plain | more)
+
+        found = [Case(LOGISTIC, "as the model assumes", spelt(z=Z))]
+        for who in self.users:
+            found += [
+                Case(who, "shuffled lists, adjacent pairs", spelt(z=SHUFFLE)),
+                Case(who, "shuffled lists, all pairs", spelt(z=SHUFFLE, pairs="all")),
+                Case(who, "shuffled lists, averaged pairs", spelt(z=SHUFFLE, pairs="averaged")),
+                Case(who, "shuffled lists, averaged pairs", spelt(z=SHUFFLE, pairs="averaged"), REPEATED),
+                Case(who, "explores, learns from all pairs", spelt(z=Z, pairs="averaged")),
+                Case(who, "explores, learns from uncertain", _only("uncertain", spelt, Z)),
+                Case(who, "explores, learns from fair", _only("fair", spelt, Z)),
+                Case(who, "explores little, learns from all pairs", spelt(z=0.4, pairs="averaged")),
+                Case(who, "explores little, learns from fair", _only("fair", spelt, 0.4)),
+                Case(who, "PairRank's default", "pairrank"),
+                Case(who, "PairRank's default", "pairrank", REPEATED),
+            ]
+        return found
+
+
+def _only(kind: str, spelt: Callable[..., str], z: float) -> str:
+    return spelt(z=z, pairs="averaged", learn_from=kind, biased_weight=0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What one seed shows after one round: pairs judged, certain ones, wrong ones among them; and |x·(θ̂ - θ*)| / sd.
+
+    The last, (n_pairs,), is empty for users: their clicks do not say how large θ* is, only where it points.
+    """
+
+    case: Case
+    round: int
+    pairs: int
+    certain: int
+    wrong: int
+    deviations: FloatArray
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the outcome, over all seeds.
+
+    Attributes
+    ----------
+    certain : share of pairs called certain. wrong : share of those that contradict θ*; None where there are none.
+    wrong_error : its standard error over seeds.
+    used_over_needed : the nominal width over the one that 95 % of deviations keep to, one-sidedly; None for users.
+    """
+
+    feedback: str
+    queries: int
+    told: str
+    ranker: str
+    round: int
+    certain: float
+    wrong: float | None
+    wrong_error: float | None
+    used_over_needed: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The row by column."""
+        return asdict(self)
+
+
+def run(study: Study, jobs: int = 1, report: Callable[[int], None] = lambda done: None) -> list[Row]:
+    """The whole study, over ``jobs`` processes; ``report`` hears how many runs are done."""
+    tasks = [(case, seed) for seed in range(study.seeds) for case in study.cases()]
+    looks: list[Look] = []
+    for done, found in enumerate(_map(partial(_task, study), tasks, jobs), start=1):
+        looks += found
+        report(done)
+    return [
+        _row([look for look in looks if (look.case, look.round) == (c, t)]) for c in study.cases() for t in study.rounds
+    ]
+
+
+def _map(
+    work: Callable[[tuple[Case, int]], list[Look]], tasks: Sequence[tuple[Case, int]], jobs: int
+) -> Iterator[list[Look]]:
+    if jobs == 1:
+        yield from map(work, tasks)
+        return
+    with one_thread_each(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(work, tasks)
+
+
+def _task(study: Study, task: tuple[Case, int]) -> list[Look]:
+    return list(play(study, *task))
+
+
+def play(study: Study, case: Case, seed: int) -> Iterator[Look]:
+    """One seed of a case, looked at after the study's rounds."""
+    ranker = rankers.make(case.ranker, n_features=study.features, seed=seed)
+    if not isinstance(ranker, PairRank) or ranker.settings.width != "score" or ranker.alpha_t == 0:
+        raise OptionError(f'{case.ranker} has no widths to calibrate; expected a PairRank with width="score" and z > 0')
+    ideal = generator(seed, _IDEAL, Purpose.DATA).standard_normal(study.features) / np.sqrt(study.lam)
+    judged = generator(seed, _JUDGED, Purpose.DATA).random((_JUDGED_QUERIES, study.docs, study.features))
+    feedback = (
+        _logistic if case.feedback == LOGISTIC else _by_grade(case.feedback, np.quantile(judged @ ideal, _GRADE_CUTS))
+    )
+    for t in range(study.rounds[-1]):
+        number = t if not case.queries else int(generator(seed, t, Purpose.QUERIES).integers(case.queries))
+        X = generator(seed, number, Purpose.DATA).random((study.docs, study.features))
+        impression = ranker.rank(X, study.k)
+        coins = generator(seed, t, Purpose.CLICKS).random((study.docs, 2))[impression.ranking]
+        ranker.learn(impression, feedback(impression.features @ ideal, coins))
+        if t + 1 in study.rounds:
+            yield _look(case, t + 1, ranker, judged, ideal)
+
+
+Feedback = Callable[[FloatArray, FloatArray], BoolArray]
+
+
+def _logistic(utility: FloatArray, coins: FloatArray) -> BoolArray:
+    """One click on each of the pairs (1,2), (3,4), ...: on the upper document with probability σ(u_upper - u_lower)."""
+    first = np.arange(0, len(utility) - 1, 2)
+    upper = coins[first, 0] < expit(utility[first] - utility[first + 1])
+    clicks = np.zeros(len(utility), dtype=np.bool_)
+    clicks[np.where(upper, first, first + 1)] = True
+    return clicks
+
+
+def _by_grade(text: str, cuts: FloatArray) -> Feedback:
+    """Users who see grades: how many of the cuts a document's utility exceeds."""
+    who = users.make(text, n_grades=len(cuts) + 1)
+    return lambda utility, coins: who.clicks(np.digitize(utility, cuts), coins)
+
+
+def _look(case: Case, t: int, ranker: PairRank, judged: FloatArray, ideal: FloatArray) -> Look:
+    above, below = np.triu_indices(judged.shape[1], 1)
+    certain, wrong, deviations = 0, 0, []
+    for X in judged:
+        seen = ranker.inspect(X)
+        gap, truth = _gaps(seen.scores, above, below), _gaps(X @ ideal, above, below)
+        spread = seen.width[above, below] / ranker.alpha_t
+        sure = np.abs(gap) > Z * spread
+        certain += int(sure.sum())
+        wrong += int((sure & (gap * truth < 0)).sum())
+        deviations.append(np.abs(gap - truth) / spread)
+    kept = np.concatenate(deviations) if case.feedback == LOGISTIC else np.empty(0)
+    return Look(case, t, len(judged) * len(above), certain, wrong, kept)
+
+
+def _gaps(scores: FloatArray, above: IntArray, below: IntArray) -> FloatArray:
+    return scores[above] - scores[below]
+
+
+def _row(looks: Sequence[Look]) -> Row:
+    case = looks[0].case
+    certain, wrong = (np.array([getattr(look, name) for look in looks], dtype=float) for name in ("certain", "wrong"))
+    share = error = ratio = None
+    if certain.sum() > 0:
+        share = float(wrong.sum() / certain.sum())
+        if len(looks) > 1:  # seeds are independent, the pairs of one are not
+            spread = np.sqrt(len(looks) / (len(looks) - 1) * ((wrong - share * certain) ** 2).sum())
+            error = float(spread / certain.sum())
+    if case.feedback == LOGISTIC:
+        # Either document of a pair may be called the first, so both tails count: 90 % of absolute deviations.
+        ratio = float(Z / np.quantile(np.concatenate([look.deviations for look in looks]), 2 * LEVEL - 1))
+    share_certain = float(certain.sum() / sum(look.pairs for look in looks))
+    return Row(case.feedback, case.queries, case.told, case.ranker, looks[0].round, share_certain, share, error, ratio)
+
+
+def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Head and lines, as `tables.as_markdown` takes them."""
+    head = ["feedback", "queries", "ranker", "rounds", "called certain", "of these wrong", "width used / needed"]
+    lines = []
+    for row in rows:
+        wrong = "–" if row.wrong is None else f"{100 * row.wrong:.2f} %"
+        if row.wrong_error is not None:
+            wrong += f" ± {100 * row.wrong_error:.2f}"
+        ratio = "–" if row.used_over_needed is None else f"{row.used_over_needed:.2f}"
+        queries = str(row.queries) if row.queries else "new"
+        lines.append([row.feedback, queries, row.told, f"{row.round:,}", f"{100 * row.certain:.1f} %", wrong, ratio])
+    return head, lines
