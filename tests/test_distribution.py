@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
 import venv
 import zipfile
+from collections.abc import Iterator
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
@@ -39,6 +42,67 @@ EXTRAS = {
         "onnx",
     ),
     "sklearn": ("import pairrank.sklearn", "scikit-learn"),
+}
+# What each extra is for, in an environment with that extra alone.
+PROMISED = {
+    "lab": "pairrank simulate synthetic:tiny --rounds 20 --seeds 2 --engine processes --out runs; pairrank report runs",
+    "serve": """
+pairrank serve --check
+python - <<'PY'
+import subprocess
+from pairrank.client import Client
+server = subprocess.Popen(["pairrank", "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
+address = server.stdout.readline().split()[2].rstrip(",")
+with Client(address) as client:
+    client.create("shop", n_features=1)
+    shown = client.rank("shop", {"a": [0.0], "b": [1.0]})
+    assert client.feedback("shop", shown.impression_id, ["b"]) == "accepted"
+server.terminate()
+assert server.wait() == 0
+PY
+pairrank replay pairrank.db
+""",
+    "client": "python -c 'import httpx, pairrank.client'",
+    "postgres": """
+python - <<'PY'
+from pairrank.errors import MissingExtraError, PairRankError
+from pairrank.service.store import open_store
+try:
+    open_store("postgresql://nobody@127.0.0.1:1/x")
+except MissingExtraError:
+    raise
+except PairRankError as problem:
+    assert "127.0.0.1" in str(problem), problem
+else:
+    raise SystemExit("nobody serves there")
+PY
+""",
+    "ray": "pairrank simulate synthetic:tiny --rounds 20 --engine ray --jobs 1 --out runs",
+    "logs": """
+python - <<'PY'
+import numpy as np
+from pairrank import logs
+with logs.Writer("log.parquet", n_features=2) as log:
+    for number in range(50):
+        features = np.random.default_rng(number).random((10, 2))
+        log.add(f"q{number}", 1.7e9 + number, [str(row) for row in range(10)], features, features[:, 0] > 0.7)
+PY
+pairrank fit log.parquet --engine processes --workers 2 --out model.pairrank
+""",
+    "onnx": """
+python -c 'import pairrank; pairrank.PairRank(2).save("model.pairrank")'
+pairrank export model.pairrank --format onnx --out model.onnx
+test -s model.onnx
+""",
+    "sklearn": """
+python - <<'PY'
+import numpy as np
+from pairrank.sklearn import PairRankRanker
+X = np.random.default_rng(0).random((60, 3))
+query = np.repeat(np.arange(6), 10)
+assert PairRankRanker().fit(X, X[:, 0] > 0.5, qid=query).score(X, X[:, 0] > 0.5, qid=query) > 0.9
+PY
+""",
 }
 # In the order of a first hour: everything that needs numpy and scipy alone.
 BASE = """
@@ -136,38 +200,61 @@ def test_every_extra_is_documented_and_asks_for_something(metadata: Message) -> 
     assert all(f"| `{extra}` |" in index for extra in (*EXTRAS, "client", "all"))
 
 
-@pytest.fixture(scope="module")
-def clean(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a new environment that holds the wheel, and numpy and scipy, and nothing else."""
-    folder = tmp_path_factory.mktemp("clean")
-    venv.create(folder / "env", with_pip=True)
-    python = folder / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
-    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel(built))]
+def install(what: str, folder: Path) -> Path:
+    """The commands of a new environment that holds ``what``, its dependencies, and nothing else."""
+    venv.create(folder / "env", with_pip=False)
+    commands = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
+    options = ["--quiet", "--disable-pip-version-check", "--no-compile"]  # compiling takes longer than unpacking
+    command = [sys.executable, "-m", "pip", "--python", str(commands / "python"), "install", *options, what]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     if done.returncode and "No matching distribution" in done.stderr:
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stderr
-    return python
+    return commands
 
 
-def run(python: Path, code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Code in a process that sees neither this checkout nor its environment."""
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder for an environment; half a gigabyte each is not kept."""
+    yield tmp_path
+    shutil.rmtree(tmp_path / "env", ignore_errors=True)
+
+
+def run(commands: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """A shell script that sees neither this checkout nor its environment."""
+    folder = commands.parent.parent
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL"))}
-    env["PAIRRANK_CACHE"] = str(folder / "cache")
-    return subprocess.run([python, "-W", "error", "-c", code], cwd=folder, env=env, capture_output=True, text=True)
+    env |= {"PAIRRANK_CACHE": str(folder / "cache"), "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
+    shell = ["bash", "-euo", "pipefail", "-c", script]
+    return subprocess.run(shell, cwd=folder, env=env, capture_output=True, text=True)
+
+
+def check_refusal(commands: Path, extra: str) -> None:
+    """What belongs to an extra that is not there fails with the one line that installs it."""
+    code, package = EXTRAS[extra]
+    done = run(commands, f"python -W error -c {shlex.quote(f'import pairrank; {code}')}")
+    assert done.returncode != 0, f"{extra}: nothing was missing"
+    line = done.stderr.strip().splitlines()[-1]
+    assert package in line, done.stderr
+    # Where two extras would do, either may be named.
+    assert re.search(r"pip install 'pairrank\[\w+\]'", line), done.stderr
+    assert f"pairrank[{extra}]" in line or extra == "postgres", done.stderr
 
 
 @pytest.mark.slow
-def test_it_installs_alone_and_says_what_is_missing(clean: Path, tmp_path: Path) -> None:
-    done = run(clean, BASE, tmp_path)
+def test_the_sdist_installs_alone_and_says_what_is_missing(built: Path, folder: Path) -> None:
+    commands = install(str(next(built.glob("*.tar.gz"))), folder)
+    done = run(commands, f"python -W error -c {shlex.quote(BASE)}")
     assert done.returncode == 0, done.stderr
-    command = subprocess.run([clean.parent / "pairrank", "--version"], capture_output=True, text=True, cwd=tmp_path)
-    assert command.stdout == f"pairrank {pairrank.__version__}\n"
-    for extra, (code, package) in EXTRAS.items():
-        done = run(clean, f"import pairrank\n{code}", tmp_path)
-        assert done.returncode != 0, f"{extra}: nothing was missing"
-        line = done.stderr.strip().splitlines()[-1]
-        assert package in line, done.stderr
-        # Where two extras would do, either may be named.
-        assert re.search(r"pip install 'pairrank\[\w+\]'", line), done.stderr
-        assert f"pairrank[{extra}]" in line or extra == "postgres", done.stderr
+    assert run(commands, "pairrank --version").stdout == f"pairrank {pairrank.__version__}\n"
+    for extra in EXTRAS:
+        check_refusal(commands, extra)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", [*EXTRAS, "client"])
+def test_the_wheel_installs_with_one_extra_and_does_what_that_promises(extra: str, built: Path, folder: Path) -> None:
+    commands = install(f"{wheel(built)}[{extra}]", folder)
+    done = run(commands, PROMISED[extra])
+    assert done.returncode == 0, done.stdout + done.stderr
+    check_refusal(commands, "onnx" if extra == "serve" else "serve")
