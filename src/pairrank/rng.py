@@ -7,6 +7,7 @@ words of the counter hold the number (of an impression, of a round) and the purp
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -53,4 +54,9 @@ def generator(seed: int, number: int, purpose: Purpose) -> np.random.Generator:
     """A generator keyed by (seed, number, purpose); the same three give the same stream, anywhere."""
     counter = np.array([0, 0, number, int(purpose)], dtype=np.uint64)
     # numpy takes any seed sequence; its type hints name only its own.
-    return np.random.Generator(np.random.Philox(_Key(seed), counter=counter))  # type: ignore[arg-type]
+    return np.random.Generator(np.random.Philox(_key(seed), counter=counter))  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=64)
+def _key(seed: int) -> _Key:
+    return _Key(seed)

@@ -8,6 +8,7 @@ from functools import partial
 from pairrank.bench import baselines, exactness, flat, many, parsing, round, sweep, whole_run
 from pairrank.bench.measure import CLOCK, Row, one_thread
 from pairrank.errors import UnknownNameError
+from pairrank.kernel import loops
 
 __all__ = ["CLOCK", "NAMES", "Row", "one_thread", "run"]
 
@@ -29,6 +30,7 @@ def run(names: Sequence[str], runs: sweep.Sweep, *, quick: bool = False) -> Iter
     unknown = [name for name in names if name not in table]
     if unknown:
         raise UnknownNameError(f"no benchmark is called {unknown[0]!r}; there are: {', '.join(NAMES)}")
+    loops.load()  # a long run would have them; what it costs to load them is not what is measured
     with one_thread():
         for name in names:
             yield from table[name](quick)

@@ -1,7 +1,8 @@
 """Exactness bought: how far cheap estimators stray from the exact minimiser, fed with the same lists and clicks.
 
 ‖θ̂ - θ_exact‖ is taken in the norm of the matrix that widths are made of (M, or the posterior's H), and divided by the
-factor on widths (α or z): by Cauchy-Schwarz no pair's score is off by more than that share of its confidence width.
+factor on widths (z, or 4α since σ is nowhere steeper than ¼): by Cauchy-Schwarz no pair's score or probability is off
+by more than that share of its confidence width.
 """
 
 from __future__ import annotations
@@ -83,10 +84,10 @@ def _compare(exact: PairRank, followers: Mapping[str, _Follower], query: Candida
 
 
 def stray(ranker: PairRank, exact: PairRank) -> float:
-    """‖θ̂ - θ_exact‖ in the norm of ``exact``'s matrix, over its factor on widths."""
+    """‖θ̂ - θ_exact‖ in the norm of ``exact``'s matrix, over its factor on widths (times 4 where they are of σ)."""
     away = ranker.weights - exact.weights
     squared = float(away @ np.linalg.solve(_inverse(exact), away))
-    return math.sqrt(max(squared, 0.0)) / exact.alpha_t
+    return math.sqrt(max(squared, 0.0)) / (exact.alpha_t * (1.0 if exact._precision is None else 4.0))
 
 
 def _inverse(ranker: PairRank) -> FloatArray:

@@ -110,6 +110,7 @@ def _machine(quick: bool) -> dict[str, Any]:
     import numpy as np
 
     from pairrank.bench import CLOCK, one_thread
+    from pairrank.kernel import loops
 
     with one_thread() as blas:
         return {
@@ -117,6 +118,7 @@ def _machine(quick: bool) -> dict[str, Any]:
             "python": platform.python_version(),
             "numpy": np.__version__,
             "blas": blas,
+            "loops": "compiled by numba" if loops.load() else "array code (pairrank[fast] is not installed)",
             "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
             "clock": CLOCK,
             "quick": quick,

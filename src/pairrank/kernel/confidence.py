@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dtrsm
 from scipy.linalg.lapack import dpotrf
 
-from pairrank.types import FloatArray
-
-Float = TypeVar("Float", np.float32, np.float64)
+from pairrank.kernel import loops
+from pairrank.types import Float32Array, FloatArray, IntArray
 
 # Lemma 1's constants: noise of a yes or no is ½-sub-Gaussian, the sigmoid is ¼-Lipschitz.
 R = 0.5
@@ -50,25 +47,46 @@ def squared_widths(X: FloatArray, inverse: FloatArray) -> FloatArray:
     """‖x_i - x_j‖²_{M⁻¹} for all rows of ``X`` (n, d), as (n, n): with G = X M⁻¹ Xᵀ it is G_ii + G_jj - 2 G_ij."""
     projected = X @ inverse
     own = np.einsum("ij,ij->i", projected, X)
-    return squared_widths_between(projected, own, X, own)
+    # Rounding can take the difference of near-equal documents below zero.
+    squared: FloatArray = np.maximum(own[:, None] + own - 2.0 * (projected @ X.T), 0.0)
+    return squared
 
 
 def squared_widths_between(
-    projected: NDArray[Float], own: NDArray[Float], X: NDArray[Float], own_below: NDArray[Float]
-) -> NDArray[Float]:
-    """Squared widths of m documents against n, (m, n): G_ii + G_jj - 2 G_ij.
+    projected: Float32Array, own: Float32Array, X: Float32Array, own_below: Float32Array
+) -> Float32Array:
+    """Squared widths of m documents against n, (m, n), up to rounding: G_ii + G_jj - 2 G_ij.
 
     The m are given by ``projected``, their rows of X M⁻¹ (m, d), and ``own``, their G_ii; the n by ``X`` (n, d) and
     ``own_below``.
     """
-    # In place: at 100 x 100 a pass over memory costs as much as the arithmetic.
-    widths: NDArray[Float] = projected @ X.T
+    widths: Float32Array = projected @ X.T
     widths *= -2.0
     widths += own[:, None]
     widths += own_below
-    # Rounding can take the difference of near-equal documents below zero.
-    np.maximum(widths, 0.0, out=widths)
     return widths
+
+
+def squared_widths_of(G: Float32Array) -> Float32Array:
+    """Squared widths of all pairs, (n, n), up to rounding, in the place of G = X M⁻¹ Xᵀ: G_ii + G_jj - 2 G_ij."""
+    if fast := loops.compiled():
+        fast.squared_widths(G)
+        return G
+    own = G.diagonal().copy()
+    G *= -2.0
+    G += own[:, None] + own
+    return G
+
+
+def centred(X: FloatArray, order: IntArray | None = None) -> Float32Array:
+    """X less the mean of its rows, (n, d), in float32 and, where one is given, in another order of rows."""
+    mean: FloatArray = np.full(len(X), 1.0 / len(X)) @ X
+    if order is not None and (fast := loops.compiled()):
+        return fast.centred(np.ascontiguousarray(X), mean, order)
+    # The difference is taken in float64: far from zero float32 is too coarse for it.
+    result = np.empty(X.shape, dtype=np.float32)
+    np.subtract(X if order is None else X.take(order, axis=0), mean, out=result, casting="same_kind")
+    return result
 
 
 def alpha_theory(

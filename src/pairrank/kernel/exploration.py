@@ -100,9 +100,8 @@ def fair_pairs(certain: BoolArray) -> BoolArray:
     certain predecessors are drawn, and all of those are shown above it. When the upper document of a pair was drawn and
     the lower was free as well, the two were equally likely to be drawn: given that one of them was, a fair coin.
     """
-    k = len(certain)
-    positions = np.arange(k)
-    free_from = np.where(certain, positions[:, None] + 1, 0).max(axis=0)
-    fair: BoolArray = (free_from <= positions[:, None]) & (positions[:, None] < positions)
+    positions = np.arange(len(certain))[:, None]
+    free_from = (certain * (positions + 1)).max(axis=0)
+    fair: BoolArray = (free_from <= positions) & (positions < positions.T)
     fair |= fair.T.copy()
     return fair

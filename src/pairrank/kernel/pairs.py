@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pairrank.kernel import loops
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 
@@ -52,6 +53,8 @@ def all_pairs(clicks: BoolArray) -> Pairs:
 
 def averaged(clicks: BoolArray) -> Pairs:
     """The expectation of `matched`: every pair, each with weight 1/max(n₊, n₋)."""
+    if fast := loops.compiled():
+        return Pairs(*fast.averaged(clicks))
     winner, loser, weight = all_pairs(clicks)
     if len(weight):
         n_clicked = int(clicks.sum())
@@ -69,9 +72,11 @@ def preferences(pairs: Pairs, k: int) -> FloatArray:
 
 def laplacian(stiffness: FloatArray) -> FloatArray:
     """The graph Laplacian of weights between documents (k, k): sᵀLs = Σ stiffness_ij (s_i - s_j)²."""
-    both = stiffness + stiffness.T
-    L = -both
-    L.flat[:: len(L) + 1] = both.sum(axis=1) - np.diagonal(both)
+    L: FloatArray = stiffness + stiffness.T
+    # Nobody pulls at himself: the diagonal of the sum is zero unless it was given so.
+    degree = L.sum(axis=1) - L.diagonal()
+    np.negative(L, out=L)
+    L.flat[:: len(L) + 1] = degree
     return L
 
 

@@ -8,10 +8,12 @@ pairs, merged where the block graph has a cycle) are the contiguous runs between
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
+from pairrank.kernel import loops
 from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
 
 Real = FloatArray | Float32Array
@@ -28,19 +30,28 @@ def certain_by_probability(scores: Real, below: Real, squared: Real, alpha: floa
     """
     margin = expit(scores[:, None] - below)
     margin -= 0.5
-    return _exceeds(margin, squared, alpha)
+    margin /= max(alpha, TINY)
+    return _exceeds(margin, squared)
 
 
 def certain_by_score(scores: Real, below: Real, squared: Real, z: float) -> BoolArray:
     """Certain orders by the posterior, (m, n): s_i - s_j > z‖x_ij‖_{H⁻¹}; transitive by the triangle inequality."""
-    return _exceeds(scores[:, None] - below, squared, z)
+    unit = max(z, TINY)
+    upper: Any = scores / unit
+    lower: Any = below / unit
+    if squared.dtype == np.float32 and (fast := loops.compiled()):
+        return fast.certain_by_score(upper, lower, squared.astype(np.float32, copy=False))
+    return _exceeds(upper[:, None] - lower, squared)
 
 
-def _exceeds(margin: Real, squared: Real, factor: float) -> BoolArray:
-    """margin > factor √squared, by squares, because the root is slow; ``margin`` is used up."""
+# With no width at all every order is certain; this is as good as zero, and its square is not yet zero in float32.
+TINY = 1e-15
+
+
+def _exceeds(margin: Real, squared: Real) -> BoolArray:
+    """margin > √squared, by squares, because the root is slow; ``margin`` is used up."""
     ahead: BoolArray = margin > 0
     np.square(margin, out=margin)
-    margin /= max(factor * factor, 1e-30)
     ahead &= margin > squared
     return ahead
 
@@ -103,6 +114,14 @@ def leading_blocks(certain_rows: CertainRows, n: int, k: int, chunk: int) -> Int
         if furthest == n - 1 and (not ends or ends[-1] < n - 1):
             ends.append(n - 1)
     return np.array(ends[: np.searchsorted(ends, k - 1) + 1])
+
+
+def first_blocks(certain: BoolArray, k: int) -> IntArray:
+    """`leading_blocks` where the certain orders (n, n) are known already."""
+    if fast := loops.compiled():
+        return fast.leading_ends(certain, k)
+    ends = block_ends(reaches(certain))
+    return ends[: np.searchsorted(ends, k - 1) + 1]
 
 
 def _reach_on(certain_rows: CertainRows, start: int, furthest: int, n: int, edge: int) -> int:

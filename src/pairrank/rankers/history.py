@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from pairrank.kernel import loops
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import Pairs
 from pairrank.types import AnyArray, FloatArray, IntArray
 
 # Lists at a time where each piece is read twice (so that it should stay in the cache), and where it is multiplied.
-LISTS_A_SWEEP = 256
-LISTS_A_PRODUCT = 512
+LISTS_A_SWEEP = 512
+LISTS_A_PRODUCT = 192
 
 
 class Growing:
@@ -79,52 +80,52 @@ class History:
 
     def pull(self, theta: FloatArray) -> FloatArray:
         """Σ w σ(-x·θ) x over all pairs, (d,): minus the gradient of the pairs' loss, in one pass over the documents."""
-        return self._sweep(lambda D, win, lose, weight: weight * sigmoid(_gaps(D, win, lose, theta)[0] * -1.0))
+        return self._sweep(lambda piece: piece.weight * sigmoid(-piece.gaps(theta)))
 
     def bend(self, theta: FloatArray, direction: FloatArray) -> FloatArray:
         """(Σ w σ'(x·θ) x xᵀ) v for a direction v (d,): the pairs' Hessian applied, without forming it."""
+        return self._sweep(lambda piece: piece.weight * slope(piece.gaps(theta)) * piece.gaps(direction))
 
-        def force(D: AnyArray, win: IntArray, lose: IntArray, weight: FloatArray) -> FloatArray:
-            gaps, along = _gaps(D, win, lose, theta, direction)
-            pushed: FloatArray = weight * slope(gaps) * along
-            return pushed
-
-        return self._sweep(force)
+    def loss(self, theta: FloatArray) -> float:
+        """Σ w log(1 + exp(-x·θ)) over all pairs."""
+        return sum(float(p.weight @ np.logaddexp(0.0, -p.gaps(theta))) for p in self._pieces(LISTS_A_SWEEP))
 
     def furthest(self, direction: FloatArray) -> float:
         """max |x·v| over all pairs."""
         s = self._documents.rows @ direction.astype(self._documents.rows.dtype)
         return float(np.abs(s[self._winner.rows] - s[self._loser.rows]).max())
 
-    def _sweep(self, force: Callable[[AnyArray, IntArray, IntArray, FloatArray], FloatArray]) -> FloatArray:
-        """Σ force x over all pairs, (d,), in pieces of whole lists that stay in the cache between their two uses."""
+    def _sweep(self, force: Callable[[Piece], FloatArray]) -> FloatArray:
+        """Σ force x over all pairs, (d,), in pieces that stay in the cache between their two uses."""
         total = np.zeros(self._documents.rows.shape[1])
-        for rows, pairs in self._pieces(LISTS_A_SWEEP):
-            D = self._documents.rows[rows]
-            win, lose = self._winner.rows[pairs] - rows.start, self._loser.rows[pairs] - rows.start
-            pull = scatter(win, lose, force(D, win, lose, self._weight.rows[pairs]), len(D))
-            total += pull.astype(D.dtype, copy=False) @ D
+        for piece in self._pieces(LISTS_A_SWEEP):
+            total += piece.scatter(force(piece)).astype(piece.documents.dtype, copy=False) @ piece.documents
         return total
-
-    def _pieces(self, n: int, n_lists: int | None = None) -> Iterator[tuple[slice, slice]]:
-        """The rows of documents and of pairs of ``n`` lists at a time."""
-        ends = self._ends.rows[:n_lists]
-        lasts = [*ends[n - 1 :: n].tolist(), ends[-1].tolist()] if len(ends) else []
-        row = pair = 0
-        for last_row, last_pair in lasts:
-            if last_pair > pair:
-                yield slice(row, last_row), slice(pair, last_pair)
-            row, pair = last_row, last_pair
 
     def curvature(self, theta: FloatArray, n_lists: int | None = None) -> FloatArray:
         """Σ w σ'(x·θ) x xᵀ, (d, d), over the pairs of all lists or of the oldest ``n_lists``."""
         d = self._documents.rows.shape[1]
         total = np.zeros((d, d))
-        for rows, pairs in self._pieces(LISTS_A_PRODUCT, n_lists):
-            D = self._documents.rows[rows].astype(np.float64, copy=False)
-            win, lose = self._winner.rows[pairs] - rows.start, self._loser.rows[pairs] - rows.start
-            total += _curvature(D, win, lose, self._weight.rows[pairs], theta)
+        for piece in self._pieces(LISTS_A_PRODUCT, n_lists):
+            total += piece.curvature(theta)
         return total
+
+    def _pieces(self, n: int, n_lists: int | None = None) -> Iterator[Piece]:
+        """``n`` whole lists at a time."""
+        ends = self._ends.rows[:n_lists]
+        lasts = [*ends[n - 1 :: n].tolist(), ends[-1].tolist()] if len(ends) else []
+        row = pair = 0
+        for last_row, last_pair in lasts:
+            if last_pair > pair:
+                pairs = slice(pair, last_pair)
+                yield Piece(
+                    self._documents.rows[row:last_row],
+                    self._winner.rows[pairs],
+                    self._loser.rows[pairs],
+                    self._weight.rows[pairs],
+                    row,
+                )
+            row, pair = last_row, last_pair
 
     def differences(self) -> tuple[FloatArray, FloatArray]:
         """All pairs' feature differences (n, d), winner minus loser, and their weights (n,)."""
@@ -172,27 +173,51 @@ class History:
             setattr(self, f"_{name}", Growing(state[f"history.{name}"]))
 
 
-def _gaps(D: AnyArray, win: IntArray, lose: IntArray, *directions: FloatArray) -> list[FloatArray]:
-    """x·v of every pair for each of some directions v, (n,) each."""
-    scores = [(D @ v.astype(D.dtype, copy=False)).astype(np.float64, copy=False) for v in directions]
-    return [s[win] - s[lose] for s in scores]
+class Piece(NamedTuple):
+    """Some whole lists of the history: documents (n, d), and pairs whose rows count from ``first``."""
 
+    documents: AnyArray
+    winner: IntArray
+    loser: IntArray
+    weight: FloatArray
+    first: int
 
-def _curvature(D: FloatArray, win: IntArray, lose: IntArray, weight: FloatArray, theta: FloatArray) -> FloatArray:
-    """Σ w σ'(x·θ) x xᵀ by whichever is less work: the pairs one by one, or DᵀLD with their sparse Laplacian L."""
-    s = D @ theta
-    h = weight * slope(s[win] - s[lose])
-    if len(win) <= len(D):
-        V = (D[win] - D[lose]) * np.sqrt(h)[:, None]
-        return V.T @ V
-    ends = np.concatenate([win, lose])
-    diagonal = np.bincount(ends, np.concatenate([h, h]), len(D))
-    L = csr_array((np.concatenate([-h, -h]), (ends, np.concatenate([lose, win]))), shape=(len(D), len(D)))
-    curvature: FloatArray = D.T @ (L @ D + diagonal[:, None] * D)
-    return curvature
+    def gaps(self, direction: FloatArray) -> FloatArray:
+        """x·v of every pair for a direction v (d,)."""
+        s: AnyArray = self.documents @ direction.astype(self.documents.dtype, copy=False)
+        if s.dtype == np.float32 and (fast := loops.compiled()):
+            return fast.gaps(s, self.winner, self.loser, self.first)
+        scores: FloatArray = s.astype(np.float64, copy=False)
+        return scores[self.winner - self.first] - scores[self.loser - self.first]
 
+    def scatter(self, force: FloatArray) -> FloatArray:
+        """(n,), +force at the winner's row and -force at the loser's."""
+        n = len(self.documents)
+        if fast := loops.compiled():
+            return fast.scatter(self.winner, self.loser, force, self.first, n)
+        total = np.bincount(self.winner - self.first, force, n) - np.bincount(self.loser - self.first, force, n)
+        return total.astype(np.float64, copy=False)
 
-def scatter(winner: IntArray, loser: IntArray, force: FloatArray, n: int) -> FloatArray:
-    """(n,), +force at the winner's row and -force at the loser's."""
-    total = np.bincount(winner, force, n) - np.bincount(loser, force, n)
-    return total.astype(np.float64, copy=False)
+    def differences(self, scale: FloatArray) -> FloatArray:
+        """The winner's features less the loser's, times the pair's scale, one row a pair."""
+        if self.documents.dtype == np.float32 and (fast := loops.compiled()):
+            return fast.differences(self.documents, self.winner, self.loser, self.first, scale)
+        D = self.documents.astype(np.float64, copy=False)
+        difference: FloatArray = D[self.winner - self.first] - D[self.loser - self.first]
+        difference *= scale[:, None]
+        return difference
+
+    def curvature(self, theta: FloatArray) -> FloatArray:
+        """Σ w σ'(x·θ) x xᵀ by whichever is less work: the pairs one by one, or DᵀLD with their sparse Laplacian L."""
+        h = self.weight * slope(self.gaps(theta))
+        # The product of a matrix with its own transpose is half the work of one with another.
+        if len(h) <= 2 * len(self.documents):
+            V = self.differences(np.sqrt(h))
+            return V.T @ V
+        D = self.documents.astype(np.float64, copy=False)
+        ends = np.concatenate([self.winner, self.loser]) - self.first
+        others = np.concatenate([self.loser, self.winner]) - self.first
+        both = np.concatenate([h, h])
+        L = csr_array((-both, (ends, others)), shape=(len(D), len(D)))
+        curvature: FloatArray = D.T @ (L @ D + np.bincount(ends, both, len(D))[:, None] * D)
+        return curvature

@@ -5,9 +5,7 @@ Jia, Wang, Guo, Wang: PairRank: Online Pairwise Learning to Rank by Divide-and-C
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -15,18 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pairrank.errors import OptionError
-from pairrank.kernel import confidence, exploration, logistic, pairs, partition
+from pairrank.kernel import confidence, logistic, loops, pairs, partition
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, LinearRanker, State, check_choice, check_number_in
+from pairrank.rankers.candidates import WHOLE, Candidates, Closed, Whole
 from pairrank.rankers.posterior import Posterior
 from pairrank.rankers.precision import Precision
 from pairrank.rng import Purpose, generator
-from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, Impression, Inspection, IntArray
+from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, Impression, Inspection
 
 # Bytes of documents that the incremental estimator keeps before it folds the oldest into its quadratic model.
 HISTORY_BYTES = 256 * 2**20
-# Up to this many candidates, comparing all of them costs less than finding out which comparisons can be spared.
-WHOLE = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,12 +160,18 @@ class PairRank(LinearRanker):
         self.settings = s = replace(
             PRESETS[self.preset], **{name: value for name, value in given.items() if value is not None}
         )
-        # In the norm of H a width is z; in probability it is α, the slope of σ at most ¼ and M at least 4H.
-        width = s.z if s.width == "score" else 0.5 * (1.0 if s.alpha == "theory" else float(s.alpha))
+        # In the norm of H a width is z. In probability it is α in that of M, which is above H where σ is flat.
+        width = s.z if s.width == "score" else 0.1 * (1.0 if s.alpha == "theory" else float(s.alpha))
         tolerance = 0.0 if s.estimator == "exact" or s.loss == "mean" else s.tolerance * max(width, 0.01)
         capacity = 0 if s.estimator == "bounded" else max(HISTORY_BYTES // (8 * self.n_features), 1000)
         self._posterior = Posterior(
-            self.n_features, s.lam, mean_loss=s.loss == "mean", tolerance=tolerance, capacity=capacity
+            self.n_features,
+            s.lam,
+            mean_loss=s.loss == "mean",
+            tolerance=tolerance,
+            capacity=capacity,
+            # Where σ is flat, M is far above H, and what is little in the norm of H is much in that of M.
+            patient=s.width == "score",
         )
         self._inverse32: Float32Array | None = None  # H⁻¹ or M⁻¹ as `rank` uses it, until the next `learn`
         # The Laplace posterior has its own matrix; only the paper's widths need M.
@@ -223,56 +226,33 @@ class PairRank(LinearRanker):
         """H⁻¹ or M⁻¹, (d, d): what a pair's width is measured by."""
         return self._posterior.inverse if self._precision is None else self._precision.inverse
 
-    def _candidates(self, X: FloatArray) -> _Candidates:
+    def _candidates(self, X: FloatArray) -> Candidates:
         rule = partition.certain_by_score if self._precision is None else partition.certain_by_probability
-        kind = _Whole if len(X) <= WHOLE else _Candidates
+        kind = Whole if len(X) <= WHOLE else Candidates
         if self.settings.refine and self._precision is not None:
             # In score space certainty is transitive by the triangle inequality, and `refine` has nothing to add.
-            kind = _Closed
+            kind = Closed
         if self._inverse32 is None:
             self._inverse32 = self._metric.astype(np.float32)
         return kind(X, X @ self._weights, self._inverse32, rule, self.alpha_t)
 
     def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        loops.count_a_list()
         candidates = self._candidates(features)
-        chunk = len(features) if isinstance(candidates, _Whole) else max(2 * k, 16)
-        ends = partition.leading_blocks(candidates.certain_rows, len(features), k, chunk)
-        places, blocks = np.arange(k), np.searchsorted(ends, np.arange(k))
-        start = 0
-        for end in ends.tolist():
-            if end > start:
-                stop = min(end + 1, k)
-                places[start:stop] = start + self._draw(candidates, slice(start, end + 1), stop - start, rng)
-            start = end + 1
+        ends = candidates.ends(k)
         # With the blocks, the ends tell their sizes even where a block runs on below what was shown.
         memory: dict[str, AnyArray] = {"ends": ends}
-        if self.settings.learn_from != "all":
-            memory["unbiased"] = self._unbiased(candidates, places, blocks)
+        shuffled = self.settings.exploration == "random"
+        places, blocks, fair = candidates.arrange(ends, k, rng, shuffled=shuffled)
+        match self.settings.learn_from:
+            case "fair":
+                memory["unbiased"] = fair
+            case "uncertain" if shuffled:
+                memory["unbiased"] = fair  # a shuffle puts either first with probability a half
+            case "uncertain":
+                certain = candidates.certain_among(places)
+                memory["unbiased"] = ~(certain | certain.T)
         return Draw(candidates.order[places], blocks, bool(ends[-1] >= len(ends)), memory)
-
-    def _draw(self, candidates: _Candidates, block: slice, n_draws: int, rng: np.random.Generator) -> IntArray:
-        """The first ``n_draws`` places of a block, counted from its start."""
-        size = block.stop - block.start
-        if self.settings.exploration == "random":
-            return exploration.draw_random(size, n_draws, rng)
-        if isinstance(candidates, _Whole):
-            return exploration.draw_conservative(candidates.certain[block, block], n_draws, rng)
-        return exploration.draw_conservative_lazily(
-            lambda start, stop: candidates.certain_rows(block.start + start, block.start + stop)[:, block],
-            lambda documents: candidates.predecessors(documents, block),
-            size,
-            n_draws,
-            rng,
-        )
-
-    def _unbiased(self, candidates: _Candidates, places: IntArray, blocks: IntArray) -> BoolArray:
-        """(k, k): which pairs of shown positions count in full."""
-        if self.settings.exploration == "random":
-            return np.equal.outer(blocks, blocks)  # a shuffle puts either first with probability a half
-        certain = candidates.certain_among(places)
-        if self.settings.learn_from == "fair":
-            return exploration.fair_pairs(certain)
-        return ~(certain | certain.T)
 
     def inspect(self, features: ArrayLike) -> Inspection:
         """What the model is certain of for these candidates: scores, widths, certain pairs, blocks."""
@@ -299,9 +279,11 @@ class PairRank(LinearRanker):
         found = self._pairs(impression, clicks)
         if self.settings.learn_from != "all" and len(found.weight):
             unbiased = impression.memory["unbiased"][found.winner, found.loser]
-            weight = np.where(unbiased, found.weight, self.settings.biased_weight * found.weight)
-            kept = weight > 0
-            found = Pairs(found.winner[kept], found.loser[kept], weight[kept])
+            biased = self.settings.biased_weight
+            if biased > 0:
+                found = found._replace(weight=np.where(unbiased, found.weight, biased * found.weight))
+            else:
+                found = Pairs(found.winner[unbiased], found.loser[unbiased], found.weight[unbiased])
         if len(found.weight) == 0:
             return
         self._posterior.add(impression.features, found)
@@ -346,73 +328,3 @@ class PairRank(LinearRanker):
     def uncertainty(self) -> FloatArray:
         """(n_features,), the standard deviation of each weight under the Laplace posterior."""
         return np.sqrt(np.maximum(np.diagonal(self._posterior.inverse), 0.0))
-
-
-class _Candidates:
-    """The candidates of one query with what is needed to compare any of them; places count in the order of scores."""
-
-    def __init__(
-        self,
-        X: FloatArray,
-        scores: FloatArray,
-        inverse: Float32Array,
-        rule: Callable[[Float32Array, Float32Array, Float32Array, float], BoolArray],
-        factor: float,
-    ) -> None:
-        self.order = np.argsort(-scores, kind="stable")
-        # Only differences matter, and float32 is enough for them once what all candidates share is taken away.
-        self._scores = (scores - scores[0]).astype(np.float32)
-        self._X = (X - X.mean(axis=0)).astype(np.float32)
-        self._rule, self._factor = rule, factor
-        self._projected = self._X @ inverse
-        self._own = np.einsum("ij,ij->i", self._projected, self._X)
-
-    def _squared(self, upper: IntArray, lower: IntArray | slice) -> Float32Array:
-        """Squared widths between rows of X, not places: X is never copied into the order of scores."""
-        return confidence.squared_widths_between(
-            self._projected[upper], self._own[upper], self._X[lower], self._own[lower]
-        )
-
-    def certain_rows(self, start: int, stop: int) -> BoolArray:
-        """(stop - start, n), the certain orders of places start to stop - 1 over all."""
-        rows = self.order[start:stop]
-        return self._rule(self._scores[rows], self._scores, self._squared(rows, slice(None)), self._factor)[
-            :, self.order
-        ]
-
-    def certain_among(self, places: IntArray) -> BoolArray:
-        """(k, k), the certain orders among some places."""
-        rows = self.order[places]
-        return self._rule(self._scores[rows], self._scores[rows], self._squared(rows, rows), self._factor)
-
-    def predecessors(self, documents: IntArray, block: slice) -> BoolArray:
-        """(m, size), which documents of the block are certainly above each of ``documents`` (places in the block)."""
-        rows = self.order[documents + block.start]
-        below = slice(None) if block == slice(0, len(self.order)) else self.order[block]
-        # The widths are symmetric, so comparing the negated scores asks who is above instead of who is below.
-        certain = self._rule(-self._scores[rows], -self._scores[below], self._squared(rows, below), self._factor)
-        return certain[:, self.order] if isinstance(below, slice) else certain
-
-
-class _Whole(_Candidates):
-    """Few candidates, or ones whose certain orders are to be closed: all are compared, once."""
-
-    closes = False
-
-    @cached_property
-    def certain(self) -> BoolArray:
-        """(n, n), the certain orders of all places."""
-        certain = super().certain_rows(0, len(self.order))
-        return partition.transitive_closure(certain) if self.closes else certain
-
-    def certain_rows(self, start: int, stop: int) -> BoolArray:
-        return self.certain[start:stop]
-
-    def certain_among(self, places: IntArray) -> BoolArray:
-        return self.certain[places[:, None], places]
-
-
-class _Closed(_Whole):
-    """Candidates under the transitive closure of their certain orders."""
-
-    closes = True

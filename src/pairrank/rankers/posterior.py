@@ -16,18 +16,19 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dgesv
 
+from pairrank.kernel import loops
 from pairrank.kernel.confidence import add_product, inverse_of
 from pairrank.kernel.logistic import sigmoid
-from pairrank.kernel.pairs import Pairs, laplacian, preferences
+from pairrank.kernel.pairs import Pairs, preferences
 from pairrank.rankers.history import History
 from pairrank.types import FloatArray
 
 # Below this many pairs a refresh costs next to nothing, so every list gets one.
 SMALL = 256
-# The curvature's weights σ'(x·θ̂) are taken anew each time the pairs have grown by this factor.
-GROWTH = 2.0
+# The curvature's weights σ'(x·θ̂) are taken anew each time many pairs have grown by this factor.
+GROWTH = 1.25
 # Newton's method in the scores of one list stops when a step is this small; what is left is of its square.
-CLOSE = 1e-2
+CLOSE = 3e-2
 MAX_STEPS = 100
 # Without a history, H⁻¹ is computed afresh from H after this many lists.
 REFACTOR_EVERY = 1000
@@ -41,15 +42,19 @@ class Posterior:
     lam : λ. With ``mean_loss`` the loss is the authors' mean plus λ‖θ‖², that is P = 2nλI for n pairs.
     tolerance : how far θ̂ may stray from the exact minimiser, in the H-norm (standard deviations of the posterior).
         0 refreshes after every list, to rounding.
+    patient : refresh only when θ̂ may have strayed; else after every list.
     capacity : documents kept in the history; older lists are folded into P and q. 0 keeps none (bounded memory).
     """
 
-    def __init__(self, n_features: int, lam: float, *, mean_loss: bool, tolerance: float, capacity: int) -> None:
+    def __init__(
+        self, n_features: int, lam: float, *, mean_loss: bool, tolerance: float, capacity: int, patient: bool = True
+    ) -> None:
         self.theta = np.zeros(n_features)
         self.inverse = np.eye(n_features) / lam
         # Where a tolerance is allowed, float32 halves the passes over the history at an error far below it.
         self.history = History(n_features, np.float32 if tolerance else np.float64)
-        self._lam, self._mean_loss, self._tolerance, self._capacity = lam, mean_loss, tolerance, capacity
+        self._lam, self._mean_loss, self._capacity = lam, mean_loss, capacity
+        self._tolerance, self._patient = tolerance, patient
         self.P = lam * np.eye(n_features)
         self._q = np.zeros(n_features)
         # The pairs' part of H, kept apart only where the penalty changes under it.
@@ -75,7 +80,7 @@ class Posterior:
         """Learn the pairs of one list over its ``documents`` (k, d)."""
         self._moved += self._take_in(*_only_used(documents, pairs))
         self.n_pairs += len(pairs.weight)
-        if self.n_pairs >= GROWTH * max(self._at_rebuild, 8) and len(self.history):
+        if self.n_pairs >= self._next_rebuild and len(self.history):
             self._rebuild()
         elif self._mean_loss:
             self._rescale()
@@ -83,6 +88,12 @@ class Posterior:
             self._refresh()
         if self.history.n_documents > self._capacity:
             self._fold()
+
+    @property
+    def _next_rebuild(self) -> float:
+        """At how many pairs H⁻¹ is computed afresh: d³ is dear while there are few of them, a stale H⁻¹ later on."""
+        n = max(self._at_rebuild, 4)
+        return max(GROWTH * n, min(2 * n, n + 4 * len(self.theta)))
 
     def _take_in(self, D: FloatArray, pairs: Pairs) -> float:
         """Minimise (quadratic model so far) + (loss of these pairs), exactly; then add their curvature to H.
@@ -119,6 +130,10 @@ class Posterior:
     def gradient(self) -> FloatArray:
         """∇L(θ̂), (d,), over the whole history; zero at the exact minimiser."""
         return self.P @ self.theta - self._q - self.history.pull(self.theta)
+
+    def loss(self, theta: FloatArray) -> float:
+        """L(θ), up to a constant."""
+        return float(0.5 * theta @ self.P @ theta - self._q @ theta) + self.history.loss(theta)
 
     def _rebuild(self) -> None:
         """H⁻¹ afresh, with every pair's σ' at today's θ̂."""
@@ -157,15 +172,16 @@ class Posterior:
             if size * self._contraction <= goal:
                 break
             previous = size
-        if self._tolerance and self.n_pairs > SMALL:
+        if self._tolerance and self._patient and self.n_pairs > SMALL:
             # The stray is in proportion to the way moved: aim at a part of the tolerance. One lucky measurement must
             # not put off the next refresh for long, and one that found too much must bring it near at once.
             aim = self._moved * 0.3 * self._tolerance / max(self.strayed, 1e-300)
-            self._allowance = min(aim, 1.5 * max(self._allowance, self._moved))
+            far = self.strayed > self._tolerance
+            self._allowance = 0.0 if far else min(aim, 1.5 * max(self._allowance, self._moved))
         self._moved = 0.0
 
     def _newton_step(self, gradient: FloatArray, goal: float) -> tuple[FloatArray, float]:
-        """∇²L⁻¹∇L, shortened where it would move a pair far, and its length in the norm of ∇²L.
+        """∇²L⁻¹∇L, shortened where it would go too far, and its length in the norm of ∇²L.
 
         Conjugate gradients with H⁻¹ as preconditioner, to a tenth of the length or to ``goal``: no matrix is formed.
         """
@@ -183,9 +199,19 @@ class Posterior:
             after = float(residual @ descent)
             direction = descent + (after / before) * direction
             before = after
+        fall = max(float(gradient @ move), 0.0)
+        return self._safe_share(move, fall) * move, math.sqrt(fall)
+
+    def _safe_share(self, move: FloatArray, fall: float) -> float:
+        """How much of a Newton step to take: all of it where it moves no pair far, else as much as lowers the loss."""
         far = self.history.furthest(move)
-        shortened = 1.0 if far <= 1.0 else math.log1p(far) / far
-        return shortened * move, math.sqrt(max(float(gradient @ move), 0.0))
+        if far <= 1.0:
+            return 1.0
+        safe = math.log1p(far) / far  # self-concordance promises that this much does
+        before, share = self.loss(self.theta), 1.0
+        while share > safe and self.loss(self.theta - share * move) > before - 0.25 * share * fall:
+            share /= 2
+        return max(share, safe)
 
     def _fold(self) -> None:
         """Give up the oldest quarter of the history: its pairs become part of the quadratic P and q."""
@@ -237,20 +263,33 @@ def _settle(start: FloatArray, K: FloatArray, weights: FloatArray) -> tuple[Floa
 
     ``weights`` (k, k) holds the weight of i's preference over j.
     """
-    k = len(start)
-    scores = start
+    scores, unit = start, np.eye(len(start))
     for _ in range(MAX_STEPS):
-        doubt = sigmoid(scores - scores[:, None])  # σ(-(s_i - s_j))
-        force = weights * doubt
-        b = force.sum(axis=1) - force.sum(axis=0)
-        L = laplacian(force * (1.0 - doubt))
-        step = _solve(np.eye(k) + K @ L, start + K @ b - scores)
-        size = float(np.abs(step).max())
+        b, L = _forces(weights, sigmoid(scores - scores[:, None]))
+        step = _solve(unit + K @ L, start + K @ b - scores)
+        size = max(map(abs, step.tolist()))
         # A step that would move a pair far is shortened, as logistic losses ask for.
         scores = scores + (step if size <= 1.0 else step * (math.log1p(size) / size))
         if size < CLOSE:
             # Quadratic convergence: what is left is of the order CLOSE²/10, and b moves along by its derivative.
             return b - L @ step, L
+    return b, L
+
+
+def _forces(weights: FloatArray, doubt: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """b (k,), each document's sum of w σ(-(s_i - s_j)) won less lost, and the Laplacian (k, k) of w σ'.
+
+    ``doubt`` (k, k) is σ(-(s_i - s_j)), so that doubtᵀ is 1 - doubt. Nobody is preferred to himself.
+    """
+    if fast := loops.compiled():
+        return fast.forces(weights, doubt)
+    force = weights * doubt
+    stiffness = force * doubt.T
+    stiffness = stiffness + stiffness.T
+    # Running sums add up in the order of a loop, which `sum` does not.
+    b: FloatArray = np.cumsum(force - force.T, axis=1)[:, -1].copy()
+    L: FloatArray = -stiffness
+    L.flat[:: len(L) + 1] = np.cumsum(stiffness, axis=1)[:, -1]
     return b, L
 
 
@@ -263,9 +302,9 @@ def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
 def _only_used(documents: FloatArray, pairs: Pairs) -> tuple[FloatArray, Pairs]:
     """The documents that take part in a pair, and the pairs by their places among them."""
     used = np.zeros(len(documents), dtype=np.bool_)
-    used[pairs.winner] = True
-    used[pairs.loser] = True
-    if used.all():
-        return documents, pairs
+    used[pairs.winner] = used[pairs.loser] = True
+    n_used = int(np.count_nonzero(used))
+    if used[:n_used].all():
+        return documents[:n_used], pairs  # those at the top, as nearly always
     places = np.cumsum(used) - 1
     return documents[used], Pairs(places[pairs.winner], places[pairs.loser], pairs.weight)

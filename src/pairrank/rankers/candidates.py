@@ -1,0 +1,141 @@
+"""The candidates of one query, compared with each other: who is certainly above whom, and which blocks that makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from pairrank.kernel import confidence, exploration, loops, partition
+from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
+
+# Up to this many candidates, comparing all of them costs less than finding out which comparisons can be spared.
+WHOLE = 256
+
+# (scores of m, scores of n, squared widths (m, n), factor) -> (m, n): see `partition.certain_by_score`.
+Rule = Callable[[Float32Array, Float32Array, Float32Array, float], BoolArray]
+
+
+class Candidates:
+    """Any number of candidates; places count in the order of scores, and only what is asked for is compared."""
+
+    def __init__(self, X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float) -> None:
+        self.order = np.argsort(-scores, kind="stable")
+        # Only differences matter, and float32 is enough for them once what all candidates share is taken away.
+        self._scores = (scores - scores[0]).astype(np.float32)
+        self._X = confidence.centred(X)
+        self._rule, self._factor = rule, factor
+        self._projected = self._X @ inverse
+        self._own = np.einsum("ij,ij->i", self._projected, self._X)
+
+    def ends(self, k: int) -> IntArray:
+        """The ends of the blocks that hold the first ``k`` places."""
+        return partition.leading_blocks(self.certain_rows, len(self.order), k, max(2 * k, 16))
+
+    def arrange(
+        self, ends: IntArray, k: int, rng: np.random.Generator, *, shuffled: bool
+    ) -> tuple[IntArray, IntArray, BoolArray]:
+        """Draw the first ``k`` places (k,); with the block of each (k,), and which pairs are in a fair order (k, k).
+
+        ``shuffled`` shuffles each block whole; else certain orders are kept inside of it.
+        """
+        places, blocks = np.arange(k), np.searchsorted(ends, np.arange(k))
+        start = 0
+        for end in ends.tolist():
+            if end > start:
+                stop = min(end + 1, k)
+                draw = exploration.draw_random if shuffled else partial(self._draw, start)
+                places[start:stop] = start + draw(end + 1 - start, stop - start, rng)
+            start = end + 1
+        if shuffled:
+            return places, blocks, np.equal.outer(blocks, blocks)
+        return places, blocks, exploration.fair_pairs(self.certain_among(places))
+
+    def _draw(self, start: int, size: int, n_draws: int, rng: np.random.Generator) -> IntArray:
+        """The first ``n_draws`` places of the block of ``size`` that begins at ``start``, counted from there."""
+        block = slice(start, start + size)
+        return exploration.draw_conservative_lazily(
+            lambda first, last: self.certain_rows(start + first, start + last)[:, block],
+            lambda documents: self._predecessors(documents, block),
+            size,
+            n_draws,
+            rng,
+        )
+
+    def certain_rows(self, start: int, stop: int) -> BoolArray:
+        """(stop - start, n), the certain orders of places start to stop - 1 over all."""
+        rows = self.order[start:stop]
+        return self._rule(self._scores[rows], self._scores, self._squared(rows, slice(None)), self._factor)[
+            :, self.order
+        ]
+
+    def certain_among(self, places: IntArray) -> BoolArray:
+        """(k, k), the certain orders among some places."""
+        rows = self.order[places]
+        return self._rule(self._scores[rows], self._scores[rows], self._squared(rows, rows), self._factor)
+
+    def _squared(self, upper: IntArray, lower: IntArray | slice) -> Float32Array:
+        """Squared widths between rows of X, not places: X is never copied into the order of scores."""
+        return confidence.squared_widths_between(
+            self._projected[upper], self._own[upper], self._X[lower], self._own[lower]
+        )
+
+    def _predecessors(self, documents: IntArray, block: slice) -> BoolArray:
+        """(m, size), which documents of the block are certainly above each of ``documents`` (places in the block)."""
+        rows = self.order[documents + block.start]
+        below = slice(None) if block == slice(0, len(self.order)) else self.order[block]
+        # The widths are symmetric, so comparing the negated scores asks who is above instead of who is below.
+        certain = self._rule(-self._scores[rows], -self._scores[below], self._squared(rows, below), self._factor)
+        return certain[:, self.order] if isinstance(below, slice) else certain
+
+
+class Whole(Candidates):
+    """Few candidates, or ones whose certain orders are to be closed: all are compared, once."""
+
+    closes: ClassVar[bool] = False
+
+    def __init__(self, X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float) -> None:
+        self.order = order = np.argsort(-scores, kind="stable")
+        s = (scores[order] - scores[0]).astype(np.float32)
+        ordered = confidence.centred(X, order)
+        G = np.matmul(ordered @ inverse, ordered.T, dtype=np.float32)
+        certain = rule(s, s, confidence.squared_widths_of(G), factor)
+        # (n, n), the certain orders of all places.
+        self.certain = partition.transitive_closure(certain) if self.closes else certain
+
+    def ends(self, k: int) -> IntArray:
+        """The ends of the blocks that hold the first ``k`` places."""
+        return partition.first_blocks(self.certain, k)
+
+    def arrange(
+        self, ends: IntArray, k: int, rng: np.random.Generator, *, shuffled: bool
+    ) -> tuple[IntArray, IntArray, BoolArray]:
+        """As for any candidates, from the orders at hand."""
+        fast = loops.compiled()
+        if shuffled or fast is None:
+            return super().arrange(ends, k, rng, shuffled=shuffled)
+        # As many keys as the blocks would draw one after the other, and so the same ones.
+        n_keys = start = 0
+        for stop in (ends + 1).tolist():
+            n_keys += (stop - start) * (min(stop, k) - start) if stop - start > 1 else 0
+            start = stop
+        return fast.arrange(self.certain, ends, k, rng.random(n_keys))
+
+    def _draw(self, start: int, size: int, n_draws: int, rng: np.random.Generator) -> IntArray:
+        return exploration.draw_conservative(self.certain[start : start + size, start : start + size], n_draws, rng)
+
+    def certain_rows(self, start: int, stop: int) -> BoolArray:
+        """A view of `certain`."""
+        return self.certain[start:stop]
+
+    def certain_among(self, places: IntArray) -> BoolArray:
+        """(k, k), the certain orders among some places."""
+        return self.certain[places[:, None], places]
+
+
+class Closed(Whole):
+    """Candidates under the transitive closure of their certain orders."""
+
+    closes = True

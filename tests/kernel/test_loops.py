@@ -1,0 +1,144 @@
+"""Compiled loops against the array code that they replace: equal to the bit, one by one and in a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pairrank
+from pairrank.kernel import confidence, loops, pairs, partition
+from pairrank.rankers import posterior
+from pairrank.rankers.candidates import Closed, Whole
+from pairrank.rankers.history import Piece
+
+pytest.importorskip("numba")
+seeds = st.integers(0, 100_000)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _loaded() -> Iterator[None]:
+    before, waited = loops._loops, loops._wait
+    assert loops.load()
+    yield
+    loops._loops, loops._wait = before, waited
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    with mock.patch.object(loops, "_loops", None):
+        yield
+
+
+def same(*arrays: np.ndarray) -> bool:
+    first, *others = arrays
+    return all(first.dtype == a.dtype and first.shape == a.shape and first.tobytes() == a.tobytes() for a in others)
+
+
+@given(seeds, st.integers(1, 60), st.integers(1, 20))
+def test_comparisons(seed: int, n: int, d: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * rng.choice([1.0, 1e5])
+    X[rng.integers(n)] = X[rng.integers(n)]
+    X.setflags(write=False)
+    order = rng.permutation(n)
+    centred = confidence.centred(X, order)
+    with plain():
+        assert same(centred, confidence.centred(X, order), confidence.centred(X)[order])
+    G = centred @ centred.T
+    squared = confidence.squared_widths_of(G.copy())
+    scores = np.sort(rng.normal(size=n).astype(np.float32))[::-1].copy()
+    z = float(rng.choice([0.0, 0.1, 2.0]))
+    certain = partition.certain_by_score(scores, scores, squared, z)
+    k = int(rng.integers(1, n + 1))
+    ends = partition.first_blocks(certain, k)
+    with plain():
+        assert same(squared, confidence.squared_widths_of(G.copy()))
+        assert same(certain, partition.certain_by_score(scores, scores, squared, z))
+        assert same(ends, partition.first_blocks(certain, k))
+        assert same(ends, partition.leading_blocks(lambda start, stop: certain[start:stop], n, k, 4))
+
+
+@given(seeds, st.integers(1, 60), st.sampled_from([Whole, Closed]))
+def test_drawing(seed: int, n: int, kind: type[Whole]) -> None:
+    rng = np.random.default_rng(seed)
+    X, theta = rng.normal(size=(n, 3)), rng.normal(size=3)
+    z, k = float(rng.choice([0.01, 0.2, 1.0, 100.0])), int(rng.integers(1, n + 1))
+    candidates = kind(X, X @ theta, np.eye(3, dtype=np.float32), partition.certain_by_score, z)
+    ends = candidates.ends(k)
+    found = candidates.arrange(ends, k, np.random.default_rng(seed), shuffled=False)
+    with plain():
+        expected = candidates.arrange(ends, k, np.random.default_rng(seed), shuffled=False)
+    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12))
+def test_pairs(clicks: list[bool]) -> None:
+    found = pairs.averaged(np.array(clicks))
+    with plain():
+        expected = pairs.averaged(np.array(clicks))
+    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@given(seeds, st.integers(2, 12))
+def test_forces(seed: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    weights = rng.random((k, k)) * (rng.random((k, k)) < 0.5)
+    np.fill_diagonal(weights, 0.0)
+    scores = 3 * rng.normal(size=k)
+    doubt = 1 / (1 + np.exp(scores[:, None] - scores))
+    doubt = np.ascontiguousarray(doubt)
+    found = posterior._forces(weights, doubt)
+    with plain():
+        expected = posterior._forces(weights, doubt)
+    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@given(seeds, st.integers(2, 50), st.integers(1, 80))
+def test_history(seed: int, n: int, n_pairs: int) -> None:
+    rng = np.random.default_rng(seed)
+    first = int(rng.integers(1000))
+    winner, loser = first + rng.integers(0, n, n_pairs), first + rng.integers(0, n, n_pairs)
+    piece = Piece(rng.random((n, 7)).astype(np.float32), winner, loser, rng.random(n_pairs), first)
+    direction = rng.normal(size=7)
+    gaps, total, rows = piece.gaps(direction), piece.scatter(piece.weight), piece.differences(piece.weight)
+    with plain():
+        assert same(gaps, piece.gaps(direction))
+        assert same(total, piece.scatter(piece.weight))
+        assert same(rows, piece.differences(piece.weight))
+
+
+@settings(deadline=None, max_examples=6)
+@given(seeds, st.sampled_from(["pairrank", "pairrank-c(refine=true)", "pairrank(preset=paper)", "pairrank(Q=1)"]))
+def test_a_run_has_the_same_bits_with_and_without(seed: int, name: str) -> None:
+    def run() -> str:
+        rng = np.random.default_rng(seed)
+        ranker = pairrank.rankers.make(name, n_features=8, seed=seed)
+        for _ in range(60):
+            impression = ranker.rank(rng.random((int(rng.integers(1, 40)), 8)), 10)
+            ranker.learn(impression, rng.random(len(impression)) < 0.3)
+        return ranker.digest()
+
+    compiled = run()
+    with plain():
+        assert run() == compiled
+
+
+def test_loading_waits_until_it_pays() -> None:
+    with mock.patch.object(loops, "_loops", None), mock.patch.object(loops, "_wait", 2):
+        for _ in range(2):
+            loops.count_a_list()
+            assert loops.compiled() is None
+        loops.count_a_list()
+        assert loops.compiled() is not None
+
+
+def test_without_numba_nothing_is_loaded_and_nothing_breaks() -> None:
+    with mock.patch.object(loops, "_loops", None), mock.patch.dict("sys.modules", {"numba": None}):
+        assert not loops.load()
+        assert pairrank.PairRank(3).rank(np.eye(3)).n_docs == 3
