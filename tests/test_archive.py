@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -31,6 +32,19 @@ def test_round_trip(scalars: dict[str, object], contents: dict[str, np.ndarray])
     for name, array in contents.items():
         assert back[name].dtype == array.dtype
         np.testing.assert_array_equal(back[name], array)
+
+
+@given(values, st.dictionaries(st.text(max_size=4), arrays, max_size=3))
+def test_the_header_is_json_in_its_one_canonical_form(
+    scalars: dict[str, object], contents: dict[str, np.ndarray]
+) -> None:
+    blob = archive.pack('a "kind"', scalars, contents)
+    text = blob[8 : 8 + int.from_bytes(blob[:8], "little")].decode()
+    header = json.loads(text)
+    assert text.rstrip() == json.dumps(header, sort_keys=True, separators=(",", ":"))
+    assert header["__metadata__"]["pairrank"] == 'a "kind"'
+    assert header["__metadata__"]["values"] == json.dumps(scalars, sort_keys=True)
+    assert header.keys() == {"__metadata__", *contents}
 
 
 def test_row_order_and_byte_order_do_not_matter() -> None:
