@@ -77,11 +77,11 @@ def test_drawing(seed: int, n: int, kind: type[Whole]) -> None:
     assert all(same(a, b) for a, b in zip(found, expected, strict=True))
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=12))
-def test_pairs(clicks: list[bool]) -> None:
-    found = pairs.averaged(np.array(clicks))
+@given(st.lists(st.booleans(), min_size=1, max_size=12), st.sampled_from([0, 1]))
+def test_pairs(clicks: list[bool], beyond: int) -> None:
+    found = pairs.averaged(np.array(clicks), beyond)
     with plain():
-        expected = pairs.averaged(np.array(clicks))
+        expected = pairs.averaged(np.array(clicks), beyond)
     assert all(same(a, b) for a, b in zip(found, expected, strict=True))
 
 

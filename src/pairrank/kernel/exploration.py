@@ -105,3 +105,37 @@ def fair_pairs(certain: BoolArray) -> BoolArray:
     fair: BoolArray = (free_from <= positions) & (positions < positions.T)
     fair |= fair.T.copy()
     return fair
+
+
+def propensities(certain: BoolArray, places: IntArray, block: IntArray) -> FloatArray:
+    """(k, k): 2 P(R*) / (P(R) + P(R*)) for each pair of shown positions, R* the list with the two exchanged.
+
+    As PDGD weighs a pair by the reversed ranking: one for a fair coin, zero where the other order could not be shown.
+    ``certain`` (n, n) holds the certain orders of the sorted documents, ``places`` (k,) those shown, ``block`` (n,) the
+    block of every document. A list's probability is Π 1/(free documents) over its positions.
+    """
+    k = len(places)
+    weight = np.zeros((k, k))
+    usual = _log_probability(certain, places, block)
+    for a in range(k):
+        for b in range(a + 1, k):
+            if block[places[a]] == block[places[b]]:
+                swapped = places.copy()
+                swapped[[a, b]] = places[[b, a]]
+                ahead = _log_probability(certain, swapped, block) - usual
+                weight[a, b] = weight[b, a] = 2.0 / (1.0 + np.exp(min(-ahead, 700.0)))
+    return weight
+
+
+def _log_probability(certain: BoolArray, places: IntArray, block: IntArray) -> float:
+    """log of the chance that `draw_conservative`, block after block, gives just these places; -inf where it cannot."""
+    position = np.full(len(certain), len(certain))  # of who is not shown: beyond all
+    position[places] = np.arange(len(places))
+    inside = certain & (block[:, None] == block)
+    free_from = np.where(inside, position[:, None] + 1, 0).max(axis=0)
+    if (free_from[places] > position[places]).any():
+        return -np.inf
+    n_free = [
+        int(((free_from <= p) & (position >= p) & (block == block[place])).sum()) for p, place in enumerate(places)
+    ]
+    return -float(np.log(n_free).sum())

@@ -29,7 +29,7 @@ class Loops(NamedTuple):
     certain_by_score: Callable[[Float32Array, Float32Array, Float32Array], BoolArray]
     leading_ends: Callable[[BoolArray, int], IntArray]
     arrange: Callable[[BoolArray, IntArray, int, FloatArray], tuple[IntArray, IntArray, BoolArray]]
-    averaged: Callable[[BoolArray], tuple[IntArray, IntArray, FloatArray]]
+    averaged: Callable[[BoolArray, int], tuple[IntArray, IntArray, FloatArray]]
     forces: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
     gaps: Callable[[Float32Array, IntArray, IntArray, int], FloatArray]
     scatter: Callable[[IntArray, IntArray, FloatArray, int, int], FloatArray]
@@ -76,7 +76,7 @@ def _compile(njit: Any, types: Any) -> Loops:
         certain_by_score: "b1[:,::1](f4[::1], f4[::1], f4[:,::1])",
         leading_ends: "i8[::1](b1[:,::1], i8)",
         arrange: "Tuple((i8[::1], i8[::1], b1[:,::1]))(b1[:,::1], i8[::1], i8, f8[::1])",
-        averaged: "Tuple((i8[::1], i8[::1], f8[::1]))(b1[::1])",
+        averaged: "Tuple((i8[::1], i8[::1], f8[::1]))(b1[::1], i8)",
         forces: "Tuple((f8[::1], f8[:,::1]))(f8[:,::1], f8[:,::1])",
         gaps: "f8[::1](f4[::1], i8[::1], i8[::1], i8)",
         scatter: "f8[::1](i8[::1], i8[::1], f8[::1], i8, i8)",
@@ -171,13 +171,13 @@ def arrange(certain: BoolArray, ends: IntArray, k: int, keys: FloatArray) -> tup
     return places, blocks, fair
 
 
-def averaged(clicks: BoolArray) -> tuple[IntArray, IntArray, FloatArray]:
+def averaged(clicks: BoolArray, beyond: int) -> tuple[IntArray, IntArray, FloatArray]:
     """`pairs.averaged`."""
     k = len(clicks)
     seen = n_clicked = 0
     for i in range(k):
         if clicks[i]:
-            seen = min(i + 2, k)
+            seen = min(i + 1 + beyond, k)
             n_clicked += 1
     n = n_clicked * (seen - n_clicked)
     winner, loser = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)

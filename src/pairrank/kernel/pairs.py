@@ -18,47 +18,47 @@ class Pairs(NamedTuple):
     weight: FloatArray
 
 
-def examined(clicks: BoolArray) -> int:
-    """How many positions count as examined: down to the last click and one more; none without a click."""
+def examined(clicks: BoolArray, beyond: int = 1) -> int:
+    """How many positions count as examined: down to the last click and ``beyond`` more; none without a click."""
     clicked = np.flatnonzero(clicks)
-    return min(int(clicked[-1]) + 2, len(clicks)) if len(clicked) else 0
+    return min(int(clicked[-1]) + 1 + beyond, len(clicks)) if len(clicked) else 0
 
 
-def _sides(clicks: BoolArray) -> tuple[IntArray, IntArray]:
-    seen = clicks[: examined(clicks)]
+def _sides(clicks: BoolArray, beyond: int) -> tuple[IntArray, IntArray]:
+    seen = clicks[: examined(clicks, beyond)]
     return np.flatnonzero(seen), np.flatnonzero(~seen)
 
 
-def adjacent(clicks: BoolArray) -> Pairs:
+def adjacent(clicks: BoolArray, beyond: int = 1) -> Pairs:
     """The paper's independent pairs: positions (1,2), (3,4), ... where just one of the two was clicked."""
-    first = np.arange(0, examined(clicks) - 1, 2)
+    first = np.arange(0, examined(clicks, beyond) - 1, 2)
     first = first[clicks[first] != clicks[first + 1]]
     upper = clicks[first]
     return Pairs(np.where(upper, first, first + 1), np.where(upper, first + 1, first), np.ones(len(first)))
 
 
-def matched(clicks: BoolArray, rng: np.random.Generator) -> Pairs:
+def matched(clicks: BoolArray, rng: np.random.Generator, beyond: int = 1) -> Pairs:
     """The authors' independent pairs: clicked and unclicked examined positions, shuffled and zipped."""
-    winners, losers = _sides(clicks)
+    winners, losers = _sides(clicks, beyond)
     n = min(len(winners), len(losers))
     return Pairs(rng.permutation(winners)[:n], rng.permutation(losers)[:n], np.ones(n))
 
 
-def all_pairs(clicks: BoolArray) -> Pairs:
+def all_pairs(clicks: BoolArray, beyond: int = 1) -> Pairs:
     """Every clicked position over every unclicked examined one."""
-    winners, losers = _sides(clicks)
+    winners, losers = _sides(clicks, beyond)
     n = len(winners) * len(losers)
     return Pairs(np.repeat(winners, len(losers)), np.tile(losers, len(winners)), np.ones(n))
 
 
-def averaged(clicks: BoolArray) -> Pairs:
+def averaged(clicks: BoolArray, beyond: int = 1) -> Pairs:
     """The expectation of `matched`: every pair, each with weight 1/max(n₊, n₋)."""
     if fast := loops.compiled():
-        return Pairs(*fast.averaged(clicks))
-    winner, loser, weight = all_pairs(clicks)
+        return Pairs(*fast.averaged(clicks, beyond))
+    winner, loser, weight = all_pairs(clicks, beyond)
     if len(weight):
         n_clicked = int(clicks.sum())
-        weight /= max(n_clicked, examined(clicks) - n_clicked)
+        weight /= max(n_clicked, examined(clicks, beyond) - n_clicked)
     return Pairs(winner, loser, weight)
 
 

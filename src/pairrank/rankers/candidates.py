@@ -21,7 +21,15 @@ Rule = Callable[[Float32Array, Float32Array, Float32Array, float], BoolArray]
 class Candidates:
     """Any number of candidates; places count in the order of scores, and only what is asked for is compared."""
 
-    def __init__(self, X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float) -> None:
+    def __init__(
+        self,
+        X: FloatArray,
+        scores: FloatArray,
+        inverse: Float32Array,
+        rule: Rule,
+        factor: float,
+        stake: float = 0.0,
+    ) -> None:
         self.order = np.argsort(-scores, kind="stable")
         # Only differences matter, and float32 is enough for them once what all candidates share is taken away.
         self._scores = (scores - scores[0]).astype(np.float32)
@@ -29,6 +37,7 @@ class Candidates:
         self._rule, self._factor = rule, factor
         self._projected = self._X @ inverse
         self._own = np.einsum("ij,ij->i", self._projected, self._X)
+        self._ease = _ease(len(X), stake)[np.argsort(self.order)] if stake else None  # by row
 
     def ends(self, k: int) -> IntArray:
         """The ends of the blocks that hold the first ``k`` places."""
@@ -76,18 +85,28 @@ class Candidates:
         rows = self.order[places]
         return self._rule(self._scores[rows], self._scores[rows], self._squared(rows, rows), self._factor)
 
+    def propensities(self, ends: IntArray, places: IntArray) -> FloatArray:
+        """Not for candidates that were not all compared."""
+        raise NotImplementedError("propensities need all comparisons; use Whole")
+
     def _squared(self, upper: IntArray, lower: IntArray | slice) -> Float32Array:
         """Squared widths between rows of X, not places: X is never copied into the order of scores."""
-        return confidence.squared_widths_between(
+        squared = confidence.squared_widths_between(
             self._projected[upper], self._own[upper], self._X[lower], self._own[lower]
         )
+        if self._ease is not None:
+            squared *= self._ease[upper][:, None]
+        return squared
 
     def _predecessors(self, documents: IntArray, block: slice) -> BoolArray:
         """(m, size), which documents of the block are certainly above each of ``documents`` (places in the block)."""
         rows = self.order[documents + block.start]
         below = slice(None) if block == slice(0, len(self.order)) else self.order[block]
         # The widths are symmetric, so comparing the negated scores asks who is above instead of who is below.
-        certain = self._rule(-self._scores[rows], -self._scores[below], self._squared(rows, below), self._factor)
+        squared = self._squared(rows, below)
+        if self._ease is not None:
+            squared *= self._ease[below] / self._ease[rows][:, None]  # it goes by the upper document
+        certain = self._rule(-self._scores[rows], -self._scores[below], squared, self._factor)
         return certain[:, self.order] if isinstance(below, slice) else certain
 
 
@@ -96,12 +115,23 @@ class Whole(Candidates):
 
     closes: ClassVar[bool] = False
 
-    def __init__(self, X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float) -> None:
+    def __init__(
+        self,
+        X: FloatArray,
+        scores: FloatArray,
+        inverse: Float32Array,
+        rule: Rule,
+        factor: float,
+        stake: float = 0.0,
+    ) -> None:
         self.order = order = np.argsort(-scores, kind="stable")
         s = (scores[order] - scores[0]).astype(np.float32)
         ordered = confidence.centred(X, order)
         G = np.matmul(ordered @ inverse, ordered.T, dtype=np.float32)
-        certain = rule(s, s, confidence.squared_widths_of(G), factor)
+        squared = confidence.squared_widths_of(G)
+        if stake:
+            squared *= _ease(len(X), stake)[:, None]
+        certain = rule(s, s, squared, factor)
         # (n, n), the certain orders of all places.
         self.certain = partition.transitive_closure(certain) if self.closes else certain
 
@@ -134,8 +164,20 @@ class Whole(Candidates):
         """(k, k), the certain orders among some places."""
         return self.certain[places[:, None], places]
 
+    def propensities(self, ends: IntArray, places: IntArray) -> FloatArray:
+        """`exploration.propensities` of what was drawn."""
+        # The block that holds the last of them is the last that matters.
+        n = int(ends[-1]) + 1
+        return exploration.propensities(self.certain[:n, :n], places, partition.block_numbers(ends, n))
+
 
 class Closed(Whole):
     """Candidates under the transitive closure of their certain orders."""
 
     closes = True
+
+
+def _ease(n: int, stake: float) -> Float32Array:
+    """(n,), what squared widths are multiplied by when the upper document is at each place: less further down."""
+    ease: Float32Array = (np.log2(np.arange(n) + 2.0) ** (-2.0 * stake)).astype(np.float32)
+    return ease

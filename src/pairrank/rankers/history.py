@@ -134,9 +134,18 @@ class History:
 
     def fold(self, n_lists: int, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Forget the oldest ``n_lists`` lists; their curvature (d, d) and pull (d,) at θ stay behind as the answer."""
-        n_documents, n_pairs = (int(v) for v in self._ends.rows[n_lists - 1])
         curvature = self.curvature(theta, n_lists)
         before = self.pull(theta)
+        self.drop(n_lists)
+        return curvature, before - self.pull(theta)
+
+    def scale(self, factor: float) -> None:
+        """Multiply all weights."""
+        self._weight.rows[:] *= factor
+
+    def drop(self, n_lists: int) -> None:
+        """Forget the oldest ``n_lists`` lists."""
+        n_documents, n_pairs = (int(v) for v in self._ends.rows[n_lists - 1])
         self._documents.drop(n_documents)
         for column in (self._winner, self._loser, self._weight):
             column.drop(n_pairs)
@@ -144,7 +153,6 @@ class History:
         self._loser.rows[:] -= n_documents
         self._ends.drop(n_lists)
         self._ends.rows[:] -= (n_documents, n_pairs)
-        return curvature, before - self.pull(theta)
 
     @property
     def n_lists(self) -> int:

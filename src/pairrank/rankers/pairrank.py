@@ -5,6 +5,7 @@ Jia, Wang, Guo, Wang: PairRank: Online Pairwise Learning to Rank by Divide-and-C
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import ClassVar
@@ -19,6 +20,7 @@ from pairrank.rankers.base import Draw, LinearRanker, State, check_choice, check
 from pairrank.rankers.candidates import WHOLE, Candidates, Closed, Whole
 from pairrank.rankers.posterior import Posterior
 from pairrank.rankers.precision import Precision
+from pairrank.rankers.trust import Repeats, Surprise, discount_contradiction
 from pairrank.rng import Purpose, generator
 from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, Impression, Inspection
 
@@ -41,6 +43,15 @@ class Settings:
     refine: bool
     learn_from: str
     biased_weight: float
+    examine_next: bool
+    repeats: float
+    robust: float
+    covariance: str
+    evidence: bool
+    calibrate: bool
+    caution: float
+    stake: float
+    half_life: float | None
     delta1: float
     c_mu: float
     estimator: str
@@ -51,7 +62,8 @@ class Settings:
         check_choice("pairs", self.pairs, ("adjacent", "matched", "all", "averaged"))
         check_choice("width", self.width, ("probability", "score"))
         check_choice("loss", self.loss, ("sum", "mean"))
-        check_choice("learn_from", self.learn_from, ("all", "uncertain", "fair"))
+        check_choice("learn_from", self.learn_from, ("all", "uncertain", "fair", "propensity"))
+        check_choice("covariance", self.covariance, ("laplace", "sandwich"))
         check_choice("estimator", self.estimator, ("incremental", "exact", "bounded"))
         if self.alpha != "theory":
             check_number_in("alpha", self.alpha, 0.0, 1e9)
@@ -63,10 +75,27 @@ class Settings:
         check_number_in("tolerance", self.tolerance, 0.0, 1.0, open_low=True)
         if self.Q is not None:
             check_number_in("Q", self.Q, 0.0, 1e9, open_low=True)
-        if not isinstance(self.refine, bool):
-            raise OptionError(f"refine is {self.refine!r}; expected True or False")
-        if self.estimator == "bounded" and (self.loss == "mean" or self.Q is not None):
-            raise OptionError('estimator="bounded" keeps no history, which loss="mean" and Q need')
+        for name in ("repeats", "robust", "stake"):
+            check_number_in(name, getattr(self, name), 0.0, 100.0)
+        check_number_in("caution", self.caution, 0.0, 1e9)
+        if self.half_life is not None:
+            check_number_in("half_life", self.half_life, 1.0, 1e9)
+        for name in ("refine", "examine_next", "evidence", "calibrate"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name} is {getattr(self, name)!r}; expected True or False")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        if self.estimator == "bounded" and (self.loss == "mean" or self.Q is not None or self.evidence):
+            raise OptionError('estimator="bounded" keeps no history, which loss="mean", Q and evidence need')
+        if self.loss == "mean" and (self.evidence or self.half_life is not None):
+            raise OptionError('loss="mean" has a penalty of its own, which evidence and half_life cannot change')
+        if self.width == "probability":
+            for name, off in {"covariance": "laplace", "calibrate": False, "caution": 0.0, "stake": 0.0}.items():
+                if getattr(self, name) != off:
+                    raise OptionError(
+                        f'{name} is for width="score", the Laplace posterior; leave it out or change width'
+                    )
 
 
 _BEST = Settings(
@@ -81,6 +110,15 @@ _BEST = Settings(
     refine=True,
     learn_from="fair",
     biased_weight=0.25,
+    examine_next=True,
+    repeats=0.0,
+    robust=0.0,
+    covariance="laplace",
+    evidence=False,
+    calibrate=False,
+    caution=0.0,
+    stake=0.0,
+    half_life=None,
     delta1=0.05,
     c_mu=0.25,
     estimator="incremental",
@@ -127,7 +165,17 @@ class PairRank(LinearRanker):
     learn_from : which pairs count in full: "all", those whose order was "uncertain" when shown, or those whose order
         was a "fair" coin: the lower document was free to be drawn when the upper one was, so that either could have
         come first. The order of all other pairs follows the model, and clicks on them carry its position bias.
-    biased_weight : the weight of the pairs that do not count in full.
+        "propensity" weighs each by 2P(R*)/(P(R) + P(R*)), the chance of the list with the two exchanged, as PDGD does.
+    biased_weight : the least weight of a pair: that of those which do not count in full.
+    examine_next : whether the document below the last click counts as examined, as the paper has it.
+    repeats : ρ; the r-th time that the same two documents make a pair it weighs r^-ρ.
+    robust : γ; a pair that contradicts the model by a margin m weighs (2σ(m))^γ, against clicks that attack.
+    covariance : of the posterior: "laplace", H⁻¹, or "sandwich", H⁻¹BH⁻¹ with B the spread of whole lists' gradients.
+    evidence : set λ by maximising the evidence as the pairs come in (``lam`` is where it starts).
+    calibrate : widen by √φ, φ how much more often unlearned pairs contradict the model than it expects.
+    caution : z is multiplied by √(1 + caution/(1 + pairs learned)): a guard against certainty that comes early.
+    stake : z falls with the place of the upper document as 1/log₂(1 + place)^stake: exploration where NDCG is made.
+    half_life : learned lists after which a pair counts half, for users who change. None: nothing is forgotten.
     delta1, c_mu : δ₁ and c_μ of Lemma 1, for alpha="theory". There a Q of None counts as 1.
     estimator : "incremental" (θ̂ within ``tolerance`` of the exact minimiser, cost flat in t), "exact" (the minimiser
         after every list), or "bounded" (no history at all, for endless streams).
@@ -146,6 +194,15 @@ class PairRank(LinearRanker):
     refine: bool | None = None
     learn_from: str | None = None
     biased_weight: float | None = None
+    examine_next: bool | None = None
+    repeats: float | None = None
+    robust: float | None = None
+    covariance: str | None = None
+    evidence: bool | None = None
+    calibrate: bool | None = None
+    caution: float | None = None
+    stake: float | None = None
+    half_life: float | None = None
     delta1: float | None = None
     c_mu: float | None = None
     estimator: str | None = None
@@ -172,7 +229,11 @@ class PairRank(LinearRanker):
             capacity=capacity,
             # Where σ is flat, M is far above H, and what is little in the norm of H is much in that of M.
             patient=s.width == "score",
+            sandwich=s.covariance == "sandwich",
+            evidence=s.evidence,
+            half_life=s.half_life,
         )
+        self._repeats, self._surprise = Repeats(s.repeats), Surprise()
         self._inverse32: Float32Array | None = None  # H⁻¹ or M⁻¹ as `rank` uses it, until the next `learn`
         # The Laplace posterior has its own matrix; only the paper's widths need M.
         self._precision = Precision(self.n_features, s.lam) if s.width == "probability" else None
@@ -214,7 +275,8 @@ class PairRank(LinearRanker):
         """The factor on a pair's width today: z, α, or α_t of Lemma 1."""
         s = self.settings
         if self._precision is None:
-            return float(s.z)
+            early = math.sqrt(1.0 + s.caution / (1.0 + self._posterior.n_pairs))
+            return float(s.z) * early * (self._surprise.factor if s.calibrate else 1.0)
         if s.alpha != "theory":
             return float(s.alpha)
         return confidence.alpha_theory(
@@ -224,17 +286,17 @@ class PairRank(LinearRanker):
     @property
     def _metric(self) -> FloatArray:
         """H⁻¹ or M⁻¹, (d, d): what a pair's width is measured by."""
-        return self._posterior.inverse if self._precision is None else self._precision.inverse
+        return self._posterior.covariance if self._precision is None else self._precision.inverse
 
     def _candidates(self, X: FloatArray) -> Candidates:
         rule = partition.certain_by_score if self._precision is None else partition.certain_by_probability
-        kind = Whole if len(X) <= WHOLE else Candidates
+        kind = Whole if len(X) <= WHOLE or self.settings.learn_from == "propensity" else Candidates
         if self.settings.refine and self._precision is not None:
             # In score space certainty is transitive by the triangle inequality, and `refine` has nothing to add.
             kind = Closed
         if self._inverse32 is None:
             self._inverse32 = self._metric.astype(np.float32)
-        return kind(X, X @ self._weights, self._inverse32, rule, self.alpha_t)
+        return kind(X, X @ self._weights, self._inverse32, rule, self.alpha_t, self.settings.stake)
 
     def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         loops.count_a_list()
@@ -252,6 +314,10 @@ class PairRank(LinearRanker):
             case "uncertain":
                 certain = candidates.certain_among(places)
                 memory["unbiased"] = ~(certain | certain.T)
+            case "propensity" if shuffled:
+                memory["trust"] = fair.astype(np.float64)
+            case "propensity":
+                memory["trust"] = candidates.propensities(ends, places)
         return Draw(candidates.order[places], blocks, bool(ends[-1] >= len(ends)), memory)
 
     def inspect(self, features: ArrayLike) -> Inspection:
@@ -276,14 +342,7 @@ class PairRank(LinearRanker):
     # Learning.
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
-        found = self._pairs(impression, clicks)
-        if self.settings.learn_from != "all" and len(found.weight):
-            unbiased = impression.memory["unbiased"][found.winner, found.loser]
-            biased = self.settings.biased_weight
-            if biased > 0:
-                found = found._replace(weight=np.where(unbiased, found.weight, biased * found.weight))
-            else:
-                found = Pairs(found.winner[unbiased], found.loser[unbiased], found.weight[unbiased])
+        found = self._trusted(impression, self._pairs(impression, clicks))
         if len(found.weight) == 0:
             return
         self._posterior.add(impression.features, found)
@@ -292,16 +351,38 @@ class PairRank(LinearRanker):
         self._weights = self._admissible(self._posterior.theta)
         self._inverse32 = None
 
+    def _trusted(self, impression: Impression, found: Pairs) -> Pairs:
+        """The pairs with the weights that they deserve, without those that deserve none."""
+        s = self.settings
+        if len(found.weight) == 0:
+            return found
+        if s.learn_from != "all":
+            trust = impression.memory["trust" if s.learn_from == "propensity" else "unbiased"][
+                found.winner, found.loser
+            ]
+            found = found._replace(weight=found.weight * np.maximum(trust, s.biased_weight))
+        found = self._repeats.weigh(impression.features, found)
+        if s.robust or s.calibrate:
+            scores = impression.features @ self._weights
+            margins = scores[found.winner] - scores[found.loser]
+            self._surprise.watch(margins, found.weight)
+            found = found._replace(weight=found.weight * discount_contradiction(margins, s.robust))
+        if s.biased_weight == 0.0 and s.learn_from != "all":
+            kept = found.weight > 0
+            found = Pairs(found.winner[kept], found.loser[kept], found.weight[kept])
+        return found
+
     def _pairs(self, impression: Impression, clicks: BoolArray) -> Pairs:
+        beyond = int(self.settings.examine_next)
         match self.settings.pairs:
             case "adjacent":
-                return pairs.adjacent(clicks)
+                return pairs.adjacent(clicks, beyond)
             case "matched":
-                return pairs.matched(clicks, generator(impression.seed, impression.number, Purpose.LEARN))
+                return pairs.matched(clicks, generator(impression.seed, impression.number, Purpose.LEARN), beyond)
             case "all":
-                return pairs.all_pairs(clicks)
+                return pairs.all_pairs(clicks, beyond)
             case _:
-                return pairs.averaged(clicks)
+                return pairs.averaged(clicks, beyond)
 
     def _admissible(self, theta: FloatArray) -> FloatArray:
         """θ̂ within ‖θ‖ ≤ Q, by the appendix's projection."""
@@ -316,11 +397,13 @@ class PairRank(LinearRanker):
 
     def _state(self) -> State:
         extra = {} if self._precision is None else self._precision.state()
-        return super()._state() | self._posterior.state() | extra
+        return super()._state() | self._posterior.state() | self._repeats.state() | self._surprise.state() | extra
 
     def _restore(self, state: State) -> None:
         super()._restore(state)
         self._posterior.restore(state)
+        self._repeats.restore(state)
+        self._surprise.restore(state)
         self._inverse32 = None
         if self._precision is not None:
             self._precision.restore(state)

@@ -44,10 +44,23 @@ class Posterior:
         0 refreshes after every list, to rounding.
     patient : refresh only when θ̂ may have strayed; else after every list.
     capacity : documents kept in the history; older lists are folded into P and q. 0 keeps none (bounded memory).
+    sandwich : keep B, the spread of the lists' gradients, for a covariance that does not trust the model's own.
+    evidence : at each rebuild set λ to γ/‖θ̂‖², γ = d - λ tr H⁻¹ the number of weights that the data determine.
+    half_life : lists after which a list counts half.
     """
 
     def __init__(
-        self, n_features: int, lam: float, *, mean_loss: bool, tolerance: float, capacity: int, patient: bool = True
+        self,
+        n_features: int,
+        lam: float,
+        *,
+        mean_loss: bool,
+        tolerance: float,
+        capacity: int,
+        patient: bool = True,
+        sandwich: bool = False,
+        evidence: bool = False,
+        half_life: float | None = None,
     ) -> None:
         self.theta = np.zeros(n_features)
         self.inverse = np.eye(n_features) / lam
@@ -67,12 +80,19 @@ class Posterior:
         self._allowance = 0.0  # how much of it until the next refresh
         self.strayed = 0.0  # what the last refresh measured, in the H-norm
         self._contraction = 1.0  # how much of the stray a step by H⁻¹ leaves; unknown at first
-        self._lists = 0  # lists taken in without a history
+        self._lists = 0  # lists taken in
+        self._evidence, self._half_life = evidence, half_life
+        self._spread = lam * np.eye(n_features) if sandwich else np.zeros((0, 0))  # B
+        self._prior = (self.P.copy(), self._q) if half_life else None  # what is never forgotten
 
     def set_prior(self, mean: FloatArray, precision: FloatArray) -> None:
         """Start from a Gaussian prior instead of λI around zero."""
         self.P = precision.copy()
         self._q = precision @ mean
+        if self._half_life:
+            self._prior = (precision.copy(), self._q)
+        if len(self._spread):
+            self._spread = precision.copy()
         self.theta = mean.copy()
         self.inverse, _ = inverse_of(precision)
 
@@ -88,6 +108,13 @@ class Posterior:
             self._refresh()
         if self.history.n_documents > self._capacity:
             self._fold()
+        if self._half_life and self._lists % self._forget_every == 0:
+            self._forget(0.5 ** (self._forget_every / self._half_life))
+
+    @property
+    def covariance(self) -> FloatArray:
+        """(d, d): H⁻¹, or the sandwich H⁻¹BH⁻¹."""
+        return self.inverse @ self._spread @ self.inverse if len(self._spread) else self.inverse
 
     @property
     def _next_rebuild(self) -> float:
@@ -106,6 +133,10 @@ class Posterior:
         K = D @ A
         b, L = _settle(D @ self.theta, K, preferences(pairs, len(D)))
         self.theta = self.theta + A @ b
+        self._lists += 1
+        if len(self._spread):
+            gradient = b @ D
+            self._spread += np.outer(gradient, gradient)
         if self._mean_loss:
             add_product(self._pairs_part, D.T, (L @ D).T, 1.0)
         else:
@@ -122,7 +153,6 @@ class Posterior:
         """Without a history P is all of H; now and then H⁻¹ is made afresh from it, since rounding adds up."""
         add_product(self.P, D.T, (L @ D).T, 1.0)
         self._q = self.P @ self.theta
-        self._lists += 1
         if self._lists % REFACTOR_EVERY == 0:
             self.P = 0.5 * (self.P + self.P.T)
             self.inverse, _ = inverse_of(self.P)
@@ -144,6 +174,41 @@ class Posterior:
             self._rescale()
         else:
             self.inverse, _ = inverse_of(self.P + curvature)
+            if self._evidence:
+                self._follow_evidence(curvature)
+
+    def _follow_evidence(self, curvature: FloatArray) -> None:
+        """λ by MacKay's fixed point, at most tenfold away from where it stood."""
+        size = float(self.theta @ self.theta)
+        determined = len(self.theta) - self._lam * float(np.trace(self.inverse))
+        wanted = determined / max(size, 1e-12)
+        lam = min(max(wanted, 0.1 * self._lam), 10.0 * self._lam)
+        self.P = self.P + (lam - self._lam) * np.eye(len(self.theta))
+        self._lam = lam
+        self.inverse, _ = inverse_of(self.P + curvature)
+        self._allowance = 0.0
+
+    @property
+    def _forget_every(self) -> int:
+        """Lists between two times of forgetting: an eighth of a half-life, since H⁻¹ must be made afresh."""
+        return max(int(self._half_life or 0.0) // 8, 1)
+
+    def _forget(self, factor: float) -> None:
+        """All that was learned counts ``factor`` of what it did; what counts next to nothing is dropped."""
+        P, q = self._prior or (self.P, self._q)
+        self.P, self._q = P + factor * (self.P - P), q + factor * (self._q - q)
+        if len(self._spread):
+            self._spread = P + factor * (self._spread - P)
+        self.history.scale(factor)
+        old = self.history.n_lists - int(10 * (self._half_life or 0.0))
+        if old > 0:
+            self.history.drop(old)
+        if len(self.history):
+            self._rebuild()
+            self._refresh()
+        else:
+            self.inverse, _ = inverse_of(self.P)
+            self.theta = self.inverse @ self._q
 
     def _rescale(self) -> None:
         """The authors' mean loss: the penalty grows with the pairs, so H⁻¹ is made anew."""
@@ -235,6 +300,9 @@ class Posterior:
             "strayed": self.strayed,
             "contraction": self._contraction,
             "lists": self._lists,
+            "lam": self._lam,
+            "spread": self._spread,
+            **({"prior_P": self._prior[0], "prior_q": self._prior[1]} if self._prior else {}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -244,6 +312,8 @@ class Posterior:
             "inverse": self.inverse.shape,
             "P": self.P.shape,
             "q": self._q.shape,
+            "spread": self._spread.shape,
+            **({"prior_P": self.P.shape, "prior_q": self._q.shape} if self._prior else {}),
         }
         for name, shape in shapes.items():
             if state[name].shape != shape:
@@ -254,7 +324,10 @@ class Posterior:
         self.n_pairs, self._at_rebuild = int(state["n_pairs"]), int(state["at_rebuild"])
         self._moved, self._allowance = float(state["moved"]), float(state["allowance"])
         self.strayed, self._contraction = float(state["strayed"]), float(state["contraction"])
-        self._lists = int(state["lists"])
+        self._lists, self._lam = int(state["lists"]), float(state["lam"])
+        self._spread = state["spread"].copy()
+        if self._prior:
+            self._prior = (state["prior_P"].copy(), state["prior_q"].copy())
         self.history.restore(state)
 
 

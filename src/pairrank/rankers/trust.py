@@ -1,0 +1,83 @@
+"""How much a pair of clicks is worth: options of PairRank against repetition, contradiction and overconfidence."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import Any
+
+import numpy as np
+
+from pairrank.kernel.logistic import sigmoid
+from pairrank.kernel.pairs import Pairs
+from pairrank.types import AnyArray, FloatArray
+
+# Counters of pairs seen; two pairs that share one count for each other, which costs them a little weight.
+SLOTS = 2**16
+# As many pairs as calibration starts with, all of them as surprising as expected.
+PSEUDO_PAIRS = 50.0
+
+
+class Repeats:
+    """How often each pair of documents was learned from: the r-th time it weighs r^-ρ.
+
+    The same pair tells less each time: its clicks share what the model cannot see of the two documents.
+    """
+
+    def __init__(self, rho: float) -> None:
+        self._rho = rho
+        self._counts = np.zeros(SLOTS if rho else 0, dtype=np.int64)
+
+    def weigh(self, documents: FloatArray, pairs: Pairs) -> Pairs:
+        """``pairs`` of ``documents`` (k, d) with their weights reduced, and counted."""
+        if not self._rho:
+            return pairs
+        key = np.array([zlib.crc32(row.tobytes()) for row in documents], dtype=np.uint32)
+        slots = (key[pairs.winner] ^ key[pairs.loser]) % SLOTS
+        np.add.at(self._counts, slots, 1)
+        return pairs._replace(weight=pairs.weight * self._counts[slots] ** (-1.0 * self._rho))
+
+    def state(self) -> dict[str, AnyArray]:
+        """Everything that changes, by name."""
+        return {"repeats": self._counts}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave."""
+        if state["repeats"].shape != self._counts.shape:
+            raise ValueError(f"repeats has shape {state['repeats'].shape}, expected {self._counts.shape}")
+        self._counts = state["repeats"].copy()
+
+
+class Surprise:
+    """How much more often the model is contradicted than it expects: φ = Σ w (1 - p)² / Σ w p (1 - p).
+
+    p is the model's probability of what a pair's clicks then said, before they were learned. The ratio is one in
+    expectation where the model is right, and more where it is too sure of itself; widths grow by √φ.
+    """
+
+    def __init__(self) -> None:
+        self._found = self._expected = 0.25 * PSEUDO_PAIRS
+
+    def watch(self, margins: FloatArray, weight: FloatArray) -> None:
+        """Count pairs whose winners led by ``margins`` (n,) in score."""
+        p = sigmoid(margins)
+        self._found += float(weight @ (1.0 - p) ** 2)
+        self._expected += float(weight @ (p * (1.0 - p)))
+
+    @property
+    def factor(self) -> float:
+        """√φ."""
+        return math.sqrt(self._found / self._expected)
+
+    def state(self) -> dict[str, float]:
+        """Everything that changes, by name."""
+        return {"surprise_found": self._found, "surprise_expected": self._expected}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave."""
+        self._found, self._expected = float(state["surprise_found"]), float(state["surprise_expected"])
+
+
+def discount_contradiction(margins: FloatArray, gamma: float) -> FloatArray:
+    """min(1, (2σ(m))^γ) for winners that led by ``margins`` (n,): clicks against the model must insist."""
+    return np.minimum(1.0, (2.0 * sigmoid(margins)) ** gamma)
