@@ -1,7 +1,6 @@
 """The contract that every ranker keeps, as checks that anybody can run on a ranker of their own.
 
-    from pairrank.kernel import loops
-from pairrank.checks import CHECKS
+    from pairrank.checks import CHECKS
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     def test_my_ranker_keeps_the_contract(check):
@@ -28,6 +27,7 @@ from pairrank.errors import (
     NewerFormatError,
     PairRankError,
 )
+from pairrank.kernel import loops
 from pairrank.rankers.base import Ranker
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression
