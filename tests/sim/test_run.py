@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from pairrank import rankers, simulate
-from pairrank.data import Dataset
-from pairrank.errors import NewerFormatError, OptionError, UnknownNameError
+from pairrank.data import Dataset, write_letor
+from pairrank.errors import DataError, NewerFormatError, OptionError, UnknownNameError
 from pairrank.rankers.base import Draw, LinearRanker
 from pairrank.sim import Records, RunFolder, RunSpec, engine, load_records
 
@@ -114,6 +114,52 @@ def test_records_of_another_spec_are_not_taken_for_these(tmp_path: Path) -> None
     other = replace(SPEC, seed=99)
     (tmp_path / "runs" / SPEC.run_id).rename(tmp_path / "runs" / other.run_id)
     assert simulate(other, out=tmp_path).spec == other
+
+
+@pytest.fixture
+def filed(splits: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data set in files, and a cache of its own."""
+    monkeypatch.setenv("PAIRRANK_CACHE", str(tmp_path / "cache"))
+    fold = tmp_path / "here" / "Fold1"
+    fold.mkdir(parents=True)
+    for split, dataset in zip(("train", "vali", "test"), (*splits, splits[1]), strict=True):
+        write_letor(dataset, fold / f"{split}.txt")
+    return fold.parent
+
+
+def test_data_that_were_moved_are_the_same(filed: Path, tmp_path: Path, heartbeat: None) -> None:
+    out, moved = tmp_path / "out", filed.with_name("there")
+    done = simulate(filed, ranker="pdgd", rounds=20, out=out)
+    with pytest.raises(KeyboardInterrupt):
+        simulate(filed, ranker="mgd", rounds=20, out=out, watch=lambda done: done < 10)
+    filed.rename(moved)
+    assert simulate(moved, ranker="pdgd", rounds=20, out=out).seconds == done.seconds  # read, not run
+    heard: list[int] = []
+    resumed = simulate(moved, ranker="mgd", rounds=20, out=out, watch=lambda done: heard.append(done) or True)
+    assert min(heard) >= 10
+    np.testing.assert_array_equal(resumed["ndcg"], simulate(moved, ranker="mgd", rounds=20)["ndcg"])
+    assert len(list((out / "runs").iterdir())) == 2
+
+
+def test_data_that_were_changed_are_others(filed: Path, tmp_path: Path) -> None:
+    before = simulate(filed, ranker="pdgd", rounds=20, out=tmp_path / "out")
+    (filed / "Fold1" / "vali.txt").write_text("")  # no part of the run
+    assert simulate(filed, ranker="pdgd", rounds=20, out=tmp_path / "out").seconds == before.seconds
+    test = filed / "Fold1" / "test.txt"
+    test.write_text(test.read_text() + "2 qid:99 1:0.5\n0 qid:99 1:0.1\n")
+    after = simulate(filed, ranker="pdgd", rounds=20, out=tmp_path / "out")
+    assert after.spec.run_id != before.spec.run_id
+    assert after.ndcg != before.ndcg
+    with pytest.raises(DataError, match="other data than the spec was made for"):
+        simulate(before.spec)
+
+
+def test_a_spec_from_before_data_were_told_by_content_keeps_its_id(filed: Path) -> None:
+    new = RunSpec(data=str(filed))
+    old = RunSpec.from_json(replace(new, content="").to_json())
+    assert "content" not in old.to_json()
+    assert old.run_id == replace(new, content="").run_id != new.run_id
+    assert RunSpec.from_json(new.to_json()) == new
 
 
 def test_data_in_memory(splits: Splits, tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ def test_the_id_depends_on_every_field() -> None:
         replace(spec, schedule="every:5"),
         replace(spec, panel=3),
         replace(spec, ideal=""),
+        replace(spec, content="0"),
+        replace(spec, content="1"),
     ]
     assert len({s.run_id for s in [spec, *others]}) == len(others) + 1
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,30 @@ def load(
         scale=values["scale"],
         normaliser=Normaliser.from_json(values["normaliser"]),
     )
+
+
+def content_key(path: str | os.PathLike[str], splits: Sequence[str], fold: int = 1) -> str:
+    """A hash of what the files of some splits hold, wherever they lie: 40 hex digits."""
+    try:
+        sources = [(layout.find(Path(path), split, fold), split) for split in splits]
+        files = [
+            (_digest(str(source.path.resolve()), *_stamp(source.path)), split if source.shared else None)
+            for source, split in sources
+        ]
+    except OSError as problem:
+        raise DataError(f"{os.fspath(path)}: cannot be read: {problem.strerror or problem}") from problem
+    return store.key(kind="content", files=files)
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+@lru_cache(maxsize=64)
+def _digest(path: str, size: int, changed: int) -> str:
+    # Remembered here too, since a sweep asks once a run and the cache's folder may not be writable.
+    return store.fingerprint(Path(path))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pairrank import archive, rankers
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError
 from pairrank.sim import RunSpec
 from pairrank.sim.run import load_splits
+from pairrank.sim.spec import content
 
 FORMAT = 1
 FILE = "experiment.json"
@@ -35,6 +36,7 @@ class Experiment:
     study : name of the ablation, or nothing for a comparison of rankers.
     facts : what is said of the data: by split, the numbers of queries, documents, features and grades.
     options : by ranker, all of its options as this version resolves them, defaults included.
+    content : as in `RunSpec`; kept, so that a report needs the records alone.
     """
 
     title: str
@@ -51,6 +53,11 @@ class Experiment:
     study: str = ""
     facts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    content: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.content is None:
+            object.__setattr__(self, "content", content(self.data, self.fold, "test"))
 
     def specs(self) -> list[RunSpec]:
         """All runs; seed by seed, so that a sweep under way can be looked at as a smaller one that is whole."""
@@ -65,6 +72,7 @@ class Experiment:
                 fold=self.fold,
                 normalise=self.normalise,
                 schedule=self.schedule,
+                content=self.content,
             )
             for seed in range(self.seeds)
             for users in self.users
@@ -110,7 +118,7 @@ class Experiment:
         if set(values) - {f.name for f in fields(cls)}:
             raise FileFormatError(f"{path} is damaged: its fields are {sorted(values)}")
         read: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        return cls(**read)
+        return cls(**{"content": "", **read})
 
 
 def facts(data: str, fold: int, normalise: str) -> dict[str, dict[str, int]]:

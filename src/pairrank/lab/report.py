@@ -81,6 +81,7 @@ def _guessed(folder: Path) -> Experiment:
         rounds=first.rounds,
         seeds=1 + max(spec.seed for spec in runs),
         fold=first.fold,
+        content=first.content,
         k=first.k,
         normalise=first.normalise,
         schedule=first.schedule,

@@ -66,7 +66,7 @@ class RunFolder:
             return None
         try:
             values, arrays = archive.unpack(archive.read_file(path), _KIND, source=str(path))
-            if values["spec"] != self.spec.to_json():
+            if RunSpec.from_json(values["spec"]).run_id != self.spec.run_id:
                 return None
             progress = Progress.start(self.spec.rounds)
             progress.done = int(values["done"])
@@ -96,4 +96,4 @@ def load_records(path: str | os.PathLike[str], spec: RunSpec | None = None) -> R
         raise
     except (FileFormatError, StorageError, ValueError):
         return None
-    return records if spec is None or records.spec == spec else None
+    return records if spec is None or records.spec.run_id == spec.run_id else None

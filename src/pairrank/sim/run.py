@@ -18,13 +18,13 @@ import numpy as np
 from pairrank import data as datasets
 from pairrank import rankers
 from pairrank.data.dataset import Dataset
-from pairrank.errors import OptionError
+from pairrank.errors import DataError, OptionError
 from pairrank.rankers import Ranker
 from pairrank.sim import engine
 from pairrank.sim.engine import Progress
 from pairrank.sim.folder import RunFolder
 from pairrank.sim.records import Records
-from pairrank.sim.spec import RunSpec
+from pairrank.sim.spec import RunSpec, content
 from pairrank.sim.world import World
 
 Splits = tuple[Dataset, Dataset]
@@ -108,9 +108,12 @@ def load_splits(spec: RunSpec) -> Splits:
     """What a spec trains and is evaluated on."""
     if spec.data.startswith("memory:"):
         raise OptionError(f"the spec's data are {spec.data!r}, which live in memory only; pass them as data=")
+    found = content(spec.data, spec.fold, spec.evaluation)
+    if spec.content and found and found != spec.content:
+        raise DataError(f"{spec.data} holds other data than the spec was made for; make a new spec for them")
     return (
-        _split(spec.data, "train", spec.fold, spec.normalise),
-        _split(spec.data, spec.evaluation, spec.fold, spec.normalise),
+        _split(spec.data, "train", spec.fold, spec.normalise, found),
+        _split(spec.data, spec.evaluation, spec.fold, spec.normalise, found),
     )
 
 
@@ -171,8 +174,8 @@ def _pair(source: Any) -> Splits | None:
 
 
 @lru_cache(maxsize=8)
-def _split(path: str, split: str, fold: int, normalise: str) -> Dataset:
-    # Remembered, so that the runs of a sweep share what is computed once per data set.
+def _split(path: str, split: str, fold: int, normalise: str, content: str) -> Dataset:
+    # Remembered, so that the runs of a sweep share what is computed once per data set; read again where it changed.
     return datasets.load(path, split, fold, normalise=normalise)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from pairrank import clicks, rankers
-from pairrank.errors import FileFormatError, NewerFormatError, OptionError, UnknownNameError
+from pairrank.data.loading import content_key
+from pairrank.errors import FileFormatError, NewerFormatError, OptionError, PairRankError, UnknownNameError
 from pairrank.rng import check_seed
 from pairrank.types import IntArray
 
@@ -28,6 +29,8 @@ class RunSpec:
     Attributes
     ----------
     data : folder, file or ``synthetic:`` name. fold, normalise : how it is read.
+    content : a hash of what files at ``data`` hold, found when it is not given; empty for names. It stands for the path
+        in the run's id: data that were moved are the same, data that were changed are not.
     ranker : short text, as in ``pairrank-c(alpha=0.3)``. clicks : the users' short text.
     rounds : queries served. seed : of the queries, the users' coins and the ranker. k : positions shown.
     evaluation : the split that held-out NDCG@10 is measured on.
@@ -50,6 +53,7 @@ class RunSpec:
     schedule: str = "geometric:12"
     panel: int = 10
     ideal: str = "offline-ranknet"
+    content: str | None = None
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -64,11 +68,13 @@ class RunSpec:
         # One spelling for one run, so that its id does not depend on spaces or on the order of options.
         object.__setattr__(self, "ranker", _canonical(self.ranker))
         object.__setattr__(self, "clicks", clicks.canonical(self.clicks))
+        if self.content is None:
+            object.__setattr__(self, "content", content(self.data, self.fold, self.evaluation))
 
     @property
     def run_id(self) -> str:
-        """Sixteen hex digits, a hash of everything above."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+        """Sixteen hex digits, a hash of everything above but where the data lie."""
+        return hashlib.sha256(self._json("data" if self.content else "content").encode()).hexdigest()[:16]
 
     def evaluation_rounds(self) -> IntArray:
         """The rounds after which the ranker is evaluated, rising; the last one is always among them."""
@@ -77,7 +83,11 @@ class RunSpec:
 
     def to_json(self) -> str:
         """Canonical JSON, with the version of the format."""
-        return json.dumps({"version": SPEC_VERSION, **asdict(self)}, sort_keys=True, separators=(",", ":"))
+        return self._json("" if self.content else "content")
+
+    def _json(self, without: str) -> str:
+        values = {name: value for name, value in asdict(self).items() if name != without}
+        return json.dumps({"version": SPEC_VERSION, **values}, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "this spec") -> RunSpec:
@@ -94,7 +104,17 @@ class RunSpec:
         unknown = set(values) - {f.name for f in fields(cls)}
         if unknown or "data" not in values:
             raise FileFormatError(f"{source} is damaged: its fields are {sorted(values)}")
-        return cls(**values)
+        return cls(**{"content": "", **values})
+
+
+def content(data: str, fold: int, evaluation: str) -> str:
+    """A hash of what a run takes from files at ``data``; empty for names, and where there are no such files."""
+    if data.startswith(("synthetic:", "memory:")):
+        return ""
+    try:
+        return content_key(data, ("train", evaluation), fold)
+    except PairRankError:
+        return ""  # loading them will say what is wrong
 
 
 def _rounds(schedule: str, last: int) -> IntArray:
