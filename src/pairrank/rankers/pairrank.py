@@ -218,7 +218,7 @@ class PairRank(LinearRanker):
             PRESETS[self.preset], **{name: value for name, value in given.items() if value is not None}
         )
         # In the norm of H a width is z. In probability it is α in that of M, which is above H where σ is flat.
-        width = s.z if s.width == "score" else 0.1 * (1.0 if s.alpha == "theory" else float(s.alpha))
+        width = s.z if s.width == "score" else 0.25 * (1.0 if s.alpha == "theory" else float(s.alpha))
         tolerance = 0.0 if s.estimator == "exact" or s.loss == "mean" else s.tolerance * max(width, 0.01)
         capacity = 0 if s.estimator == "bounded" else max(HISTORY_BYTES // (8 * self.n_features), 1000)
         self._posterior = Posterior(

@@ -234,8 +234,8 @@ class Posterior:
             if size > goal and self._contraction > 0.5:
                 move, size = self._newton_step(gradient, goal)
             self.theta = self.theta - move
-            if size * self._contraction <= goal:
-                break
+            if size * self._contraction <= goal or previous <= size < 10 * goal:
+                break  # there, or so near that rounding stands in the way
             previous = size
         if self._tolerance and self._patient and self.n_pairs > SMALL:
             # The stray is in proportion to the way moved: aim at a part of the tolerance. One lucky measurement must
