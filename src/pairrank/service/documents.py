@@ -12,7 +12,8 @@ import numpy as np
 import orjson
 
 from pairrank.errors import FeatureError, InputError
-from pairrank.types import FloatArray
+from pairrank.service import arrow, plain_json
+from pairrank.types import AnyArray, FloatArray
 
 ARROW_TYPES = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file")
 # JSON by its name; and what curl -d and sendBeacon say when nobody tells them.
@@ -43,6 +44,10 @@ def parse_json(body: bytes) -> Any:
 
 def from_json(body: bytes, n_features: int, names: Sequence[str] | None, max_documents: int) -> Query:
     """A rank request in JSON; with ``names``, a document may give its features by name, and those left out are 0."""
+    plain = plain_json.read(body, n_features)
+    if plain is not None:
+        _check_count(len(plain.ids), max_documents)
+        return Query(_query_id(plain.query_id), _check_ids(plain.ids), plain.features, _k(plain.k))
     request = parse_json(body)
     if not isinstance(request, dict):
         raise InputError("the body is not a JSON object with documents")
@@ -102,6 +107,18 @@ def _by_name(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
 
 def from_arrow(body: bytes, n_features: int, max_documents: int, k: str | None, query_id: str | None) -> Query:
     """A rank request as an Arrow IPC stream or file with columns id and features; ``k`` comes with the address."""
+    ids, features = arrow.read(body) or _arrow_columns(body, n_features, max_documents)
+    _check_count(len(ids), max_documents)
+    if k is not None and not (k.isascii() and k.isdigit() and len(k) < 10):
+        raise InputError(f"k is {k[:20]!r}; expected a whole number")
+    if features.shape[1] != n_features:
+        raise FeatureError(f"a document has {features.shape[1]} features; this ranker was made for {n_features}")
+    matrix = features.astype(np.float64, copy=False)
+    return Query(_query_id(query_id), _check_ids(ids), matrix, _k(None if k is None else int(k)))
+
+
+def _arrow_columns(body: bytes, n_features: int, max_documents: int) -> arrow.Columns:
+    """The columns of any Arrow stream or file."""
     import pyarrow as pa
 
     try:
@@ -116,16 +133,11 @@ def from_arrow(body: bytes, n_features: int, max_documents: int, k: str | None, 
     if table.num_rows == 0:
         raise InputError("the Arrow table has no rows; expected one document at least")
     _check_count(table.num_rows, max_documents)
-    if k is not None and not (k.isascii() and k.isdigit() and len(k) < 10):
-        raise InputError(f"k is {k[:20]!r}; expected a whole number")
-    ids = table.column("id").to_pylist()
-    column = table.column("features")
-    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    features = _arrow_matrix(pa, whole, table.num_rows, n_features)
-    return Query(_query_id(query_id), _check_ids(ids), features, _k(None if k is None else int(k)))
+    matrix = _arrow_matrix(pa, table.column("features").combine_chunks(), table.num_rows, n_features)
+    return arrow.Columns(table.column("id").to_pylist(), matrix)
 
 
-def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> FloatArray:
+def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> AnyArray:
     kind = column.type
     fixed = pa.types.is_fixed_size_list(kind)
     lists = fixed or pa.types.is_list(kind) or pa.types.is_large_list(kind)
@@ -138,7 +150,7 @@ def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> FloatAr
         raise FeatureError(f"a document has {kind.list_size} features; this ranker was made for {n_features}")
     if not (fixed or np.all(np.diff(column.offsets.to_numpy()) == n_features)) or len(values) != n_docs * n_features:
         raise FeatureError(f"a document has another number of features than the {n_features} of this ranker")
-    matrix: FloatArray = values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    matrix: AnyArray = values.to_numpy(zero_copy_only=False)
     return matrix.reshape(n_docs, n_features)
 
 
