@@ -1,0 +1,176 @@
+"""The quick readers of bodies against the strict ones: what they take they read alike, and the rest they leave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairrank.errors import InputError
+from pairrank.service import arrow, plain_json
+from pairrank.service.documents import Query, from_arrow, from_json
+
+N_FEATURES = 2
+
+
+def outcome(read: Callable[[], Query]) -> tuple[Any, ...]:
+    """What came of reading a body: its parts, or the sentence that refused it."""
+    try:
+        query = read()
+    except InputError as problem:
+        return type(problem), str(problem)
+    return query.query_id, query.ids, query.k, query.features.dtype, query.features.tobytes(), query.features.shape
+
+
+def both(module: Any, read: Callable[[], Query]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What came of it with the quick reader, and without."""
+    quick = outcome(read)
+    with patch.object(module, "read", lambda *_: None):
+        return quick, outcome(read)
+
+
+def stream(*batches: pa.RecordBatch, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def batch(ids: list[str | None], rows: list[list[float]], kind: pa.DataType | None = None) -> pa.RecordBatch:
+    flat = pa.array([value for row in rows for value in row], kind or pa.float32())
+    features = pa.FixedSizeListArray.from_arrays(flat, len(rows[0]))
+    return pa.RecordBatch.from_arrays([pa.array(ids, pa.string()), features], ["id", "features"])
+
+
+numbers = st.floats(-1e6, 1e6, width=32)
+documents = st.lists(
+    st.tuples(st.text(max_size=5), st.tuples(numbers, numbers).map(list)),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda document: document[0],
+)
+
+
+@given(documents, st.sampled_from([pa.float32(), pa.float64()]), st.booleans(), st.booleans())
+def test_an_arrow_stream_is_read_alike(
+    given: list[tuple[str, list[float]]], kind: pa.DataType, features_first: bool, cut: bool
+) -> None:
+    made = batch([name for name, _ in given], [row for _, row in given], kind)
+    body = stream(made.select(["features", "id"]) if features_first else made)
+    body = body[:-8] if cut else body  # the end-of-stream mark is optional
+    found = arrow.read(body)
+    assert (found is None) == any(name == "" for name, _ in given)
+    if found is not None:
+        assert found.ids == [name for name, _ in given]
+        assert found.features.tolist() == [row for _, row in given]
+    quick, strict = both(arrow, lambda: from_arrow(body, N_FEATURES, 5, "3", "q"))
+    assert quick == strict
+
+
+ROWS = [[0.5, 1.0], [2.0, 3.0]]
+PLAIN = batch(["a", "b"], ROWS)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        stream(PLAIN, PLAIN),
+        stream(PLAIN, options=pa.ipc.IpcWriteOptions(compression="zstd")),
+        stream(batch(["a", None], ROWS)),
+        stream(PLAIN.slice(0, 0)),
+        stream(PLAIN.add_column(2, "more", pa.array([1, 2]))),
+        stream(PLAIN.set_column(0, "id", PLAIN.column(0).cast(pa.large_string()))),
+        stream(PLAIN.set_column(0, "id", PLAIN.column(0).dictionary_encode())),
+        stream(PLAIN.set_column(0, "id", pa.array([1, 2]))),
+        stream(PLAIN.set_column(1, "features", pa.array(ROWS))),
+        stream(batch(["a", "b"], [[1, 2], [3, 4]], pa.int32())),
+        stream(PLAIN) + b"more",
+        stream(PLAIN)[:-40],
+        b"",
+    ],
+)
+def test_any_other_arrow_is_left_to_the_library(body: bytes) -> None:
+    assert arrow.read(body) is None
+    quick, strict = both(arrow, lambda: from_arrow(body, N_FEATURES, 5, None, None))
+    assert quick == strict
+
+
+def test_an_arrow_stream_of_another_width_is_refused_in_the_same_words() -> None:
+    quick, strict = both(arrow, lambda: from_arrow(stream(PLAIN), 3, 5, None, None))
+    assert quick == strict
+    assert "2 features" in quick[1]
+
+
+@given(st.integers(0, len(stream(PLAIN)) - 1), st.integers(0, 255))
+def test_a_damaged_arrow_stream_never_reads_as_something_else(place: int, byte: int) -> None:
+    body = bytearray(stream(PLAIN))
+    body[place] = byte
+    found = arrow.read(bytes(body))
+    if found is None:
+        return
+    quick, strict = both(arrow, lambda: from_arrow(bytes(body), N_FEATURES, 5, None, None))
+    # Metadata that only the library looks at may be damaged; what both can read is the same.
+    assert quick == strict or strict[0].__name__ == "MalformedError"
+
+
+values = st.one_of(
+    numbers, st.integers(-(2**70), 2**70), st.booleans(), st.none(), st.just("1"), st.lists(numbers, max_size=2)
+)
+rows = st.one_of(st.tuples(numbers, numbers).map(list), st.lists(values, max_size=3), st.just({"x": 1.0}))
+texts = st.one_of(st.text(max_size=3), st.integers(), st.none())
+bodies = st.fixed_dictionaries(
+    {"documents": st.lists(st.fixed_dictionaries({"id": texts, "features": rows}), max_size=4)},
+    optional={"k": st.one_of(st.integers(-1, 5), values), "query_id": texts, "other": st.just(1)},
+)
+
+
+@given(bodies)
+def test_json_is_read_alike(request: dict[str, Any]) -> None:
+    quick, strict = both(plain_json, lambda: from_json(json.dumps(request).encode(), N_FEATURES, None, 3))
+    assert quick == strict
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b'{"id": "a", "id": "b", "features": [1, 2]}',
+        b'{"id": "a", "features": [[1], [2]]}',
+        b'{"id": "a", "features": [true, 2]}',
+        b'{"id": "a", "features": [NaN, 2]}',
+        b'{"id": "a", "features": [1e999, 2]}',
+        b'{"id": "a", "features": [1, 2, 3]}',
+        b'{"id": "\\ud800", "features": [1, 2]}',
+        b'{"id": "\xff", "features": [1, 2]}',
+        b'{"id": "a", "features": [01, 2]}',
+        b'{"id": "a", "features": [-0, -0.0]}',
+        b'{"id": "[", "features": [1, 2]}',
+        b'{"id": "a", "features": [1, 2]}, {"id": {}, "features": [1, 2]}',
+    ],
+)
+@pytest.mark.parametrize(
+    "frame", [b'{"documents": [%s]}', b'\xef\xbb\xbf{"documents": [%s]}', b'{"documents": [%s]} x']
+)
+def test_odd_json_is_read_alike(document: bytes, frame: bytes) -> None:
+    body = frame % (b'{"documents": [%s]}' % document)
+    quick, strict = both(plain_json, lambda: from_json(body, N_FEATURES, None, 3))
+    assert quick == strict
+
+
+def test_usual_json_is_read_quickly_where_simdjson_is_installed() -> None:
+    pytest.importorskip("simdjson")
+    body = orjson.dumps({"documents": [{"id": "a", "features": [1, 2.5]}], "k": 1})
+    for _ in range(3):  # the parser can be used again
+        found = plain_json.read(body, N_FEATURES)
+        assert found is not None
+        assert found.ids == ["a"]
+        np.testing.assert_array_equal(found.features, [[1.0, 2.5]])
+        assert (found.k, found.query_id) == (1, None)
