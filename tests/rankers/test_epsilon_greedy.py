@@ -57,7 +57,7 @@ def test_explored_says_whether_chance_chose() -> None:
 
 
 def test_it_learns_what_sgd_ranknet_learns_from_the_same_list() -> None:
-    ranker, plain = EpsilonGreedy(2, epsilon=0.0, learning_rate=0.3), SGDRankNet(2, learning_rate=0.3)
+    ranker, plain = EpsilonGreedy(2, epsilon=0.0, learning_rate=0.3), SGDRankNet(2, learning_rate=0.3, pairs="all")
     for clicks in ([0, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 0]):
         a, b = ranker.rank(X), plain.rank(X)
         assert a.ranking.tolist() == b.ranking.tolist()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize
 
 from pairrank.errors import DataError, FeatureError, OptionError
+from pairrank.kernel.pairs import Pairs
 from pairrank.rankers import ranknet
 from pairrank.rankers.ranknet import OfflineRankNet, SGDRankNet, ascent
 from pairrank.types import FloatArray, IntArray
@@ -45,20 +46,44 @@ def slow_loss(theta: FloatArray, data: Labelled, l2: float) -> float:
 def test_ascent_is_the_gradient_of_the_log_likelihood() -> None:
     rng = np.random.default_rng(0)
     X, theta = rng.random((5, 4)), rng.normal(size=4)
-    i, j = np.array([0, 0, 3, 3]), np.array([1, 2, 1, 2])
+    i, j, worth = np.array([0, 0, 3, 3]), np.array([1, 2, 1, 2]), np.array([1.0, 0.5, 2.0, 0.0])
 
     def likelihood(weights: FloatArray) -> float:
-        return float(-np.logaddexp(0, (X[j] - X[i]) @ weights).sum())
+        return float(-worth @ np.logaddexp(0, (X[j] - X[i]) @ weights))
 
-    np.testing.assert_allclose(ascent(X, theta, i, j), approx_fprime(theta, likelihood), rtol=1e-5)
+    found = Pairs(i, j, worth)
+    np.testing.assert_allclose(ascent(X, theta, found), approx_fprime(theta, likelihood), rtol=1e-5)
 
 
-def test_sgd_steps_along_every_clicked_over_every_examined_unclicked() -> None:
-    ranker = SGDRankNet(3, learning_rate=0.5)
+@pytest.mark.parametrize(
+    ("kind", "pairs"),
+    [
+        ("adjacent", [(1, 0, 1.0), (2, 3, 1.0)]),
+        ("all", [(1, 0, 1.0), (1, 3, 1.0), (2, 0, 1.0), (2, 3, 1.0)]),
+        ("averaged", [(1, 0, 0.5), (1, 3, 0.5), (2, 0, 0.5), (2, 3, 0.5)]),
+    ],
+)
+def test_sgd_steps_along_the_pairs(kind: str, pairs: list[tuple[int, int, float]]) -> None:
+    ranker = SGDRankNet(3, learning_rate=0.5, pairs=kind)
     X = np.random.default_rng(1).random((6, 3))
-    ranker.learn(ranker.rank(X), [0, 1, 0, 0, 0, 0])  # θ = 0 keeps the rows' order; examined are rows 0 to 2
-    expected = 0.5 * 0.5 * ((X[1] - X[0]) + (X[1] - X[2]))
+    ranker.learn(ranker.rank(X), [0, 1, 1, 0, 0, 0])  # θ = 0 keeps the rows' order; examined are rows 0 to 3
+    expected = 0.5 * 0.5 * sum(worth * (X[i] - X[j]) for i, j, worth in pairs)
     np.testing.assert_allclose(ranker.weights, expected)
+
+
+def test_sgd_matches_every_clicked_document_once() -> None:
+    X = np.eye(6)
+    steps = set()
+    for seed in range(20):
+        ranker = SGDRankNet(6, learning_rate=1.0, pairs="matched", seed=seed)
+        ranker.learn(ranker.rank(X), [0, 1, 0, 0, 0, 0])  # rows 0 and 2 are examined, one of them is drawn
+        steps.add(tuple(ranker.weights.tolist()))
+    assert steps == {tuple(0.5 * (X[1] - X[loser])) for loser in (0, 2)}
+
+
+def test_sgd_refuses_unknown_pairs() -> None:
+    with pytest.raises(OptionError, match="pairs"):
+        SGDRankNet(2, pairs="some")
 
 
 def test_sgd_shows_the_best_first_and_every_position_is_a_block() -> None:

@@ -16,21 +16,24 @@ from pairrank.types import FloatArray
 class EpsilonGreedy(SGDRankNet):
     """At every position a random document with probability ε, else the best that is left.
 
-    It learns as `SGDRankNet` does.
+    It learns as `SGDRankNet` does, from every clicked document over every examined one that was not clicked.
 
-    Reference: Hofmann et al., "Balancing Exploration and Exploitation in Listwise and Pairwise Online Learning to
-    Rank for Information Retrieval", Information Retrieval 16(1), 2013.
+    References: Hofmann et al., "Balancing Exploration and Exploitation in Listwise and Pairwise Online Learning to
+    Rank for Information Retrieval", Information Retrieval 16(1), 2013, with a ranking SVM; with RankNet in its place
+    Jia et al., WWW 2021, who choose ε and the rate on validation data without printing them. ε = 0.8 is what Oosterhuis
+    and de Rijke, "Differentiable Unbiased Online Learning to Rank", CIKM 2018, ran this baseline with in their program;
+    the rate was chosen for it on validation data (docs/reproducing.md, "Settings").
 
     Parameters
     ----------
     epsilon : ε, how often chance chooses.
-    learning_rate : the length of a step. The default was chosen near figures measured with the authors' program, not
-        taken from the paper: tune it on validation data.
+    learning_rate, pairs : as in `SGDRankNet`.
     """
 
     name: ClassVar[str] = "epsilon-greedy"
 
-    learning_rate: float = 0.001
+    learning_rate: float = 0.003
+    pairs: str = "all"
     epsilon: float = 0.8
 
     def _reset(self) -> None:
