@@ -43,6 +43,8 @@ EXTRAS = {
     ),
     "sklearn": ("import pairrank.sklearn", "scikit-learn"),
 }
+# Extras that nothing refuses to work without.
+OPTIONAL = ("client", "fast")
 # What each extra is for, in an environment with that extra alone.
 PROMISED = {
     "lab": "pairrank simulate synthetic:tiny --rounds 20 --seeds 2 --engine processes --out runs; pairrank report runs",
@@ -63,6 +65,15 @@ PY
 pairrank replay pairrank.db
 """,
     "client": "python -c 'import httpx, pairrank.client'",
+    "fast": """
+PAIRRANK_COMPILED=1 python - <<'PY'
+import simdjson
+import pairrank
+from pairrank.kernel import loops
+pairrank.simulate("synthetic:tiny", rounds=20, panel=0, ideal="")
+assert loops.compiled()
+PY
+""",
     "postgres": """
 python - <<'PY'
 from pairrank.errors import MissingExtraError, PairRankError
@@ -190,14 +201,14 @@ def test_the_sdist_holds_what_the_tests_need(built: Path) -> None:
 
 def test_every_extra_is_documented_and_asks_for_something(metadata: Message) -> None:
     offered = set(metadata.get_all("Provides-Extra") or [])
-    assert offered == {*EXTRAS, "client", "all", "test", "dev", "docs"}
+    assert offered == {*EXTRAS, *OPTIONAL, "all", "test", "dev", "docs"}
     assert requirements(metadata, "") == {"numpy", "scipy"}
     for extra in offered - {"all"}:
         assert requirements(metadata, extra) - {"numpy", "scipy"}, extra
-    named = {name for extra in (*EXTRAS, "client") for name in requirements(metadata, extra)}
+    named = {name for extra in (*EXTRAS, *OPTIONAL) for name in requirements(metadata, extra)}
     assert requirements(metadata, "all") == named
     index = (ROOT / "docs" / "index.md").read_text()
-    assert all(f"| `{extra}` |" in index for extra in (*EXTRAS, "client", "all"))
+    assert all(f"| `{extra}` |" in index for extra in (*EXTRAS, *OPTIONAL, "all"))
 
 
 def install(what: str, folder: Path) -> Path:
@@ -252,7 +263,7 @@ def test_the_sdist_installs_alone_and_says_what_is_missing(built: Path, folder: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", [*EXTRAS, "client"])
+@pytest.mark.parametrize("extra", [*EXTRAS, *OPTIONAL])
 def test_the_wheel_installs_with_one_extra_and_does_what_that_promises(extra: str, built: Path, folder: Path) -> None:
     commands = install(f"{wheel(built)}[{extra}]", folder)
     done = run(commands, PROMISED[extra])
