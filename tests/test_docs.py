@@ -60,6 +60,7 @@ ADDED = {
     "pairrank reproduce": f"{SMALL} --clicks navigational --jobs 1",
     "pairrank tune": "--rounds 5 --seeds 1 --trials 2 --clicks navigational --engine serial",
     "pairrank ablate": f"{SMALL} --clicks navigational --engine serial",
+    "pairrank calibrate": f"{SMALL} --clicks navigational --jobs 1",
     "pairrank serve": "--port {port}",
     "pairrank play": "--no-browser --port {port}",
     "curl": "--silent --show-error --fail-with-body",

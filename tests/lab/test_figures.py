@@ -44,7 +44,7 @@ def test_all_of_the_papers_figures_and_regret(results: Results) -> None:
 @pytest.mark.parametrize("name", [*FIGURES, "ablation-pairs"])
 def test_names_units_and_room(results: Results, name: str) -> None:
     """Axes are named, nothing is cut off, and the legend lies outside of every panel."""
-    plates = [*figures.plates(results), figures.ablation(results, "pairs")]
+    plates = [*figures.plates(results), figures.ablation(results, "pairs", "", USERS)]
     figure = drawn(next(plate for plate in plates if plate.name == name))
     axes = figure.get_axes()
     rows = {axis.get_subplotspec().rowspan.start for axis in axes}

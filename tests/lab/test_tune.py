@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pairrank import rankers
+from pairrank.cli import ablate as cli_ablate
 from pairrank.cli import main
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError, UnknownNameError
 from pairrank.lab import ablations, settings, tune
@@ -127,9 +128,27 @@ def test_kept_settings_can_be_read(name: str) -> None:
 @pytest.mark.parametrize("study", sorted(ablations.STUDIES))
 def test_ablations_differ_in_what_they_say(study: str) -> None:
     experiment = ablations.experiment(study, "synthetic:tiny", command="")
-    assert len(set(experiment.rankers)) == len(ablations.STUDIES[study]) >= 2
+    chosen = ablations.STUDIES[study]
+    assert len(set(experiment.rankers)) == len(chosen.variants) + len(chosen.beside) >= 2
     for text in experiment.rankers:
         rankers.make(text, n_features=3)
+
+
+def test_the_command_knows_the_studies() -> None:
+    assert tuple(ablations.STUDIES) == cli_ablate.STUDIES
+
+
+def test_drift_comes_halfway_and_attacks_in_steps() -> None:
+    drift = ablations.experiment("drift", "synthetic:tiny", command="", users=("perfect", "cascade"), rounds=700)
+    assert drift.users == ("perfect", "perfect(drift=350)", "cascade", "cascade(drift=350)")
+    users = ("navigational(stop=anywhere)",)
+    hostile = ablations.experiment("hostile", "synthetic:tiny", command="", users=users)
+    assert hostile.users == (
+        "navigational(stop=anywhere)",
+        *(f"navigational(stop=anywhere, hostile={share})" for share in (0.1, 0.2, 0.3)),
+    )
+    for experiment in (drift, hostile):
+        assert {"pairrank", "pairrank-c", "p2linrank", "posterior-sampling", "pdgd"} <= set(experiment.rankers)
 
 
 def test_an_ablation_is_one_command_and_one_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

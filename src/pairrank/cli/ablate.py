@@ -1,4 +1,4 @@
-"""``pairrank ablate``: one choice of PairRank's varied, all else equal."""
+"""``pairrank ablate``: one choice of PairRank's varied, all else equal; drift; attacks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from pairrank.cli import running
 
-STUDIES = ("pairs", "refine", "alpha", "lambda", "exploration", "remedies", "z")
+STUDIES = ("pairs", "refine", "alpha", "lambda", "exploration", "remedies", "z", "drift", "hostile")
 _EPILOG = """\
 studies:
   pairs        which pairs of a list are learned from: adjacent (the paper), matched (the authors' program), all,
@@ -18,9 +18,14 @@ studies:
   exploration  conservative, random, and none at all
   remedies     the way from the paper's ranker to our default, one change after the other
   z            how many standard deviations make an order certain
+  drift        users who come to want something else halfway, and users who do not: forgetting, and other rankers
+  hostile      no attackers among the users, 10 %, 20 % and 30 %: a guard against them, and other rankers
 
-example:
+The last two vary plain pairrank, and other rankers take part as they are.
+
+examples:
   pairrank ablate MQ2008 --study pairs --rounds 2000 --seeds 10 --out ablation-pairs
+  pairrank ablate MQ2008 --study hostile --clicks informational --tables --out hostile
 """
 
 
@@ -35,9 +40,10 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument("--study", required=True, choices=STUDIES, help="what varies")
-    parser.add_argument("--ranker", default="pairrank-c", metavar="NAME", help="whose choice (default: pairrank-c)")
+    parser.add_argument("--ranker", metavar="NAME", help="whose choice (default: pairrank-c)")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figure and report go")
     running.add_experiment_options(parser, rounds=2000, seeds=10)
+    running.add_tables_option(parser)
     running.add_options(parser)
     parser.set_defaults(run=run)
 
@@ -47,11 +53,12 @@ def run(args: argparse.Namespace) -> int:
     from pairrank.lab import ablations, settings
 
     tuned = settings.load(args.settings) if args.settings else {}
+    base = args.ranker or ablations.STUDIES[args.study].base
     experiment = ablations.experiment(
         args.study,
         args.data,
-        command=running.command("ablate", args, "--study", args.study, "--ranker", args.ranker),
-        base=settings.applied(args.ranker, tuned),
+        command=running.command("ablate", args, "--study", args.study, "--ranker", base),
+        base=settings.applied(base, tuned),
         users=running.users(args),
         rounds=args.rounds,
         seeds=args.seeds,

@@ -31,6 +31,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figures and report go")
     running.add_experiment_options(parser)
+    running.add_tables_option(parser)
     running.add_options(parser)
     parser.set_defaults(run=run)
 

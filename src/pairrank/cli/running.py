@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pairrank.lab.aggregate import Results
     from pairrank.lab.experiment import Experiment
     from pairrank.sim import RunSpec, Summary
 
@@ -65,6 +66,15 @@ def add_experiment_options(parser: argparse.ArgumentParser, *, rounds: int = 500
     )
 
 
+def add_tables_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--tables``, for machines without the extra ``lab``."""
+    parser.add_argument(
+        "--tables",
+        action="store_true",
+        help="keep summaries and tables alone, no records and no figures: numpy and scipy are enough",
+    )
+
+
 def command(name: str, args: argparse.Namespace, *more: str) -> str:
     """The command line as a report gives it: without the folders of the machine that it ran on."""
     words = ["pairrank", name, Path(args.data).name, *more, "--rounds", args.rounds, "--seeds", args.seeds]
@@ -95,29 +105,46 @@ def run_experiment(experiment: Experiment, args: argparse.Namespace) -> int:
     if args.resume:
         experiment.check_defaults(args.out)
     experiment.save(args.out)
-    failed = None
+    failed, for_tables = None, getattr(args, "tables", False)
     try:
-        run_all(specs, args, args.out)
+        if for_tables:
+            _run_for_tables(experiment, args)
+        else:
+            run_all(specs, args, args.out)
     except RunsFailedError as problem:
         failed = problem
     if failed is None or failed.summaries:
-        show_report(args.out)
+        (show_tables if for_tables else show_report)(args.out)
     if failed is not None:
         print(f"pairrank: {failed}", file=sys.stderr)
     return 1 if failed else 0
 
 
+def _run_for_tables(experiment: Experiment, args: argparse.Namespace) -> None:
+    from pairrank.lab import summaries
+
+    if not args.resume:
+        summaries.clear(args.out)
+    summaries.run(experiment, args.out, lambda specs: run_all(specs, args, None))
+
+
+def show_tables(out: str) -> None:
+    """Write the tables of a folder of summaries and print them."""
+    from pairrank.lab import report, summaries
+
+    experiment, results = summaries.results(out)
+    report.write_tables(out, experiment, results)
+    _print_leaders(results)
+    print(f"tables: {Path(out) / 'report.md'}")
+
+
 def show_report(out: str) -> None:
     """Write the report of a folder and print its table and claims."""
-    from pairrank.lab import looks, report, tables
+    from pairrank.lab import report
 
     made = report.build(out)
     results = made.results
-    for who in results.users:
-        head, rows = tables.leaders(results, who)
-        print(f"{who} users\n{tables.as_text(head, rows)}\n")
-    ceiling = f"; {looks.CEILING} sees the labels and does not compete" if looks.CEILING in results.rankers else ""
-    print(f"{tables.MARK} the best of its column{ceiling}")
+    _print_leaders(results)
     verdicts = [claim.verdict for claim in made.claims]
     told = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
     if told:
@@ -127,6 +154,16 @@ def show_report(out: str) -> None:
     for line in results.notes:
         print(f"not read: {line}")
     print(f"report: {made.html}\nfigures: {made.figures[0].parent} ({len(made.figures)} files)")
+
+
+def _print_leaders(results: Results) -> None:
+    from pairrank.lab import looks, tables
+
+    for who in results.users:
+        head, rows = tables.leaders(results, who)
+        print(f"{who} users\n{tables.as_text(head, rows)}\n")
+    ceiling = f"; {looks.CEILING} sees the labels and does not compete" if looks.CEILING in results.rankers else ""
+    print(f"{tables.MARK} the best of its column{ceiling}")
 
 
 def positive(text: str) -> int:

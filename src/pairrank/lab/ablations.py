@@ -1,13 +1,14 @@
-"""Ablations by name: one choice of PairRank's varied, all else equal."""
+"""Studies by name: one choice of PairRank's varied, all else equal; and rankers under drift and under attack."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pairrank import rankers
+from pairrank import clicks, rankers
 from pairrank.errors import UnknownNameError
 from pairrank.lab.experiment import USERS, Experiment
 
@@ -17,32 +18,70 @@ BASE = "pairrank-c"  # the paper's ranker: all of these choices are the paper's 
 _SCORE = {"width": "score", "z": 0.4, "lam": 30.0}
 _AVERAGED = {**_SCORE, "pairs": "averaged"}
 
-# What varies. Where the ranker itself has a choice already, it is one of the variants.
-STUDIES: Mapping[str, tuple[Mapping[str, Any], ...]] = MappingProxyType(
+
+@dataclass(frozen=True)
+class Study:
+    """What varies.
+
+    Attributes
+    ----------
+    variants : options of one ranker; where it has a choice already, that is one of the variants.
+    base : the ranker, unless told otherwise. beside : other rankers that take part as they are.
+    hostile : shares of attackers among the users. drift : whether there are also users whose intent changes halfway.
+    """
+
+    variants: tuple[Mapping[str, Any], ...]
+    base: str = BASE
+    beside: tuple[str, ...] = ()
+    hostile: tuple[float, ...] = (0.0,)
+    drift: bool = False
+
+    def users(self, who: str, rounds: int) -> list[str]:
+        """The users of the study that ``who`` become."""
+        changes = [f"hostile={share}" for share in self.hostile] + (
+            [f"drift={max(rounds // 2, 1)}"] if self.drift else []
+        )
+        name, _, given = who.partition("(")
+        return [clicks.canonical(f"{name}({', '.join(filter(None, (given[:-1], change)))})") for change in changes]
+
+
+_OTHERS = ("pairrank-c", "pdgd", "mgd", "dbgd", "sgd-ranknet", "p2linrank", "posterior-sampling")
+_FORGETTING: tuple[Mapping[str, Any], ...] = ({},)
+_GUARDS: tuple[Mapping[str, Any], ...] = ({},)
+
+STUDIES: Mapping[str, Study] = MappingProxyType(
     {
-        "pairs": ({"pairs": "adjacent"}, {"pairs": "matched"}, {"pairs": "all"}, {"pairs": "averaged"}),
-        "refine": ({"refine": False}, {"refine": True}),
-        "alpha": ({"alpha": "theory"}, *({"alpha": alpha} for alpha in (0.01, 0.03, 0.1, 0.3, 1.0))),
+        "pairs": Study(({"pairs": "adjacent"}, {"pairs": "matched"}, {"pairs": "all"}, {"pairs": "averaged"})),
+        "refine": Study(({"refine": False}, {"refine": True})),
+        "alpha": Study(({"alpha": "theory"}, *({"alpha": alpha} for alpha in (0.01, 0.03, 0.1, 0.3, 1.0)))),
         # The authors' loss is a mean: in the paper's units its penalty grows with the number of pairs.
-        "lambda": (
-            *({"lam": lam, "loss": "sum"} for lam in (0.01, 0.1, 1.0, 10.0)),
-            *({"lam": lam, "loss": "mean"} for lam in (0.01, 0.1)),
+        "lambda": Study(
+            (
+                *({"lam": lam, "loss": "sum"} for lam in (0.01, 0.1, 1.0, 10.0)),
+                *({"lam": lam, "loss": "mean"} for lam in (0.01, 0.1)),
+            )
         ),
         # Without width nothing is uncertain, and nothing is explored.
-        "exploration": (
-            {"exploration": "conservative"},
-            {"exploration": "random"},
-            {"alpha": 0.0, "z": 0.0},
+        "exploration": Study(
+            (
+                {"exploration": "conservative"},
+                {"exploration": "random"},
+                {"alpha": 0.0, "z": 0.0},
+            )
         ),
-        "remedies": (
-            {},
-            _SCORE,
-            _AVERAGED,
-            {**_AVERAGED, "learn_from": "uncertain", "biased_weight": 0.0},
-            {**_AVERAGED, "learn_from": "fair", "biased_weight": 0.0},
-            {**_AVERAGED, "learn_from": "fair", "biased_weight": 0.25},
+        "remedies": Study(
+            (
+                {},
+                _SCORE,
+                _AVERAGED,
+                {**_AVERAGED, "learn_from": "uncertain", "biased_weight": 0.0},
+                {**_AVERAGED, "learn_from": "fair", "biased_weight": 0.0},
+                {**_AVERAGED, "learn_from": "fair", "biased_weight": 0.25},
+            )
         ),
-        "z": tuple({"width": "score", "z": z} for z in (0.1, 0.2, 0.4, 0.7, 1.0)),
+        "z": Study(tuple({"width": "score", "z": z} for z in (0.1, 0.2, 0.4, 0.7, 1.0))),
+        "drift": Study(_FORGETTING, base="pairrank", beside=_OTHERS, drift=True),
+        "hostile": Study(_GUARDS, base="pairrank", beside=_OTHERS, hostile=(0.0, 0.1, 0.2, 0.3)),
     }
 )
 
@@ -52,7 +91,7 @@ def experiment(
     data: str,
     *,
     command: str,
-    base: str = BASE,
+    base: str | None = None,
     users: tuple[str, ...] = USERS,
     rounds: int = 2000,
     seeds: int = 10,
@@ -60,16 +99,19 @@ def experiment(
     k: int = 10,
     normalise: str = "query",
 ) -> Experiment:
-    """The variants of ``base`` that ``study`` compares, as an experiment."""
+    """The variants of ``base`` that ``study`` compares, with those beside them, as an experiment."""
     if study not in STUDIES:
         raise UnknownNameError(f"no study is called {study!r}; there are: {', '.join(STUDIES)}")
+    chosen = STUDIES[study]
+    base = base or chosen.base
     name, given = rankers.parse(base)
+    variants = [rankers.spell(name, {**given, **variant}) for variant in chosen.variants]
     return Experiment(
         title=f"Ablation of {base} on {Path(data).name}: {study}",
         command=command,
         data=data,
-        rankers=tuple(rankers.spell(name, {**given, **variant}) for variant in STUDIES[study]),
-        users=users,
+        rankers=tuple(dict.fromkeys([*variants, *chosen.beside])),
+        users=tuple(dict.fromkeys(text for who in users for text in chosen.users(who, rounds))),
         rounds=rounds,
         seeds=seeds,
         fold=fold,

@@ -115,21 +115,23 @@ _REGRET = (
 )
 
 
-def ablation(results: Results, study: str) -> Plate:
-    """One figure: offline above online, a column for each kind of users, a line for each variant."""
+def ablation(results: Results, study: str, kind: str, shown: Sequence[str]) -> Plate:
+    """One figure: offline above online, a column for each of the users ``shown`` (all of a ``kind``, or all)."""
 
     def draw() -> Any:
-        figure, axes = _grid(2, len(results.users))
+        figure, axes = _grid(2, len(shown))
         drawn = looks.of_rankers(results.rankers)
         for row, (name, label) in enumerate((("ndcg", "NDCG@10, held-out"), ("cndcg", "cNDCG@10 so far"))):
-            for column, users in enumerate(results.users):
+            for column, users in enumerate(shown):
                 _panel(axes[row][column], results, users, name, drawn, log=name == "ndcg")
                 axes[row][column].set_title(f"{users} users" if row == 0 else "")
             axes[row][0].set_ylabel(label)
         _legend(figure, axes, columns=2)
         return figure
 
-    return Plate(f"ablation-{study}", f"Ablation: {study}", f"{_NDCG} Below: {_CNDCG}", draw)
+    name = f"ablation-{study}-{kind}" if kind else f"ablation-{study}"
+    title = f"Ablation: {study}, {kind} users" if kind else f"Ablation: {study}"
+    return Plate(name, title, f"{_NDCG} Below: {_CNDCG}", draw)
 
 
 def _curves(results: Results, name: str, title: str, metric: str, label: str, caption: str) -> Plate:

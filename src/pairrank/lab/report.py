@@ -46,16 +46,25 @@ def build(out: str | os.PathLike[str]) -> Report:
     results = collect(folder, experiment.specs())
     if not results.cells:
         raise OptionError(f"{folder} has no finished run of its experiment yet; nothing can be reported")
-    made = claims.comparisons(results)
-    found = [] if experiment.study else claims.check(results, made)
-    plates = [figures.ablation(results, experiment.study)] if experiment.study else figures.plates(results)
+    page = _Page.of(experiment, results)
+    if experiment.study:
+        groups = tables.by_kind(results.users)
+        plates = [figures.ablation(results, experiment.study, kind, shown) for kind, shown in groups.items()]
+    else:
+        plates = figures.plates(results)
     drawn = [(plate, *plate.render()) for plate in plates]
     paths = _write_figures(folder / "figures", drawn)
-    page = _Page(experiment, results, made, found)
     archive.write_atomically(folder / "results.json", page.numbers().encode())
     archive.write_atomically(folder / "report.md", page.markdown([plate for plate, *_ in drawn]).encode())
     archive.write_atomically(folder / "report.html", page.html([(plate, svg) for plate, _, svg in drawn]).encode())
-    return Report(folder / "report.html", tuple(paths), results, tuple(found))
+    return Report(folder / "report.html", tuple(paths), results, tuple(page.claims))
+
+
+def write_tables(out: str | os.PathLike[str], experiment: Experiment, results: Results) -> None:
+    """The report without its figures, as Markdown and JSON: numpy and scipy are enough for it."""
+    page = _Page.of(experiment, results)
+    archive.write_atomically(Path(out) / "results.json", page.numbers().encode())
+    archive.write_atomically(Path(out) / "report.md", page.markdown([]).encode())
 
 
 def _guessed(folder: Path) -> Experiment:
@@ -110,6 +119,12 @@ class _Page:
     tests: Sequence[Comparison]
     claims: Sequence[Claim]
 
+    @classmethod
+    def of(cls, experiment: Experiment, results: Results) -> _Page:
+        """The page with all comparisons made and claims checked."""
+        made = claims.comparisons(results)
+        return cls(experiment, results, made, [] if experiment.study else claims.check(results, made))
+
     def numbers(self) -> str:
         """The results as JSON."""
         content = {
@@ -155,7 +170,8 @@ class _Page:
 
     def first(self) -> Iterator[tuple[str, _Table]]:
         """Titles and tables that come before the figures."""
-        yield "Performance", tables.overview(self.results)
+        for kind, shown in tables.by_kind(self.results.users).items():
+            yield f"Performance, {kind} users" if kind else "Performance", tables.overview(self.results, shown)
         if self.claims:
             rows = [[c.text, c.verdict, c.evidence, self.rules()[c.rule]] for c in self.claims]
             yield "The paper's claims, as measured here", (["claim", "verdict", "measured", "rule"], rows)

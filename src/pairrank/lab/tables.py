@@ -44,14 +44,22 @@ def winner(results: Results, users: str, metric: str) -> str | None:
     return max(means, key=lambda ranker: means[ranker]) if means else None
 
 
-def overview(results: Results) -> tuple[Row, list[Row]]:
-    """A line per ranker, and for each kind of users offline and online performance; the best is marked."""
-    head = ["ranker"] + [f"{users} {_HEADS[metric]}" for users in results.users for metric in METRICS]
+def by_kind(users: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Users by name where some differ in options alone; all of them under no name where none do."""
+    names = [text.partition("(")[0] for text in users]
+    if len(set(names)) == len(names):
+        return {"": tuple(users)}
+    return {name: tuple(t for t, n in zip(users, names, strict=True) if n == name) for name in dict.fromkeys(names)}
+
+
+def overview(results: Results, shown: Sequence[str]) -> tuple[Row, list[Row]]:
+    """A line per ranker, and for each kind of users ``shown`` offline and online performance; the best is marked."""
+    head = ["ranker"] + [f"{users} {_HEADS[metric]}" for users in shown for metric in METRICS]
     cells = {(row["ranker"], row["clicks"]): row for row in summary(results)}
     drawn = looks.of_rankers(results.rankers)
     rows = []
     for ranker in results.rankers:
-        values = [_value(cells.get((ranker, users)), metric) for users in results.users for metric in METRICS]
+        values = [_value(cells.get((ranker, users)), metric) for users in shown for metric in METRICS]
         rows.append([drawn[ranker].label, *values])
     return head, rows
 

@@ -29,13 +29,17 @@ PHASES = ("rank", "users", "learn", "evaluate")
 
 @dataclass(frozen=True)
 class Summary:
-    """A run in four numbers: final held-out NDCG@10, cNDCG, total regret, and the seconds that it took."""
+    """A run in four numbers: final held-out NDCG@10, cNDCG, total regret, and the seconds that it took.
+
+    ``curve`` has the held-out NDCG@10 after each scheduled round, where it is known.
+    """
 
     spec: RunSpec
     ndcg: float
     cndcg: float
     regret: int
     seconds: float
+    curve: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +93,8 @@ class Records:
 
     def summary(self) -> Summary:
         """The run in four numbers."""
-        return Summary(self.spec, self.ndcg, self.cndcg, self.regret, sum(self.seconds.values()))
+        curve = tuple(self.columns["ndcg"][self.evaluated - 1].tolist())
+        return Summary(self.spec, self.ndcg, self.cndcg, self.regret, sum(self.seconds.values()), curve)
 
     def to_parquet(self) -> bytes:
         """The records (without the seconds) as a Parquet file that carries its spec; equal records, equal bytes."""
