@@ -1,0 +1,252 @@
+"""The load of `pairrank bench serve`: processes to load, clients that send requests written beforehand, their cost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pairrank.errors import StorageError
+
+RANKER = "bench"
+ARROW = "application/vnd.apache.arrow.stream"
+_LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+
+
+class Target(NamedTuple):
+    """Something to load: its port, and the processes that answer there."""
+
+    port: int
+    processes: tuple[int, ...]
+
+    def spent(self) -> float | None:
+        """Seconds of processor time that its processes have used, or None where the system does not tell."""
+        try:
+            threads = [task for pid in self.processes for task in Path(f"/proc/{pid}/task").iterdir()]
+            return sum(int((task / "schedstat").read_text().split()[0]) for task in threads) / 1e9
+        except OSError:
+            return None
+
+
+class Connection:
+    """Enough of HTTP to send requests that were written beforehand, at little cost for what is measured."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def open(self) -> None:
+        """Connect."""
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**20)
+
+    async def ask(self, request: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer."""
+        self._writer.write(request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        found = _LENGTH.search(head)
+        body = await self._reader.readexactly(int(found[1])) if found else b""
+        return int(head[9:12]), body
+
+    def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+
+
+def request(method: str, path: str, body: bytes, kind: str = "application/json") -> bytes:
+    """A whole HTTP request."""
+    head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def rank_bodies(
+    n_documents: int, n_features: int, k: int, count: int, arrow_path: str = f"/v1/rankers/{RANKER}/rank"
+) -> tuple[list[bytes], list[bytes]]:
+    """Rank requests for random documents, in JSON and in Arrow."""
+    import pyarrow as pa
+
+    draw = np.random.default_rng(0)
+    ids = [f"document-{number}" for number in range(n_documents)]
+    texts, streams = [], []
+    for _ in range(count):
+        X = draw.random((n_documents, n_features)).round(6)
+        documents = [{"id": name, "features": row} for name, row in zip(ids, X.tolist(), strict=True)]
+        body = json.dumps({"documents": documents, "k": k}).encode()
+        texts.append(request("POST", f"/v1/rankers/{RANKER}/rank", body))
+        features = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel().astype(np.float32)), n_features)
+        table = pa.table({"id": pa.array(ids), "features": features})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        streams.append(request("POST", f"{arrow_path}?k={k}", sink.getvalue().to_pybytes(), ARROW))
+    return texts, streams
+
+
+async def closed_loop(port: int, requests: list[bytes], seconds: float, clients: int) -> float:
+    """Answers a second when so many clients each wait for their answer before they ask again."""
+    connections = [Connection(port) for _ in range(clients)]
+    for connection in connections:
+        await connection.open()
+    done, end = 0, time.perf_counter() + seconds
+
+    async def one(connection: Connection, offset: int) -> None:
+        nonlocal done
+        place = offset
+        while time.perf_counter() < end:
+            status, body = await connection.ask(requests[place % len(requests)])
+            if status != 200:
+                raise StorageError(f"the service answered {status}: {body[:200]!r}")
+            done, place = done + 1, place + 1
+
+    started = time.perf_counter()
+    await asyncio.gather(*(one(connection, 7 * number) for number, connection in enumerate(connections)))
+    for connection in connections:
+        connection.close()
+    return done / (time.perf_counter() - started)
+
+
+async def visitors(port: int, requests: list[bytes], seconds: float, rate: float, clients: int) -> list[float]:
+    """Rank latencies when visitors come ``rate`` times a second; each clicks on the first document of its list."""
+    free: asyncio.Queue[Connection] = asyncio.Queue()
+    for _ in range(clients):
+        connection = Connection(port)
+        await connection.open()
+        free.put_nowait(connection)
+    latencies: list[float] = []
+
+    async def visit(number: int, due: float) -> None:
+        connection = await free.get()
+        status, body = await connection.ask(requests[number % len(requests)])
+        latencies.append(time.perf_counter() - due)  # from when the visitor came, not from when a line was free
+        if status == 200:
+            shown = json.loads(body)
+            clicks = {"impression_id": shown["impression_id"], "clicks": [shown["ranking"][0]["id"]]}
+            path = f"/v1/rankers/{RANKER}/feedback"
+            await connection.ask(request("POST", path, json.dumps(clicks).encode()))
+        free.put_nowait(connection)
+
+    tasks, start = [], time.perf_counter()
+    for number in range(int(seconds * rate)):
+        due = start + number / rate
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        tasks.append(asyncio.create_task(visit(number, due)))
+    await asyncio.gather(*tasks)
+    return latencies
+
+
+async def feedback_rate(port: int, requests: list[bytes], count: int, clients: int) -> float:
+    """Durable feedbacks a second: lists are served first, then all their feedback is sent."""
+    connections = [Connection(port) for _ in range(clients)]
+    for connection in connections:
+        await connection.open()
+    waiting: list[bytes] = []
+
+    async def serve(connection: Connection, share: int) -> None:
+        for number in range(share):
+            _, body = await connection.ask(requests[number % len(requests)])
+            shown = json.loads(body)
+            clicks = {"impression_id": shown["impression_id"], "clicks": [shown["ranking"][1]["id"]]}
+            waiting.append(request("POST", f"/v1/rankers/{RANKER}/feedback", json.dumps(clicks).encode()))
+
+    async def send(connection: Connection) -> None:
+        while waiting:
+            status, body = await connection.ask(waiting.pop())
+            if status != 200:
+                raise StorageError(f"the service answered {status}: {body[:200]!r}")
+
+    await asyncio.gather(*(serve(connection, count // clients) for connection in connections))
+    sent, started = len(waiting), time.perf_counter()
+    await asyncio.gather(*(send(connection) for connection in connections))
+    elapsed = time.perf_counter() - started
+    for connection in connections:
+        connection.close()
+    return sent / elapsed
+
+
+@contextmanager
+def service(folder: Path, workers: int, store: str | None = None) -> Iterator[Target]:
+    """`pairrank serve` with a new store (or a given one); of its processes the rank workers, once they answer."""
+    place = store or f"sqlite:///{folder / 'bench.db'}"
+    command = [sys.executable, "-m", "pairrank", "serve", "--port", "0", "--store", place, "--workers", str(workers)]
+    with _process(command) as (process, line):
+        found = re.search(r":(\d+),", line)
+        if found is None:
+            raise StorageError(f"the service did not start: {line!r}")
+        port = int(found[1])
+        wait_until_ready(port)
+        yield Target(port, tuple(children(process.pid, "worker")))
+        process.send_signal(signal.SIGTERM)
+        process.wait(120)
+
+
+def wait_until_ready(port: int, seconds: float = 60.0) -> None:
+    """Return when the service at ``port`` says that it is ready."""
+
+    async def ready() -> bool:
+        connection = Connection(port)
+        await connection.open()
+        status, _ = await connection.ask(request("GET", "/readyz", b""))
+        connection.close()
+        return status == 200
+
+    deadline = time.monotonic() + seconds
+    while not asyncio.run(ready()):
+        if time.monotonic() > deadline:
+            raise StorageError("the service did not become ready")
+        time.sleep(0.05)
+
+
+def children(pid: int, role: str = "") -> list[int]:
+    """The child processes of a process, those with ``role`` among their arguments."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            arguments = (entry / "cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        if parent == pid and (not role or role in arguments):
+            found.append(int(entry.name))
+    return found
+
+
+def resident(pid: int) -> float:
+    """MiB of memory of a process's children."""
+    total = 0.0
+    for child in children(pid):
+        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{child}/status").read_text())
+        total += int(found[1]) / 1024 if found else 0.0
+    return total
+
+
+@contextmanager
+def empty_endpoint(kind: str) -> Iterator[Target]:
+    """An empty FastAPI application: see `pairrank.service.floor`."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    with _process([sys.executable, "-m", "pairrank.service.floor", kind, str(port)]) as (process, _):
+        yield Target(port, (process.pid,))
+
+
+@contextmanager
+def _process(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    from pairrank.service.supervisor import THREADS
+
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | THREADS)
+    try:
+        yield process, process.stdout.readline() if process.stdout else ""
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(60)
