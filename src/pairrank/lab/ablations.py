@@ -46,8 +46,8 @@ class Study:
 
 
 _OTHERS = ("pairrank-c", "pdgd", "mgd", "dbgd", "sgd-ranknet", "p2linrank", "posterior-sampling")
-_FORGETTING: tuple[Mapping[str, Any], ...] = ({},)
-_GUARDS: tuple[Mapping[str, Any], ...] = ({},)
+_FORGETTING: tuple[Mapping[str, Any], ...] = ({}, *({"half_life": lists} for lists in (250, 500, 1000)))
+_GUARDS: tuple[Mapping[str, Any], ...] = ({}, *({"robust": gamma} for gamma in (0.5, 1.0, 2.0)))
 
 STUDIES: Mapping[str, Study] = MappingProxyType(
     {

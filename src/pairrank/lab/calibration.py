@@ -79,11 +79,14 @@ class Study:
             found += [
                 Case(who, "shuffled lists, adjacent pairs", spelt(z=SHUFFLE)),
                 Case(who, "shuffled lists, all pairs", spelt(z=SHUFFLE, pairs="all")),
+                Case(who, "the same, sandwich", spelt(z=SHUFFLE, pairs="all", covariance="sandwich")),
                 Case(who, "shuffled lists, averaged pairs", spelt(z=SHUFFLE, pairs="averaged")),
                 Case(who, "shuffled lists, averaged pairs", spelt(z=SHUFFLE, pairs="averaged"), REPEATED),
                 Case(who, "explores, learns from all pairs", spelt(z=Z, pairs="averaged")),
+                Case(who, "the same, calibrated as it goes", spelt(z=Z, pairs="averaged", calibrate=True)),
                 Case(who, "explores, learns from uncertain", _only("uncertain", spelt, Z)),
                 Case(who, "explores, learns from fair", _only("fair", spelt, Z)),
+                Case(who, "explores, learns by propensity", _only("propensity", spelt, Z)),
                 Case(who, "explores little, learns from all pairs", spelt(z=0.4, pairs="averaged")),
                 Case(who, "explores little, learns from fair", _only("fair", spelt, 0.4)),
                 Case(who, "PairRank's default", "pairrank"),
@@ -166,7 +169,7 @@ def _task(study: Study, task: tuple[Case, int]) -> list[Look]:
 def play(study: Study, case: Case, seed: int) -> Iterator[Look]:
     """One seed of a case, looked at after the study's rounds."""
     ranker = rankers.make(case.ranker, n_features=study.features, seed=seed)
-    if not isinstance(ranker, PairRank) or ranker.settings.width != "score" or ranker.alpha_t == 0:
+    if not isinstance(ranker, PairRank) or ranker.settings.width != "score" or ranker.settings.z == 0:
         raise OptionError(f'{case.ranker} has no widths to calibrate; expected a PairRank with width="score" and z > 0')
     ideal = generator(seed, _IDEAL, Purpose.DATA).standard_normal(study.features) / np.sqrt(study.lam)
     judged = generator(seed, _JUDGED, Purpose.DATA).random((_JUDGED_QUERIES, study.docs, study.features))
@@ -207,7 +210,8 @@ def _look(case: Case, t: int, ranker: PairRank, judged: FloatArray, ideal: Float
     for X in judged:
         seen = ranker.inspect(X)
         gap, truth = _gaps(seen.scores, above, below), _gaps(X @ ideal, above, below)
-        spread = seen.width[above, below] / ranker.alpha_t
+        # What z multiplies: a standard deviation, widened by whatever guards are on.
+        spread = seen.width[above, below] / ranker.settings.z
         sure = np.abs(gap) > Z * spread
         certain += int(sure.sum())
         wrong += int((sure & (gap * truth < 0)).sum())
