@@ -83,6 +83,10 @@ def test_a_stop_drains_and_learns_what_is_left(place: str) -> None:
     assert logged(place) == sent
 
 
+# A learner that died has left its lock at once; another asks for it four times a second. The rest is for slow machines.
+TAKEOVER_SECONDS = 30.0
+
+
 @pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.crash
@@ -99,9 +103,10 @@ def test_two_machines_on_one_postgresql(postgres: Postgres) -> None:
         trees[0].kill("supervisor")
         started = time.monotonic()
         sent |= {exchange(trees[1].client) for _ in range(5)}
-        while (row := trees[1].client.ranker("a"))["lag"] and time.monotonic() - started < 60:
+        while (row := trees[1].client.ranker("a"))["lag"] and time.monotonic() - started < TAKEOVER_SECONDS:
             pass
         assert row["learned_count"] == row["feedback_count"] == 15
+        print(f"the other learner had taken over and learned after {time.monotonic() - started:.2f} s")
         assert not observer.database.try_lead()
         observer.close()
     finally:
