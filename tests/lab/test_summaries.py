@@ -120,6 +120,9 @@ def test_a_study_in_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     before = (tmp_path / summaries.FILE).read_bytes()
     assert main(words) == 0
     assert (tmp_path / summaries.FILE).read_bytes() == before, "nothing was run again"
+    (tmp_path / "report.md").unlink()
+    assert main(["report", str(tmp_path)]) == 0
+    assert (tmp_path / "report.md").read_text() == page
     assert main([*words, "--no-resume"]) == 0
     assert (tmp_path / summaries.FILE).read_bytes() != before, "seconds, at least, differ"
 

@@ -14,7 +14,7 @@ def add_parser(commands: Any) -> None:
         "report",
         help="make figures and report again from records",
         description="Make the figures and the report of a folder again from the records of the runs that are done; "
-        "it does no harm while other runs are still under way.",
+        "it does no harm while other runs are still under way. Where --tables kept summaries alone, the tables are made.",
     )
     parser.add_argument("out", metavar="DIR", help="the --out of demo, reproduce, ablate or simulate")
     parser.set_defaults(run=run)
@@ -22,5 +22,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    running.show_report(args.out)
+    from pairrank.lab import summaries
+
+    (running.show_tables if summaries.load(args.out) else running.show_report)(args.out)
     return 0
