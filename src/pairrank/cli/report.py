@@ -14,7 +14,7 @@ def add_parser(commands: Any) -> None:
         "report",
         help="make figures and report again from records",
         description="Make the figures and the report of a folder again from the records of the runs that are done; "
-        "it does no harm while other runs are still under way. Where --tables kept summaries alone, the tables are made.",
+        "it does no harm while other runs are still under way. Where --tables kept summaries alone, it makes tables.",
     )
     parser.add_argument("out", metavar="DIR", help="the --out of demo, reproduce, ablate or simulate")
     parser.set_defaults(run=run)
