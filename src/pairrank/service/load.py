@@ -11,8 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,9 +58,24 @@ class Connection:
         body = await self._reader.readexactly(int(found[1])) if found else b""
         return int(head[9:12]), body
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Hang up."""
         self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+
+@asynccontextmanager
+async def connected(port: int, count: int) -> AsyncIterator[list[Connection]]:
+    """So many connections."""
+    connections = [Connection(port) for _ in range(count)]
+    for connection in connections:
+        await connection.open()
+    try:
+        yield connections
+    finally:
+        for connection in connections:
+            await connection.close()
 
 
 def request(method: str, path: str, body: bytes, kind: str = "application/json") -> bytes:
@@ -94,34 +109,39 @@ def rank_bodies(
 
 async def closed_loop(port: int, requests: list[bytes], seconds: float, clients: int) -> float:
     """Answers a second when so many clients each wait for their answer before they ask again."""
-    connections = [Connection(port) for _ in range(clients)]
-    for connection in connections:
-        await connection.open()
-    done, end = 0, time.perf_counter() + seconds
+    done, end = 0, 0.0
 
     async def one(connection: Connection, offset: int) -> None:
         nonlocal done
         place = offset
         while time.perf_counter() < end:
-            status, body = await connection.ask(requests[place % len(requests)])
-            if status != 200:
-                raise StorageError(f"the service answered {status}: {body[:200]!r}")
+            await _expect(connection, requests[place % len(requests)])
             done, place = done + 1, place + 1
 
-    started = time.perf_counter()
-    await asyncio.gather(*(one(connection, 7 * number) for number, connection in enumerate(connections)))
-    for connection in connections:
-        connection.close()
-    return done / (time.perf_counter() - started)
+    async with connected(port, clients) as connections:
+        started = time.perf_counter()
+        end = started + seconds
+        await asyncio.gather(*(one(connection, 7 * number) for number, connection in enumerate(connections)))
+        return done / (time.perf_counter() - started)
+
+
+async def _expect(connection: Connection, asked: bytes) -> bytes:
+    status, body = await connection.ask(asked)
+    if status != 200:
+        raise StorageError(f"the service answered {status}: {body[:200]!r}")
+    return body
+
+
+def _clicks(shown: bytes, place: int) -> bytes:
+    """Feedback with one click on a list."""
+    found = json.loads(shown)
+    clicks = {"impression_id": found["impression_id"], "clicks": [found["ranking"][place]["id"]]}
+    return request("POST", f"/v1/rankers/{RANKER}/feedback", json.dumps(clicks).encode())
 
 
 async def visitors(port: int, requests: list[bytes], seconds: float, rate: float, clients: int) -> list[float]:
     """Rank latencies when visitors come ``rate`` times a second; each clicks on the first document of its list."""
     free: asyncio.Queue[Connection] = asyncio.Queue()
-    for _ in range(clients):
-        connection = Connection(port)
-        await connection.open()
-        free.put_nowait(connection)
     latencies: list[float] = []
 
     async def visit(number: int, due: float) -> None:
@@ -129,48 +149,38 @@ async def visitors(port: int, requests: list[bytes], seconds: float, rate: float
         status, body = await connection.ask(requests[number % len(requests)])
         latencies.append(time.perf_counter() - due)  # from when the visitor came, not from when a line was free
         if status == 200:
-            shown = json.loads(body)
-            clicks = {"impression_id": shown["impression_id"], "clicks": [shown["ranking"][0]["id"]]}
-            path = f"/v1/rankers/{RANKER}/feedback"
-            await connection.ask(request("POST", path, json.dumps(clicks).encode()))
+            await connection.ask(_clicks(body, 0))
         free.put_nowait(connection)
 
-    tasks, start = [], time.perf_counter()
-    for number in range(int(seconds * rate)):
-        due = start + number / rate
-        await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        tasks.append(asyncio.create_task(visit(number, due)))
-    await asyncio.gather(*tasks)
+    async with connected(port, clients) as connections:
+        for connection in connections:
+            free.put_nowait(connection)
+        tasks, start = [], time.perf_counter()
+        for number in range(int(seconds * rate)):
+            due = start + number / rate
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            tasks.append(asyncio.create_task(visit(number, due)))
+        await asyncio.gather(*tasks)
     return latencies
 
 
 async def feedback_rate(port: int, requests: list[bytes], count: int, clients: int) -> float:
     """Durable feedbacks a second: lists are served first, then all their feedback is sent."""
-    connections = [Connection(port) for _ in range(clients)]
-    for connection in connections:
-        await connection.open()
     waiting: list[bytes] = []
 
     async def serve(connection: Connection, share: int) -> None:
         for number in range(share):
-            _, body = await connection.ask(requests[number % len(requests)])
-            shown = json.loads(body)
-            clicks = {"impression_id": shown["impression_id"], "clicks": [shown["ranking"][1]["id"]]}
-            waiting.append(request("POST", f"/v1/rankers/{RANKER}/feedback", json.dumps(clicks).encode()))
+            waiting.append(_clicks(await _expect(connection, requests[number % len(requests)]), 1))
 
     async def send(connection: Connection) -> None:
         while waiting:
-            status, body = await connection.ask(waiting.pop())
-            if status != 200:
-                raise StorageError(f"the service answered {status}: {body[:200]!r}")
+            await _expect(connection, waiting.pop())
 
-    await asyncio.gather(*(serve(connection, count // clients) for connection in connections))
-    sent, started = len(waiting), time.perf_counter()
-    await asyncio.gather(*(send(connection) for connection in connections))
-    elapsed = time.perf_counter() - started
-    for connection in connections:
-        connection.close()
-    return sent / elapsed
+    async with connected(port, clients) as connections:
+        await asyncio.gather(*(serve(connection, count // clients) for connection in connections))
+        sent, started = len(waiting), time.perf_counter()
+        await asyncio.gather(*(send(connection) for connection in connections))
+        return sent / (time.perf_counter() - started)
 
 
 @contextmanager
@@ -193,10 +203,8 @@ def wait_until_ready(port: int, seconds: float = 60.0) -> None:
     """Return when the service at ``port`` says that it is ready."""
 
     async def ready() -> bool:
-        connection = Connection(port)
-        await connection.open()
-        status, _ = await connection.ask(request("GET", "/readyz", b""))
-        connection.close()
+        async with connected(port, 1) as (connection,):
+            status, _ = await connection.ask(request("GET", "/readyz", b""))
         return status == 200
 
     deadline = time.monotonic() + seconds
@@ -250,3 +258,5 @@ def _process(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
         if process.poll() is None:
             process.terminate()
             process.wait(60)
+        if process.stdout:
+            process.stdout.close()
