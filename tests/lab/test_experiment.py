@@ -1,0 +1,49 @@
+"""An experiment finds its runs again: without its data, after they were moved, and as older versions wrote it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pairrank.data import load, write_letor
+from pairrank.lab.aggregate import collect
+from pairrank.lab.executors import run_all
+from pairrank.lab.experiment import FILE, Experiment
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "here" / "Fold1"
+    folder.mkdir(parents=True)
+    for split in ("train", "test"):
+        write_letor(load("synthetic:tiny", split), folder / f"{split}.txt")
+    return folder.parent
+
+
+def experiment(data: Path) -> Experiment:
+    return Experiment(title="t", command="c", data=str(data), rankers=("pdgd",), users=("perfect",), rounds=5, seeds=2)
+
+
+def test_a_report_needs_the_records_alone(data: Path, tmp_path: Path) -> None:
+    made = experiment(data)
+    run_all(made.specs(), tmp_path / "out")
+    made.save(tmp_path / "out")
+    data.rename(tmp_path / "there")
+    found = Experiment.load(tmp_path / "out")
+    assert found == made
+    assert len(collect(tmp_path / "out", found.specs()).cells) == 1
+    # Named anew, the data are the same runs.
+    assert [spec.run_id for spec in experiment(tmp_path / "there").specs()] == [spec.run_id for spec in made.specs()]
+
+
+def test_an_experiment_from_before_content_was_kept_finds_its_runs(data: Path, tmp_path: Path) -> None:
+    experiment(data).save(tmp_path)
+    written = json.loads((tmp_path / FILE).read_text())
+    del written["content"]
+    (tmp_path / FILE).write_text(json.dumps(written))
+    old = Experiment.load(tmp_path)
+    assert old is not None
+    assert {spec.content for spec in old.specs()} == {""}
+    assert old.specs()[0].run_id != experiment(data).specs()[0].run_id
