@@ -1,0 +1,87 @@
+"""The short way for rank and feedback answers as the framework's way does, also when something goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from web import DOCUMENTS, TestClient, running_app
+
+from pairrank.service import ranking
+from pairrank.service.lane import Lane
+
+RANK, FEEDBACK = "/v1/rankers/a/rank", "/v1/rankers/a/feedback"
+# A page of the service itself: its requests carry an origin, and so go the framework's way.
+PAGE = {"Origin": "http://testserver"}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    with running_app(tmp_path / "store.db", max_body_bytes=2000) as client:
+        assert client.put("/v1/rankers/a", json={"n_features": 2}).status_code == 201
+        yield client
+
+
+def scope(method: str = "POST", path: str = RANK, **more: Any) -> dict[str, Any]:
+    return {"type": "http", "method": method, "path": path, "headers": [], **more}
+
+
+def test_it_takes_rank_and_feedback_alone(client: TestClient) -> None:
+    lane: Lane = client.app.lane  # type: ignore[attr-defined]
+    assert lane.takes(scope())
+    assert lane.takes(scope(path=FEEDBACK))
+    for other in (
+        scope("GET"),
+        scope(path="/v1/rankers/a/events"),
+        scope(path="/v1/rankers//rank"),
+        scope(path="/v1/rankers/a/b/rank"),
+        scope(path="/v2/rankers/a/rank"),
+        scope(headers=[(b"origin", b"http://testserver")]),
+        {"type": "lifespan"},
+    ):
+        assert not lane.takes(other)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (RANK, {"documents": DOCUMENTS, "k": 2}),
+        (RANK, {"documents": []}),
+        (RANK, {"documents": [{"id": "x" * 3000, "features": [1, 2]}]}),
+        ("/v1/rankers/none/rank", {"documents": DOCUMENTS}),
+        (FEEDBACK, {"impression_id": "0-guess", "clicks": []}),
+        (FEEDBACK, {"clicks": []}),
+    ],
+)
+def test_both_ways_answer_alike(client: TestClient, path: str, body: dict[str, Any]) -> None:
+    short, long = client.post(path, json=body), client.post(path, json=body, headers=PAGE)
+    assert short.status_code == long.status_code
+    assert short.headers.keys() == long.headers.keys()
+    same = short.headers.keys() - {"x-request-id", "content-length"}
+    assert {name: short.headers[name] for name in same} == {name: long.headers[name] for name in same}
+    assert short.json().keys() == long.json().keys()
+    if short.status_code != 200:
+        assert short.json() == long.json()
+
+
+@pytest.mark.parametrize("headers", [{}, PAGE])
+def test_a_fault_in_the_program_is_a_500_in_one_sentence(
+    client: TestClient, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(ranking, "from_json", broken)
+    answer = client.post(RANK, json={"documents": DOCUMENTS}, headers=headers)
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "internal", "message": "something went wrong; the log tells more"}
+    assert "secret" in caplog.text
+    assert 'pairrank_requests_total{status="500"} 1.0' in client.get("/metrics").text
+
+
+def test_a_body_in_pieces_is_put_together(client: TestClient) -> None:
+    pieces = iter([b'{"documents": [{"id": "a", ', b'"features": [1, 2]}]}'])
+    answer = client.post(RANK, content=pieces)
+    assert [item["id"] for item in answer.json()["ranking"]] == ["a"]
