@@ -22,7 +22,7 @@ def test_from_weights_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main([*arguments, "--names", "age,price,title"]) == 0
     ranker = pairrank.load(out)
     assert isinstance(ranker, pairrank.PairRank)
-    expected = priors.from_weights([-1.0, np.nan, 2.0], lam=ranker.settings.lam, strength=50.0)
+    expected = priors.from_weights([-1.0, np.nan, 2.0], lam=ranker.lam_t, strength=50.0)
     np.testing.assert_allclose(ranker.weights, expected.mean)
     assert ranker.settings.learn_from == "all"
     assert "3 features, worth 50 pairs" in capsys.readouterr().out

@@ -189,7 +189,7 @@ def test_a_log_teaches_what_the_same_lists_taught_online(tmp_path: Path) -> None
             clicks = rng.random(6) < 0.4
             ranker.learn(impression, clicks)
             writer.add("q", float(number), list("abcdef"), impression.features, clicks)
-    found = fit([str(tmp_path / "log.parquet")], lam=ranker.settings.lam)
+    found = fit([str(tmp_path / "log.parquet")], lam=ranker.lam_t)
     np.testing.assert_allclose(found.theta, ranker.weights, rtol=1e-6, atol=1e-9)
     again = pairrank.PairRank(4, learn_from="all")
     found.prior().apply(again)

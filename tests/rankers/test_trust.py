@@ -137,7 +137,7 @@ def test_evidence_finds_the_scale_of_the_weights() -> None:
     strong, weak = (pairrank.PairRank(4, lam=lam, evidence=True, learn_from="all") for lam in (100.0, 0.01))
     for ranker in (strong, weak):
         play(ranker, 800, 3, theta)
-    lams = [ranker._posterior._lam for ranker in (strong, weak)]
+    lams = [ranker.lam_t for ranker in (strong, weak)]
     assert lams[0] < 20.0  # from a hundred
     assert lams[1] > 0.02  # from a hundredth
     assert max(lams) < 5 * min(lams)
@@ -145,10 +145,10 @@ def test_evidence_finds_the_scale_of_the_weights() -> None:
 
 def test_caution_is_wide_at_first_and_fades() -> None:
     ranker = pairrank.PairRank(4, caution=99.0)
-    assert ranker.alpha_t == pytest.approx(0.4 * 10)
+    assert ranker.alpha_t == pytest.approx(0.2 * 10)
     play(ranker, 100)
     n = ranker._posterior.n_pairs
-    assert ranker.alpha_t == pytest.approx(0.4 * np.sqrt(1 + 99 / (1 + n)))
+    assert ranker.alpha_t == pytest.approx(0.2 * np.sqrt(1 + 99 / (1 + n)))
 
 
 @given(st.integers(0, 10_000))
@@ -186,3 +186,49 @@ def test_stakes_fall_with_the_place_of_the_upper_document_however_it_is_compared
 def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(OptionError):
         pairrank.PairRank(3, **options)  # type: ignore[arg-type]
+
+
+def test_scaled_lambda_makes_the_unit_of_features_irrelevant() -> None:
+    plain, large = pairrank.PairRank(4, seed=3), pairrank.PairRank(4, seed=3)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        X = rng.random((12, 4))
+        shown, also = plain.rank(X, 6), large.rank(1000 * X, 6)
+        assert shown.ranking.tolist() == also.ranking.tolist()
+        clicks = rng.random(6) < X[shown.ranking, 0]
+        plain.learn(shown, clicks)
+        large.learn(also, clicks)
+    assert large.lam_t == pytest.approx(1e6 * plain.lam_t)
+    assert 1000 * large.weights == pytest.approx(plain.weights, rel=0.01)
+
+
+@pytest.mark.parametrize("estimator", ["incremental", "exact", "bounded"])
+def test_scaled_lambda_is_three_times_the_mean_squared_distance(estimator: str) -> None:
+    ranker = pairrank.PairRank(5, estimator=estimator)
+    rng = np.random.default_rng(1)
+    seen: list[float] = []
+    while len(seen) < 70:
+        impression = ranker.rank(rng.random((9, 5)), 6)
+        clicks = rng.random(6) < 0.5
+        ranker.learn(impression, clicks)
+        if clicks.any() and not clicks.all():
+            D = impression.features
+            distances = ((D[:, None] - D) ** 2).sum(axis=2)
+            seen.append(distances.sum() / (6 * 5))
+    assert ranker.lam_t == pytest.approx(3 * np.mean(seen[:64]))
+    assert np.diagonal(ranker._posterior.P).min() >= ranker.lam_t * (1 - 1e-9)
+
+
+def test_a_prior_keeps_its_lambda() -> None:
+    ranker = pairrank.PairRank(3)
+    ranker.set_prior(np.ones(3), 7 * np.eye(3))
+    play(ranker, 30)
+    assert pytest.approx(7 * np.eye(3)) == ranker._posterior.P
+
+
+def test_equal_documents_leave_lambda_positive() -> None:
+    ranker = pairrank.PairRank(2)
+    impression = ranker.rank(np.ones((4, 2)))
+    ranker.learn(impression, [True, False, False, False])
+    assert ranker.lam_t > 0
+    assert ranker.rank(np.eye(2)).n_docs == 2

@@ -18,6 +18,7 @@ COMMANDS: tuple[str, ...] = (
     "tune",
     "ablate",
     "calibrate",
+    "quality",
     "report",
     "fit",
     "warmstart",

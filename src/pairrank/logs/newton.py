@@ -25,7 +25,7 @@ from pairrank.logs.problems import Problems, Reason
 from pairrank.logs.reader import Chunk
 from pairrank.logs.sums import KINDS, Compensated, Sums, sums
 from pairrank.rankers.base import check_choice, check_number_in
-from pairrank.rankers.pairrank import PRESETS
+from pairrank.rankers.pairrank import PRESETS, PairRank
 from pairrank.rankers.priors import Prior
 from pairrank.types import FloatArray
 
@@ -85,7 +85,7 @@ class Fit:
 def fit(
     paths: Sequence[str],
     *,
-    lam: float = PRESETS["best"].lam,
+    lam: float | None = None,
     pairs: str = PRESETS["best"].pairs,
     engine: str = "serial",
     workers: int | None = None,
@@ -97,20 +97,22 @@ def fit(
 
     Parameters
     ----------
-    lam, pairs : λ, and "averaged", "all" or "adjacent" pairs; by default those of `PairRank`.
+    lam, pairs : λ, and "averaged", "all" or "adjacent" pairs; by default those that a new `PairRank` has.
     engine, workers : "serial", "processes" or "ray"; the model does not depend on it.
     on_error : "skip" leaves bad rows out and counts them, "stop" raises `LogError` at the first.
     checkpoint : a file to write after every pass; if it is there and of the same job, work resumes from it.
     progress : called with what is going on, how many row groups are done, and of how many.
     """
-    check_number_in("lam", lam, 0.0, 1e12, open_low=True)
+    if lam is not None:
+        check_number_in("lam", lam, 0.0, 1e12, open_low=True)
     check_choice("pairs", pairs, KINDS)
     check_choice("on_error", on_error, ("skip", "stop"))
     problems = Problems()
     chunks = reader.chunks(paths, problems)
     if on_error == "stop":
         problems.stop()
-    job = _Job(chunks, reader.width(chunks), lam, pairs, on_error, checkpoint, progress)
+    width = reader.width(chunks)
+    job = _Job(chunks, width, PairRank(width).lam_t if lam is None else lam, pairs, on_error, checkpoint, progress)
     with Engine(engine, workers) as running:
         return job.run(running, problems)
 

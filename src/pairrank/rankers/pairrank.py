@@ -20,6 +20,7 @@ from pairrank.rankers.base import Draw, LinearRanker, State, check_choice, check
 from pairrank.rankers.candidates import WHOLE, Candidates, Closed, Whole
 from pairrank.rankers.posterior import Posterior
 from pairrank.rankers.precision import Precision
+from pairrank.rankers.scale import Scale
 from pairrank.rankers.trust import Repeats, Surprise, discount_contradiction
 from pairrank.rng import Purpose, generator
 from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, Impression, Inspection
@@ -37,7 +38,7 @@ class Settings:
     width: str
     alpha: float | str
     z: float
-    lam: float
+    lam: float | str
     loss: str
     Q: float | None
     refine: bool
@@ -68,7 +69,8 @@ class Settings:
         if self.alpha != "theory":
             check_number_in("alpha", self.alpha, 0.0, 1e9)
         check_number_in("z", self.z, 0.0, 1e9)
-        check_number_in("lam", self.lam, 0.0, 1e12, open_low=True)
+        if self.lam != "scaled":
+            check_number_in("lam", self.lam, 0.0, 1e12, open_low=True)
         check_number_in("delta1", self.delta1, 0.0, 1.0, open_low=True)
         check_number_in("c_mu", self.c_mu, 0.0, 0.25, open_low=True)
         check_number_in("biased_weight", self.biased_weight, 0.0, 1.0)
@@ -90,6 +92,8 @@ class Settings:
             raise OptionError('estimator="bounded" keeps no history, which loss="mean", Q and evidence need')
         if self.loss == "mean" and (self.evidence or self.half_life is not None):
             raise OptionError('loss="mean" has a penalty of its own, which evidence and half_life cannot change')
+        if self.lam == "scaled" and (self.width == "probability" or self.loss == "mean"):
+            raise OptionError('lam="scaled" is for width="score" and loss="sum"; give a number')
         if self.width == "probability":
             for name, off in {"covariance": "laplace", "calibrate": False, "caution": 0.0, "stake": 0.0}.items():
                 if getattr(self, name) != off:
@@ -103,8 +107,8 @@ _BEST = Settings(
     pairs="averaged",
     width="score",
     alpha=0.1,
-    z=0.4,
-    lam=30.0,
+    z=0.2,
+    lam="scaled",
     loss="sum",
     Q=None,
     refine=True,
@@ -158,7 +162,7 @@ class PairRank(LinearRanker):
         x·θ̂ > z‖x‖_{H⁻¹}, H the curvature of the loss (Laplace posterior).
     alpha : α for width="probability", a number or "theory" (α_t of Lemma 1).
     z : standard deviations for width="score".
-    lam : λ, the weight of ½‖θ‖² and the start of M.
+    lam : λ, the weight of ½‖θ‖² and the start of M: a number, or "scaled": 3 E‖x_i - x_j‖² over the first lists.
     loss : "sum" (the paper's Eq. 1) or "mean" (the authors': mean loss plus λ‖θ‖²).
     Q : radius of the admissible models; θ̂ is projected onto ‖θ‖ ≤ Q as in the appendix. None: no projection.
     refine : take the transitive closure of certain orders first. With width="score" they are transitive already.
@@ -188,7 +192,7 @@ class PairRank(LinearRanker):
     width: str | None = None
     alpha: float | str | None = None
     z: float | None = None
-    lam: float | None = None
+    lam: float | str | None = None
     loss: str | None = None
     Q: float | None = None
     refine: bool | None = None
@@ -221,9 +225,10 @@ class PairRank(LinearRanker):
         width = s.z if s.width == "score" else 0.25 * (1.0 if s.alpha == "theory" else float(s.alpha))
         tolerance = 0.0 if s.estimator == "exact" or s.loss == "mean" else s.tolerance * max(width, 0.01)
         capacity = 0 if s.estimator == "bounded" else max(HISTORY_BYTES // (8 * self.n_features), 1000)
+        self._scale = Scale(self.n_features)
         self._posterior = Posterior(
             self.n_features,
-            s.lam,
+            self._scale.start if s.lam == "scaled" else float(s.lam),
             mean_loss=s.loss == "mean",
             tolerance=tolerance,
             capacity=capacity,
@@ -236,7 +241,7 @@ class PairRank(LinearRanker):
         self._repeats, self._surprise = Repeats(s.repeats), Surprise()
         self._inverse32: Float32Array | None = None  # H⁻¹ or M⁻¹ as `rank` uses it, until the next `learn`
         # The Laplace posterior has its own matrix; only the paper's widths need M.
-        self._precision = Precision(self.n_features, s.lam) if s.width == "probability" else None
+        self._precision = Precision(self.n_features, self.lam_t) if s.width == "probability" else None
 
     def set_prior(self, mean: ArrayLike, precision: ArrayLike, M: ArrayLike | None = None) -> None:
         """Start from what is known: θ ~ N(mean, precision⁻¹) instead of N(0, I/λ), before anything is learned.
@@ -253,6 +258,7 @@ class PairRank(LinearRanker):
             raise OptionError(f"the prior's mean has shape {mu.shape}; expected ({self.n_features},), all finite")
         start = P if M is None else self._check_precision("M", M)
         self._inverse32 = None
+        self._scale.stop()
         self._posterior.set_prior(mu, P)
         if self._precision is not None:
             self._precision.start_from(start)
@@ -280,8 +286,13 @@ class PairRank(LinearRanker):
         if s.alpha != "theory":
             return float(s.alpha)
         return confidence.alpha_theory(
-            self._precision.log_det, self.n_features, s.lam, 1.0 if s.Q is None else s.Q, s.delta1, s.c_mu
+            self._precision.log_det, self.n_features, self.lam_t, 1.0 if s.Q is None else s.Q, s.delta1, s.c_mu
         )
+
+    @property
+    def lam_t(self) -> float:
+        """λ today: the number given, or where "scaled" or ``evidence`` has set it."""
+        return self._posterior.lam
 
     @property
     def _metric(self) -> FloatArray:
@@ -345,6 +356,8 @@ class PairRank(LinearRanker):
         found = self._trusted(impression, self._pairs(impression, clicks))
         if len(found.weight) == 0:
             return
+        if self.settings.lam == "scaled" and (lam := self._scale.watch(impression.features)):
+            self._posterior.change_lam(lam)
         self._posterior.add(impression.features, found)
         if self._precision is not None:
             self._precision.add(pairs.low_rank(impression.features, found, found.weight))
@@ -397,10 +410,14 @@ class PairRank(LinearRanker):
 
     def _state(self) -> State:
         extra = {} if self._precision is None else self._precision.state()
-        return super()._state() | self._posterior.state() | self._repeats.state() | self._surprise.state() | extra
+        return super()._state() | self._posterior.state() | self._trust_state() | extra
+
+    def _trust_state(self) -> State:
+        return self._repeats.state() | self._surprise.state() | self._scale.state()
 
     def _restore(self, state: State) -> None:
         super()._restore(state)
+        self._scale.restore(state)
         self._posterior.restore(state)
         self._repeats.restore(state)
         self._surprise.restore(state)

@@ -66,7 +66,7 @@ class Posterior:
         self.inverse = np.eye(n_features) / lam
         # Where a tolerance is allowed, float32 halves the passes over the history at an error far below it.
         self.history = History(n_features, np.float32 if tolerance else np.float64)
-        self._lam, self._mean_loss, self._capacity = lam, mean_loss, capacity
+        self.lam, self._mean_loss, self._capacity = lam, mean_loss, capacity
         self._tolerance, self._patient = tolerance, patient
         self.P = lam * np.eye(n_features)
         self._q = np.zeros(n_features)
@@ -179,12 +179,27 @@ class Posterior:
 
     def _follow_evidence(self, curvature: FloatArray) -> None:
         """λ by MacKay's fixed point, at most tenfold away from where it stood."""
-        size = float(self.theta @ self.theta)
-        determined = len(self.theta) - self._lam * float(np.trace(self.inverse))
-        wanted = determined / max(size, 1e-12)
-        lam = min(max(wanted, 0.1 * self._lam), 10.0 * self._lam)
-        self.P = self.P + (lam - self._lam) * np.eye(len(self.theta))
-        self._lam = lam
+        determined = len(self.theta) - self.lam * float(np.trace(self.inverse))
+        wanted = determined / max(float(self.theta @ self.theta), 1e-12)
+        self._set_lam(min(max(wanted, 0.1 * self.lam), 10.0 * self.lam), curvature)
+
+    def change_lam(self, lam: float) -> None:
+        """Another λ from here on; θ̂ follows."""
+        d = len(self.theta)
+        self._set_lam(lam, self.history.curvature(self.theta) if len(self.history) else np.zeros((d, d)))
+        if len(self.history):
+            self._refresh()
+        else:
+            self.theta = self.inverse @ self._q
+
+    def _set_lam(self, lam: float, curvature: FloatArray) -> None:
+        change = (lam - self.lam) * np.eye(len(self.theta))
+        self.P = self.P + change
+        if self._prior:
+            self._prior = (self._prior[0] + change, self._prior[1])
+        if len(self._spread):
+            self._spread = self._spread + change
+        self.lam = lam
         self.inverse, _ = inverse_of(self.P + curvature)
         self._allowance = 0.0
 
@@ -212,7 +227,7 @@ class Posterior:
 
     def _rescale(self) -> None:
         """The authors' mean loss: the penalty grows with the pairs, so H⁻¹ is made anew."""
-        self.P = 2.0 * self._lam * self.n_pairs * np.eye(len(self.theta))
+        self.P = 2.0 * self.lam * self.n_pairs * np.eye(len(self.theta))
         self.inverse, _ = inverse_of(self.P + self._pairs_part)
 
     def _refresh(self) -> None:
@@ -300,7 +315,7 @@ class Posterior:
             "strayed": self.strayed,
             "contraction": self._contraction,
             "lists": self._lists,
-            "lam": self._lam,
+            "lam": self.lam,
             "spread": self._spread,
             **({"prior_P": self._prior[0], "prior_q": self._prior[1]} if self._prior else {}),
         }
@@ -324,7 +339,7 @@ class Posterior:
         self.n_pairs, self._at_rebuild = int(state["n_pairs"]), int(state["at_rebuild"])
         self._moved, self._allowance = float(state["moved"]), float(state["allowance"])
         self.strayed, self._contraction = float(state["strayed"]), float(state["contraction"])
-        self._lists, self._lam = int(state["lists"]), float(state["lam"])
+        self._lists, self.lam = int(state["lists"]), float(state["lam"])
         self._spread = state["spread"].copy()
         if self._prior:
             self._prior = (state["prior_P"].copy(), state["prior_q"].copy())

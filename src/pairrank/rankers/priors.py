@@ -42,8 +42,8 @@ class Prior:
 
 def settings_of(ranker: Ranker) -> tuple[float, str]:
     """λ and the kind of pairs with which a fit is the same problem as the ranker's own, or as its expectation."""
-    settings = _pairrank(ranker).settings
-    return float(settings.lam), "averaged" if settings.pairs == "matched" else settings.pairs
+    ours = _pairrank(ranker)
+    return ours.lam_t, "averaged" if ours.settings.pairs == "matched" else ours.settings.pairs
 
 
 def from_labels(

@@ -1,0 +1,91 @@
+"""``pairrank quality``: the default against every rival, over data sets and users, nothing tuned."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from pairrank.cli import running
+from pairrank.errors import OptionError
+
+_EPILOG = """\
+DATA is a folder in LETOR format or a synthetic: name; after @ come the folds, as in MQ2008@1-5 (default: fold 1).
+
+Every ranker runs with its defaults. Numpy and scipy are enough, and the same command goes on where it was interrupted.
+
+examples:
+  pairrank quality MQ2008@1-5 synthetic:linear synthetic:nonlinear --rounds 5000 --seeds 20 --out quality
+  pairrank quality synthetic:tiny --rounds 300 --seeds 3 --rival pdgd --out try
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "quality",
+        help="compare the default with every rival, with corrected tests",
+        description="Compare one ranker with its rivals over data sets and users, paired run by run, tests corrected.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", metavar="DATA", nargs="+", help="folders or names, with @FOLDS")
+    parser.add_argument("--ranker", metavar="NAME", default="pairrank", help="who is compared (default: pairrank)")
+    parser.add_argument("--rival", metavar="NAME", action="append", help="with whom; may be repeated (default: all)")
+    parser.add_argument("--rounds", type=running.positive, default=5000, metavar="N", help="queries served (5000)")
+    parser.add_argument("--seeds", type=running.positive, default=20, metavar="N", help="runs of each kind (20)")
+    parser.add_argument("--clicks", action="append", metavar="NAME", help="users (default: the paper's three)")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where summaries and tables go")
+    running.add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from pathlib import Path
+
+    from pairrank import archive
+    from pairrank.lab import quality, summaries
+    from pairrank.lab.executors import RunsFailedError, prepare
+    from pairrank.lab.experiment import USERS
+
+    rivals = tuple(args.rival or quality.RIVALS)
+    specs = quality.specs(
+        [each for text in args.data for each in _folds(text)],
+        subject=args.ranker,
+        rivals=rivals,
+        users=tuple(args.clicks or USERS),
+        rounds=args.rounds,
+        seeds=args.seeds,
+    )
+    prepare(args.out, ".")
+    if not args.resume:
+        summaries.clear(args.out)
+    failed = None
+    try:
+        summaries.keep(specs, args.out, lambda chunk: running.run_all(chunk, args, None))
+    except RunsFailedError as problem:
+        failed = problem
+    kept = summaries.load(args.out)
+    done = [kept[spec.run_id] for spec in specs if spec.run_id in kept]
+    text = quality.as_markdown(quality.cells(done, subject=args.ranker, rivals=rivals))
+    archive.write_atomically(Path(args.out) / "quality.md", (text + "\n").encode())
+    print(text)
+    if failed is not None:
+        print(f"pairrank: {failed}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _folds(text: str) -> list[tuple[str, int]]:
+    """(data, fold) for each of the folds in ``DATA@1-5`` or ``DATA@1,3``; fold 1 where none is named."""
+    data, at, folds = text.rpartition("@")
+    if not at:
+        return [(text, 1)]
+    try:
+        bounds = [part.split("-") for part in folds.split(",")]
+        numbers = [n for part in bounds for n in range(int(part[0]), int(part[-1]) + 1)]
+    except ValueError:
+        numbers = []
+    if not data or not numbers or min(numbers) < 1:
+        raise OptionError(f"cannot read the folds of {text!r}; expected DATA@1-5 or DATA@1,3")
+    return [(data, n) for n in numbers]

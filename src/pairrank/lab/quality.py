@@ -1,0 +1,217 @@
+"""Is the default the best there is? One ranker against rivals over data sets and users, as they come, nothing tuned.
+
+Runs are paired by fold and seed: all rankers meet the same queries and the same coins. A cell is one data set with one
+kind of users. Online (cNDCG) a cell is won when the mean is above every rival's with p < 0.01, by the paired t test
+under Holm's correction over all cells and rivals. Offline (held-out NDCG@10 after the last round) it is kept when no
+rival is above with p < 0.05 under the same correction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pairrank.errors import OptionError
+from pairrank.lab import looks, tables
+from pairrank.lab.aggregate import holm, paired_test
+from pairrank.sim import RunSpec, Summary
+from pairrank.types import FloatArray
+
+SUBJECT = "pairrank"
+RIVALS = (
+    "pdgd",
+    "mgd",
+    "dbgd",
+    "epsilon-greedy",
+    "sgd-ranknet",
+    "pairrank(preset=paper)",
+    "pairrank(preset=authors)",
+)
+CEILING = "offline-ranknet"
+EARLY = 100  # rounds: a run that ends below where it stood here has unlearned
+ONLINE_P, OFFLINE_P = 0.01, 0.05
+
+
+@dataclass(frozen=True)
+class Versus:
+    """A rival in a cell: the mean difference to it, half its 95 % interval, and p after correction."""
+
+    rival: str
+    mean: float
+    half: float
+    p: float
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A data set with one kind of users.
+
+    Attributes
+    ----------
+    data, users, runs : what, who, and how many runs of each ranker.
+    ndcg, cndcg : each ranker's mean. offline, online : the subject against each rival.
+    fell : the subject's runs that end with held-out NDCG@10 below that of round 100, and by how much at most.
+    ceiling : held-out NDCG@10 of the ranker that was trained on labels, or NaN.
+    """
+
+    data: str
+    users: str
+    runs: int
+    ndcg: Mapping[str, float]
+    cndcg: Mapping[str, float]
+    offline: tuple[Versus, ...]
+    online: tuple[Versus, ...]
+    fell: tuple[int, float]
+    ceiling: float
+
+    @property
+    def won_online(self) -> bool:
+        """Above every rival, surely."""
+        return all(v.mean > 0 and v.p < ONLINE_P for v in self.online)
+
+    @property
+    def kept_offline(self) -> bool:
+        """Surely below none."""
+        return not any(v.mean < 0 and v.p < OFFLINE_P for v in self.offline)
+
+
+def specs(
+    sets: Sequence[tuple[str, int]],
+    *,
+    subject: str = SUBJECT,
+    rivals: Sequence[str] = RIVALS,
+    users: Sequence[str],
+    rounds: int,
+    seeds: int,
+) -> list[RunSpec]:
+    """The runs on some data sets, each (folder or name, fold); the ceiling needs one short run a fold."""
+    wanted = [
+        RunSpec(data=data, fold=fold, ranker=ranker, clicks=who, rounds=rounds, seed=seed, panel=0, ideal="")
+        for seed in range(seeds)
+        for data, fold in sets
+        for who in users
+        for ranker in (subject, *rivals)
+    ]
+    return wanted + [
+        RunSpec(data=data, fold=fold, ranker=CEILING, clicks=users[0], rounds=1, panel=0, ideal="")
+        for data, fold in sets
+    ]
+
+
+def cells(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Sequence[str] = RIVALS) -> list[Cell]:
+    """What the runs say, cell by cell; a cell of which runs are missing is compared by those that pair up."""
+    runs: dict[tuple[str, str], dict[str, dict[tuple[int, int], Summary]]] = {}
+    ceilings: dict[str, list[float]] = {}
+    for summary in summaries:
+        spec = summary.spec
+        name = Path(spec.data).name
+        if spec.ranker == CEILING:
+            ceilings.setdefault(name, []).append(summary.ndcg)
+        else:
+            runs.setdefault((name, spec.clicks), {}).setdefault(spec.ranker, {})[spec.fold, spec.seed] = summary
+    names = [canonical(rival) for rival in rivals]
+    found = [(key, of) for key, of in runs.items() if canonical(subject) in of]
+    if not found:
+        raise OptionError(f"there are no runs of {subject}; nothing can be compared")
+    versus = {metric: _corrected([of for _, of in found], canonical(subject), names, metric) for metric in METRICS}
+    return [
+        Cell(
+            data=data,
+            users=who,
+            runs=len(of[canonical(subject)]),
+            ndcg={ranker: _mean(of[ranker].values(), "ndcg") for ranker in of},
+            cndcg={ranker: _mean(of[ranker].values(), "cndcg") for ranker in of},
+            offline=versus["ndcg"][i],
+            online=versus["cndcg"][i],
+            fell=_fell(of[canonical(subject)].values()),
+            ceiling=float(np.mean(ceilings.get(data, [math.nan]))),
+        )
+        for i, ((data, who), of) in enumerate(found)
+    ]
+
+
+METRICS = ("ndcg", "cndcg")
+
+
+def canonical(ranker: str) -> str:
+    """A ranker's text in the one spelling that specs have."""
+    return RunSpec(data="synthetic:tiny", ranker=ranker).ranker
+
+
+def _mean(runs: Iterable[Summary], metric: str) -> float:
+    return float(np.mean([getattr(run, metric) for run in runs]))
+
+
+def _corrected(
+    found: Sequence[Mapping[str, Mapping[tuple[int, int], Summary]]], subject: str, rivals: Sequence[str], metric: str
+) -> list[tuple[Versus, ...]]:
+    """The subject against every rival in every cell, corrected over all of them."""
+    tests = [
+        [(rival, *paired_test(_differences(of[subject], of[rival], metric))) for rival in rivals if rival in of]
+        for of in found
+    ]
+    p = iter(holm(test[3] for row in tests for test in row))
+    return [tuple(Versus(rival, mean, half, next(p)) for rival, mean, half, _ in row) for row in tests]
+
+
+def _differences(
+    ours: Mapping[tuple[int, int], Summary], theirs: Mapping[tuple[int, int], Summary], metric: str
+) -> FloatArray:
+    return np.array([getattr(ours[key], metric) - getattr(theirs[key], metric) for key in ours if key in theirs])
+
+
+def _fell(runs: Iterable[Summary]) -> tuple[int, float]:
+    falls = [
+        run.curve[int(np.searchsorted(run.spec.evaluation_rounds(), EARLY))] - run.ndcg
+        for run in runs
+        if run.spec.rounds > EARLY
+    ]
+    return sum(fall > 0 for fall in falls), max([0.0, *falls])
+
+
+def as_markdown(found: Sequence[Cell]) -> str:
+    """The tables of a study, one for what happened while learning and one for what was learned."""
+    rankers = list(found[0].cndcg)
+    labels = [look.label for look in looks.of_rankers(rankers).values()]
+    online = [
+        [cell.data, cell.users, str(cell.runs), *(_marked(cell.cndcg, r, cell.online, ".1f") for r in rankers)]
+        + ["yes" if cell.won_online else "no: " + _who(cell.online, ONLINE_P)]
+        for cell in found
+    ]
+    offline = [
+        [cell.data, cell.users, *(_marked(cell.ndcg, r, cell.offline, ".4f") for r in rankers)]
+        + [f"{cell.ceiling:.4f}", "yes" if cell.kept_offline else "no: " + _who(cell.offline, OFFLINE_P, below=True)]
+        + [f"{cell.fell[0]} of {cell.runs} (at most {cell.fell[1]:.4f})" if cell.fell[0] else "none"]
+        for cell in found
+    ]
+    return "\n\n".join(
+        [
+            "### While learning: cNDCG@10",
+            tables.as_markdown(["data", "users", "runs", *labels, "won"], online),
+            "### What was learned: held-out NDCG@10",
+            tables.as_markdown(
+                ["data", "users", *labels, "offline RankNet", "not lower", "ended below round 100"], offline
+            ),
+        ]
+    )
+
+
+def _marked(means: Mapping[str, float], ranker: str, versus: Sequence[Versus], form: str) -> str:
+    """A mean, in bold where it is the highest; a rival's with a star where the difference is sure."""
+    if ranker not in means:
+        return "–"
+    text = f"{means[ranker]:{form}}"
+    text = f"**{text}**" if means[ranker] == max(means.values()) else text
+    sure = any(v.rival == ranker and v.p < ONLINE_P for v in versus)
+    return text + ("*" if sure else "")
+
+
+def _who(versus: Sequence[Versus], p: float, *, below: bool = False) -> str:
+    """The rivals that keep a cell from being won, with the difference."""
+    wrong = [v for v in versus if (v.mean < 0 and v.p < p if below else v.mean <= 0 or not v.p < p)]
+    names = looks.of_rankers([v.rival for v in wrong])
+    return "; ".join(f"{names[v.rival].label} {v.mean:+.3g} ± {v.half:.2g}" for v in wrong)
