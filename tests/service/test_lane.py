@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from web import DOCUMENTS, TestClient, running_app
 
+from pairrank import rankers
 from pairrank.service import ranking
 from pairrank.service.lane import Lane
 
@@ -79,6 +82,27 @@ def test_a_fault_in_the_program_is_a_500_in_one_sentence(
     assert answer.json() == {"error": "internal", "message": "something went wrong; the log tells more"}
     assert "secret" in caplog.text
     assert 'pairrank_requests_total{status="500"} 1.0' in client.get("/metrics").text
+
+
+def test_a_list_is_of_one_model_also_when_a_newer_one_comes_meanwhile(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.post(RANK, json={"documents": DOCUMENTS})
+    item = client.app.state.desk.shelf._items["a"]  # type: ignore[attr-defined]
+    X = [document["features"] for document in DOCUMENTS]
+    older, newer = item.ranker.score(X).tolist(), rankers.make("pairrank", n_features=2)
+    newer._weights = np.array([1.0, 2.0])  # type: ignore[attr-defined]
+    assert older != newer.score(X).tolist()
+
+    async def publish(_: float) -> None:
+        if item.next_number == 2:  # the list was drawn, and its answer is yet to be written
+            item.ranker, item.version = newer, 7
+
+    monkeypatch.setattr(ranking, "asyncio", SimpleNamespace(sleep=publish))
+    shown = client.post(RANK, json={"documents": DOCUMENTS}).json()
+    assert (item.next_number, item.version, shown["model_version"]) == (2, 7, 0)
+    by_id = dict(zip([document["id"] for document in DOCUMENTS], older, strict=True))
+    assert {hit["id"]: hit["score"] for hit in shown["ranking"]} == by_id
 
 
 def test_a_body_in_pieces_is_put_together(client: TestClient) -> None:

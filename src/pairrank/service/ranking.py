@@ -145,8 +145,9 @@ def _parameters(query: bytes) -> Mapping[str, str]:
 
 async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
     """Draw one list, keep its impression, and say what is shown: the answer of the rank endpoint."""
-    row, number, version = item.row, item.next_number, item.version
-    impression = item.ranker.rank(
+    # A newer model may be put on the shelf while this waits: one list is one model's.
+    row, ranker, number, version = item.row, item.ranker, item.next_number, item.version
+    impression = ranker.rank(
         query.features,
         query.k,
         number=number,
@@ -157,7 +158,7 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
     desk.recent.keep(row.name, number, query.ids, query.features)
     await asyncio.sleep(0)  # and packed together
     shown = [query.ids[place] for place in impression.ranking.tolist()]
-    scores = item.ranker.score(impression.features).tolist()
+    scores = ranker.score(impression.features).tolist()
     blocks = impression.blocks.tolist()
     token, now = token_of(row.secret, number), desk.clock()
     n_blocks = len(set(blocks))
