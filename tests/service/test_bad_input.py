@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from schemathesis import checks
 from web import DOCUMENTS, Clock, TestClient, running_app, running_server
@@ -125,6 +125,7 @@ def _arrow() -> bytes:
 
 
 @given(path=st.sampled_from(["rank", "feedback", "events", "freeze", "limits", "pin", "rollback"]), value=trees)
+@example(path="freeze", value={"\n": None})
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
 def test_any_body_anywhere_is_answered_in_one_sentence(client: TestClient, path: str, value: object) -> None:
     answer = client.post(f"/v1/rankers/a/{path}", content=json.dumps(value).encode())

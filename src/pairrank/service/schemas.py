@@ -86,7 +86,8 @@ def check(model: type[B], value: Any) -> B:
         return model.model_validate(value)
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the body"
+        # A name that the client made up is part of it: one line, whatever is in it.
+        place = " ".join(".".join(str(part) for part in first["loc"]).split()) or "the body"
         raise InputError(f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"[:300]) from None
 
 
