@@ -7,7 +7,7 @@ from typing import Any
 
 from pairrank.cli import running
 
-STUDIES = ("pairs", "refine", "alpha", "lambda", "exploration", "remedies", "z", "drift", "hostile")
+STUDIES = ("pairs", "refine", "alpha", "lambda", "exploration", "remedies", "z", "options", "drift", "hostile")
 _EPILOG = """\
 studies:
   pairs        which pairs of a list are learned from: adjacent (the paper), matched (the authors' program), all,
@@ -18,10 +18,11 @@ studies:
   exploration  conservative, random, and none at all
   remedies     the way from the paper's ranker to our default, one change after the other
   z            how many standard deviations make an order certain
+  options      our default, with one of its options changed or one that it leaves off turned on at a time
   drift        users who come to want something else halfway, and users who do not: forgetting, and other rankers
   hostile      no attackers among the users, 10 %, 20 % and 30 %: a guard against them, and other rankers
 
-The last two vary plain pairrank, and other rankers take part as they are.
+The last four vary plain pairrank, the others pairrank-c. In the last two other rankers take part as they are.
 
 examples:
   pairrank ablate MQ2008 --study pairs --rounds 2000 --seeds 10 --out ablation-pairs
@@ -40,7 +41,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument("--study", required=True, choices=STUDIES, help="what varies")
-    parser.add_argument("--ranker", metavar="NAME", help="whose choice (default: pairrank-c)")
+    parser.add_argument("--ranker", metavar="NAME", help="whose choice (default: the study's own)")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figure and report go")
     running.add_experiment_options(parser, rounds=2000, seeds=10)
     running.add_tables_option(parser)

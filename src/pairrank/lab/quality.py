@@ -103,7 +103,10 @@ def specs(
 
 
 def cells(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Sequence[str] = RIVALS) -> list[Cell]:
-    """What the runs say, cell by cell; a cell of which runs are missing is compared by those that pair up."""
+    """What the runs say, cell by cell; a cell of which runs are missing is compared by those that pair up.
+
+    A rival without any counts as not beaten, and not as ahead.
+    """
     runs: dict[tuple[str, str], dict[str, dict[tuple[int, int], Summary]]] = {}
     ceilings: dict[str, list[float]] = {}
     for summary in summaries:
@@ -151,7 +154,7 @@ def _corrected(
 ) -> list[tuple[Versus, ...]]:
     """The subject against every rival in every cell, corrected over all of them."""
     tests = [
-        [(rival, *paired_test(_differences(of[subject], of[rival], metric))) for rival in rivals if rival in of]
+        [(rival, *paired_test(_differences(of[subject], of.get(rival, {}), metric))) for rival in rivals]
         for of in found
     ]
     p = iter(holm(test[3] for row in tests for test in row))
@@ -175,26 +178,37 @@ def _fell(runs: Iterable[Summary]) -> tuple[int, float]:
 
 def as_markdown(found: Sequence[Cell]) -> str:
     """The tables of a study, one for what happened while learning and one for what was learned."""
-    rankers = list(found[0].cndcg)
-    labels = [look.label for look in looks.of_rankers(rankers).values()]
+    # One call for all of them, and for every cell's: alone, each variant of a ranker would have the ranker's label.
+    rankers = list(dict.fromkeys(r for cell in found for r in (*cell.cndcg, *(v.rival for v in cell.online))))
+    labels = {ranker: look.label for ranker, look in looks.of_rankers(rankers).items()}
     online = [
-        [cell.data, cell.users, str(cell.runs), *(_marked(cell.cndcg, r, cell.online, ".1f") for r in rankers)]
-        + ["yes" if cell.won_online else "no: " + _who(cell.online, ONLINE_P)]
+        [
+            cell.data,
+            cell.users,
+            str(cell.runs),
+            *(_marked(cell.cndcg, ranker, cell.online, ".1f") for ranker in labels),
+            "yes" if cell.won_online else "no: " + _who(cell.online, ONLINE_P, labels),
+        ]
         for cell in found
     ]
     offline = [
-        [cell.data, cell.users, *(_marked(cell.ndcg, r, cell.offline, ".4f") for r in rankers)]
-        + [f"{cell.ceiling:.4f}", "yes" if cell.kept_offline else "no: " + _who(cell.offline, OFFLINE_P, below=True)]
-        + [f"{cell.fell[0]} of {cell.runs} (at most {cell.fell[1]:.4f})" if cell.fell[0] else "none"]
+        [
+            cell.data,
+            cell.users,
+            *(_marked(cell.ndcg, ranker, cell.offline, ".4f") for ranker in labels),
+            f"{cell.ceiling:.4f}",
+            "yes" if cell.kept_offline else "no: " + _who(cell.offline, OFFLINE_P, labels, below=True),
+            f"{cell.fell[0]} of {cell.runs} (at most {cell.fell[1]:.4f})" if cell.fell[0] else "none",
+        ]
         for cell in found
     ]
     return "\n\n".join(
         [
             "### While learning: cNDCG@10",
-            tables.as_markdown(["data", "users", "runs", *labels, "won"], online),
+            tables.as_markdown(["data", "users", "runs", *labels.values(), "won"], online),
             "### What was learned: held-out NDCG@10",
             tables.as_markdown(
-                ["data", "users", *labels, "offline RankNet", "not lower", "ended below round 100"], offline
+                ["data", "users", *labels.values(), "offline RankNet", "not lower", "ended below round 100"], offline
             ),
         ]
     )
@@ -210,8 +224,10 @@ def _marked(means: Mapping[str, float], ranker: str, versus: Sequence[Versus], f
     return text + ("*" if sure else "")
 
 
-def _who(versus: Sequence[Versus], p: float, *, below: bool = False) -> str:
+def _who(versus: Sequence[Versus], p: float, labels: Mapping[str, str], *, below: bool = False) -> str:
     """The rivals that keep a cell from being won, with the difference."""
     wrong = [v for v in versus if (v.mean < 0 and v.p < p if below else v.mean <= 0 or not v.p < p)]
-    names = looks.of_rankers([v.rival for v in wrong])
-    return "; ".join(f"{names[v.rival].label} {v.mean:+.3g} ± {v.half:.2g}" for v in wrong)
+    return "; ".join(
+        f"{labels[v.rival]} " + ("has no runs" if math.isnan(v.mean) else f"{v.mean:+.3g} ± {v.half:.2g}")
+        for v in wrong
+    )

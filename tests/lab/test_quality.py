@@ -1,0 +1,222 @@
+"""The comparison with all rivals: what a cell says of hand-made runs, and the command that makes them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pairrank.cli import main
+from pairrank.errors import OptionError
+from pairrank.lab import quality, summaries
+from pairrank.sim import RunSpec, Summary
+
+RUNS = [(fold, seed) for fold in (1, 2) for seed in range(4)]
+WOBBLE = np.array([0.1, -0.2, 0.3, -0.1, 0.2, -0.3, 0.15, -0.15])  # what differs between runs; its mean is zero
+
+
+def made(
+    ranker: str,
+    *,
+    ndcg: float = 0.5,
+    cndcg: float | Sequence[float] = 100.0,
+    users: str = "perfect",
+    data: str = "synthetic:tiny",
+    early: float = 0.0,
+    runs: Sequence[tuple[int, int]] = RUNS,
+) -> list[Summary]:
+    """A run for each (fold, seed); ``early`` is added to its held-out NDCG@10 after round 100."""
+    online = np.broadcast_to(np.asarray(cndcg, dtype=np.float64), (len(runs),))
+    found = []
+    for (fold, seed), value in zip(runs, online.tolist(), strict=True):
+        spec = RunSpec(data=data, ranker=ranker, clicks=users, rounds=1000, seed=seed, fold=fold)
+        rounds = spec.evaluation_rounds()
+        curve = np.where(rounds == 100, ndcg + early, ndcg)
+        found.append(Summary(spec, ndcg, value, 0, 1.0, tuple(curve.tolist())))
+    return found
+
+
+def only(found: Sequence[quality.Cell]) -> quality.Cell:
+    assert len(found) == 1
+    return found[0]
+
+
+def test_means_and_tests_are_those_of_pairs_of_runs() -> None:
+    ours, theirs = 100 + 5 * WOBBLE, 99 + 3 * WOBBLE[::-1]
+    # Whatever order runs come in, fold and seed say which belong together.
+    runs = made("pairrank", cndcg=ours) + made("pdgd", cndcg=theirs)[::-1]
+    cell = only(quality.cells(runs, rivals=["pdgd"]))
+    assert (cell.data, cell.users, cell.runs) == ("synthetic:tiny", "perfect", len(RUNS))
+    assert cell.cndcg == pytest.approx({"pairrank": ours.mean(), "pdgd": theirs.mean()})
+    versus = only_versus(cell.online)
+    expected = stats.ttest_rel(ours, theirs)
+    interval = expected.confidence_interval(0.95)
+    assert versus.mean == pytest.approx((ours - theirs).mean())
+    assert versus.half == pytest.approx((interval.high - interval.low) / 2)
+    assert versus.p == pytest.approx(expected.pvalue), "a family of one needs no correction"
+
+
+def only_versus(versus: Sequence[quality.Versus]) -> quality.Versus:
+    assert len(versus) == 1
+    return versus[0]
+
+
+def test_all_cells_and_rivals_are_one_family() -> None:
+    shifts = {("perfect", "pdgd"): 0.10, ("perfect", "mgd"): 0.15, ("navigational", "pdgd"): 0.20}
+    runs = [run for users in ("perfect", "navigational") for run in made("pairrank", users=users)]
+    for (users, rival), shift in shifts.items():
+        runs += made(rival, users=users, cndcg=100 - shift + WOBBLE)
+    found = quality.cells(runs, rivals=["pdgd", "mgd"])
+    raw = {key: float(stats.ttest_1samp(shift - WOBBLE, 0).pvalue) for key, shift in shifts.items()}
+    falling = sorted(raw, key=raw.__getitem__)  # Holm: the i-th smallest times the number of those left, never falling
+    steps = [min(1.0, raw[key] * (len(falling) - i)) for i, key in enumerate(falling)]
+    corrected = {key: max(steps[: i + 1]) for i, key in enumerate(falling)}
+    told = {(cell.users, v.rival): v.p for cell in found for v in cell.online if not math.isnan(v.p)}
+    assert told == pytest.approx(corrected)
+
+
+@pytest.mark.parametrize(
+    ("shift", "wobble", "won"),
+    [(1.0, 0.1, True), (0.1, 1.0, False), (-1.0, 0.1, False), (0.0, 0.0, False)],
+    ids=["surely above", "above, perhaps", "surely below", "equal"],
+)
+def test_a_cell_is_won_online_only_when_surely_above_every_rival(shift: float, wobble: float, won: bool) -> None:
+    runs = made("pairrank") + made("mgd", cndcg=90 + WOBBLE) + made("pdgd", cndcg=100 - shift + wobble * WOBBLE)
+    cell = only(quality.cells(runs, rivals=["mgd", "pdgd"]))
+    assert cell.won_online is won
+    text = quality.as_markdown([cell])
+    assert ("no: PDGD" in text) is not won
+    assert "no: MGD" not in text
+
+
+def test_one_in_a_hundred_is_asked_online_and_one_in_twenty_offline() -> None:
+    def cell(p: float, mean: float) -> quality.Cell:
+        one = (quality.Versus("pdgd", mean, 0.1, p),)
+        return quality.Cell("d", "u", 8, {}, {}, one, one, (0, 0.0), math.nan)
+
+    assert cell(0.009, 1.0).won_online
+    assert not cell(0.011, 1.0).won_online
+    assert cell(0.051, -1.0).kept_offline
+    assert not cell(0.049, -1.0).kept_offline
+    assert cell(0.001, 1.0).kept_offline
+
+
+@pytest.mark.parametrize(("rival", "kept"), [(0.4, True), (0.5, True), (0.6, False)])
+def test_a_cell_is_kept_offline_unless_a_rival_is_surely_above(rival: float, kept: bool) -> None:
+    cell = only(quality.cells(made("pairrank", ndcg=0.5) + made("pdgd", ndcg=rival), rivals=["pdgd"]))
+    assert cell.kept_offline is kept
+    assert ("no: PDGD -0.1" in quality.as_markdown([cell])) is not kept
+
+
+def test_runs_that_end_below_round_100_are_counted() -> None:
+    fine, fallen = RUNS[:5], RUNS[5:]
+    runs = made("pairrank", runs=fine, early=-0.1) + made("pairrank", runs=fallen[:2], early=0.02)
+    runs += made("pairrank", runs=fallen[2:], early=0.03) + made("pdgd", early=0.3)
+    cell = only(quality.cells(runs, rivals=["pdgd"]))
+    assert cell.fell == (3, pytest.approx(0.03))
+    assert f"3 of {len(RUNS)} (at most 0.0300)" in quality.as_markdown([cell])
+    none = only(quality.cells(made("pairrank", early=-0.1) + made("pdgd"), rivals=["pdgd"]))
+    assert none.fell == (0, 0.0)
+
+
+def test_short_runs_cannot_fall() -> None:
+    spec = RunSpec(data="synthetic:tiny", rounds=quality.EARLY)
+    cell = only(quality.cells([Summary(spec, 0.1, 1.0, 0, 1.0, (0.9, 0.1))], rivals=[]))
+    assert cell.fell == (0, 0.0)
+
+
+def test_a_rival_that_lacks_runs_is_compared_by_those_it_has() -> None:
+    some = RUNS[::2]
+    runs = made("pairrank", cndcg=100 + WOBBLE) + made("pdgd", cndcg=[90.0] * len(some), runs=some)
+    cell = only(quality.cells(runs, rivals=["pdgd"]))
+    assert only_versus(cell.online).mean == pytest.approx((10 + WOBBLE[::2]).mean())
+
+
+def test_a_rival_without_runs_is_neither_beaten_nor_ahead() -> None:
+    runs = made("pairrank") + made("pdgd", cndcg=90 + WOBBLE)
+    assert only(quality.cells(runs, rivals=["pdgd"])).won_online
+    cell = only(quality.cells(runs, rivals=["pdgd", "mgd"]))
+    assert not cell.won_online
+    assert cell.kept_offline
+    assert "no: MGD has no runs" in quality.as_markdown([cell])
+
+
+def test_without_the_subject_there_is_nothing_to_say() -> None:
+    with pytest.raises(OptionError, match="no runs of pairrank"):
+        quality.cells(made("pdgd"))
+
+
+def test_the_ceiling_is_the_mean_over_folds_and_no_rival() -> None:
+    folds = [(1, 0), (2, 0)]
+    ceilings = [
+        s for run, ndcg in zip(folds, (0.8, 0.6), strict=True) for s in made(quality.CEILING, ndcg=ndcg, runs=[run])
+    ]
+    cell = only(quality.cells(made("pairrank") + made("pdgd") + ceilings, rivals=["pdgd"]))
+    assert cell.ceiling == pytest.approx((0.8 + 0.6) / 2)
+    assert set(cell.ndcg) == {"pairrank", "pdgd"}
+    assert math.isnan(only(quality.cells(made("pairrank"), rivals=[])).ceiling)
+
+
+def test_presets_are_told_apart() -> None:
+    presets = ["pairrank(preset=paper)", "pairrank(preset=authors)"]
+    runs = [run for ranker in ("pairrank", *presets) for run in made(ranker, cndcg=100 + WOBBLE)]
+    text = quality.as_markdown(quality.cells(runs, rivals=presets))
+    head, _, row = text.split("\n\n")[1].splitlines()
+    assert "| PairRank | PairRank, preset = paper | PairRank, preset = authors |" in head
+    assert "no: PairRank, preset = paper +0 ± 0; PairRank, preset = authors +0 ± 0" in row
+
+
+def test_every_ranker_meets_every_fold_user_and_seed() -> None:
+    sets = [("synthetic:tiny", 1), ("synthetic:tiny", 2)]
+    wanted = quality.specs(sets, rivals=["pdgd"], users=["perfect", "navigational"], rounds=7, seeds=3)
+    runs = [spec for spec in wanted if spec.ranker != quality.CEILING]
+    assert len({spec.run_id for spec in wanted}) == len(wanted)
+    assert {(s.ranker, s.fold, s.clicks, s.seed) for s in runs} == {
+        (ranker, fold, users, seed)
+        for ranker in ("pairrank", "pdgd")
+        for fold in (1, 2)
+        for users in ("perfect", "navigational")
+        for seed in range(3)
+    }
+    assert [s.fold for s in wanted if s.ranker == quality.CEILING] == [1, 2]
+
+
+WORDS = ["quality", "synthetic:tiny", "--rounds", "150", "--seeds", "2", "--rival", "pdgd", "--rival", "mgd"]
+
+
+def test_the_command_writes_its_tables_and_goes_on_where_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*WORDS, "--clicks", "perfect", "--engine", "serial", "--out", str(tmp_path)]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    page = (tmp_path / "quality.md").read_text()
+    assert said == page
+    assert "| data | users | runs | PairRank | PDGD | MGD | won |" in page
+    assert "| synthetic:tiny | perfect | 2 |" in page
+    before = (tmp_path / summaries.FILE).read_bytes()
+    assert len(json.loads(before)) == 3 * 2 + 1, "three rankers, two seeds, and the ceiling"
+    assert main(words) == 0
+    assert (tmp_path / summaries.FILE).read_bytes() == before, "nothing was run again"
+    assert capsys.readouterr().out == page
+
+
+@pytest.mark.parametrize("folds", ["@", "@x", "@0", "@5-1", "@1,,2"])
+def test_bad_folds_get_one_sentence(folds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quality", f"synthetic:tiny{folds}", "--out", str(tmp_path / "out")]) != 0
+    told = capsys.readouterr().err.strip()
+    assert "cannot read the folds" in told
+    assert len(told.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_folds_are_ranges_and_lists() -> None:
+    from pairrank.cli.quality import _folds
+
+    assert _folds("MQ") == [("MQ", 1)]
+    assert _folds("a@b/MQ@1-3,5") == [("a@b/MQ", fold) for fold in (1, 2, 3, 5)]
