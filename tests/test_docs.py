@@ -50,6 +50,7 @@ INSTEAD = {
     "1200": "3",  # a version that the store below has
     "/var/lib/pairrank": "{folder}",
     "postgresql://user@host/pairrank": "{postgres}",
+    "@1-5": "@1",  # folds of the data sets below
     " --address auto": "",  # a Ray cluster of its own in place of the reader's
 }
 # Options added to console commands so that they end soon; of two, the last counts.
@@ -60,6 +61,7 @@ ADDED = {
     "pairrank reproduce": f"{SMALL} --clicks navigational --jobs 1",
     "pairrank tune": "--rounds 5 --seeds 1 --trials 2 --clicks navigational --engine serial",
     "pairrank ablate": f"{SMALL} --clicks navigational --engine serial",
+    "pairrank quality": f"{SMALL} --clicks navigational --rival pdgd --engine serial",
     "pairrank calibrate": f"{SMALL} --clicks navigational --jobs 1",
     "pairrank serve": "--port {port}",
     "pairrank play": "--no-browser --port {port}",

@@ -94,7 +94,7 @@ def _example() -> list[Panel]:
     from pairrank.rng import Purpose, generator
 
     labels, X = list(_EXAMPLE), np.array(list(_EXAMPLE.values()))
-    ranker = PairRank(X.shape[1], seed=0, lam=1.0)
+    ranker = PairRank(X.shape[1], seed=0)
     users = make("navigational", n_grades=2)
     panels = [Panel(ranker.inspect(X), labels, ranker.rank(X).ranking, heading="Before: nothing is certain")]
     for number in range(_LEARNED):
