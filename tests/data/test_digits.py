@@ -60,3 +60,13 @@ def test_lines_without_tokens_count_none() -> None:
     nothing = digits.pairs(b"")
     assert nothing is not None
     assert [len(part) for part in nothing] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("whole", ["", "0", "1", "12"])
+@pytest.mark.parametrize("places", range(14, 20))
+def test_long_fractions_keep_their_first_digits(whole: str, places: int) -> None:
+    """Sixteen digits are read at a time: a seventeenth must not be dropped from the front."""
+    spelt = f"{whole}.{'23294054447491017394'[:places]}"
+    found = digits.pairs(f"1:{spelt}\n".encode())
+    assert found is not None
+    assert found.values.tolist() == [float(spelt)]

@@ -104,7 +104,8 @@ def _values(scan: _Scan, colon: IntArray, last: IntArray) -> FloatArray | None:
     decimal = np.flatnonzero(point & good)
     if len(decimal):
         fraction, more = scan.number(left[decimal] + 1)
-        fits = more + length[decimal] <= 18  # so that the mantissa fits a 64-bit word
+        # `number` reads the last 16 digits alone, and the mantissa must fit a 64-bit word.
+        fits = (more <= 16) & (more + length[decimal] <= 18)
         good[decimal] = fits
         more *= fits
         mantissa[decimal] = mantissa[decimal] * _WHOLE_POWERS[more] + fraction
