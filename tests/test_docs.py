@@ -26,8 +26,8 @@ from service.cluster import postgres_bin, running
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-# Reports that `pairrank reproduce` wrote; they quote commands and hold no code.
-PAGES = sorted(page for page in DOCS.rglob("*.md") if "results" not in page.relative_to(DOCS).parts[:-1])
+# Not the reports that `pairrank reproduce` wrote, results/NAME/index.md; they quote commands and hold no code.
+PAGES = sorted(page for page in DOCS.rglob("*.md") if page.parent.parent != DOCS / "results")
 FENCE = re.compile(r"^( *)```(\S*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 RUN = {"python", "bash", "console"}
 NOT_CODE = {"json", "text", "html"}
@@ -43,7 +43,7 @@ NOT_RUN = {"pip install": "tests/test_distribution.py installs, into environment
 
 # What a console block takes for granted, and what stands for it here. Data sets are folders of these names with small
 # synthetic data in LETOR format.
-DATA_SETS = ("MQ2008", "MSLR-WEB10K")
+DATA_SETS = ("MQ2008", "MSLR-WEB10K", "MSLR-sample")
 INSTEAD = {
     "…/v1": "http://127.0.0.1:{port}/v1",  # the reader's service
     "8000": "{port}",  # may be taken
