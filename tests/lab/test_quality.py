@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from pairrank.cli import main
-from pairrank.errors import OptionError
+from pairrank.errors import FileFormatError, OptionError
 from pairrank.lab import quality, summaries
 from pairrank.sim import RunSpec, Summary
 
@@ -220,3 +220,16 @@ def test_folds_are_ranges_and_lists() -> None:
 
     assert _folds("MQ") == [("MQ", 1)]
     assert _folds("a@b/MQ@1-3,5") == [("a@b/MQ", fold) for fold in (1, 2, 3, 5)]
+
+
+def test_runs_with_other_defaults_are_not_mixed_in(tmp_path: Path) -> None:
+    quality.check_defaults(tmp_path, ["pairrank", "pdgd"])
+    quality.check_defaults(tmp_path, ["pairrank", "mgd"])  # the same, and another rival
+    path = tmp_path / quality.DEFAULTS
+    path.write_text(path.read_text().replace('"z": 0.2', '"z": 0.4'))
+    quality.check_defaults(tmp_path, ["pdgd"])
+    with pytest.raises(OptionError, match="holds runs of pairrank with other defaults"):
+        quality.check_defaults(tmp_path, ["pairrank"])
+    path.write_text("{")
+    with pytest.raises(FileFormatError, match="damaged"):
+        quality.check_defaults(tmp_path, ["pairrank"])

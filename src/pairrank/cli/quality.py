@@ -61,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     prepare(args.out, ".")
     if not args.resume:
         summaries.clear(args.out)
+        (Path(args.out) / quality.DEFAULTS).unlink(missing_ok=True)
+    quality.check_defaults(args.out, (args.ranker, *rivals))
     failed = None
     try:
         summaries.keep(specs, args.out, lambda chunk: running.run_all(chunk, args, None))

@@ -8,16 +8,21 @@ rival is above with p < 0.05 under the same correction.
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from pairrank.errors import OptionError
+from pairrank import archive
+from pairrank.errors import FileFormatError, OptionError
 from pairrank.lab import looks, tables
 from pairrank.lab.aggregate import holm, paired_test
+from pairrank.lab.experiment import options
 from pairrank.sim import RunSpec, Summary
 from pairrank.types import FloatArray
 
@@ -32,6 +37,7 @@ RIVALS = (
     "pairrank(preset=authors)",
 )
 CEILING = "offline-ranknet"
+DEFAULTS = "defaults.json"
 EARLY = 100  # rounds: a run that ends below where it stood here has unlearned
 ONLINE_P, OFFLINE_P = 0.01, 0.05
 
@@ -100,6 +106,23 @@ def specs(
         RunSpec(data=data, fold=fold, ranker=CEILING, clicks=users[0], rounds=1, panel=0, ideal="")
         for data, fold in sets
     ]
+
+
+def check_defaults(out: str | os.PathLike[str], rankers: Sequence[str]) -> None:
+    """Write down every ranker's options in full; refuse to go on where others were written down before."""
+    path = Path(out) / DEFAULTS
+    now = {canonical(ranker): options(ranker) for ranker in rankers}
+    try:
+        before: dict[str, Any] = dict(json.loads(archive.read_file(path))) if path.exists() else {}
+    except ValueError:
+        raise FileFormatError(f"{path} is damaged; give another --out, or --no-resume") from None
+    for ranker in set(now) & set(before):
+        if before[ranker] != json.loads(json.dumps(now[ranker])):
+            raise OptionError(
+                f"{os.fspath(out)} holds runs of {ranker} with other defaults than this version's; give another --out, "
+                "or --no-resume to run them again"
+            )
+    archive.write_atomically(path, json.dumps({**before, **now}, indent=1).encode() + b"\n")
 
 
 def cells(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Sequence[str] = RIVALS) -> list[Cell]:
