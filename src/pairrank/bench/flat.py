@@ -10,7 +10,11 @@ from pairrank.bench.lists import Stream, candidates, make, two_products
 from pairrank.bench.measure import Row, quartiles
 from pairrank.types import FloatArray
 
-RANKERS = ("pairrank", "pairrank-c(refine=true)")
+ROUNDS = (500, 5_000, 50_000)
+QUICK = (40, 80, 160)
+# The paper's settings pass over the whole history after every list (docs/performance.md): they are not flat, no limit
+# holds for them, and the last stretch would take hours.
+RANKERS: dict[str, tuple[int, float | None]] = {"pairrank": (3, 1.15), "pairrank-c(refine=true)": (2, None)}
 # A stretch runs from round t to 1.25 t: work that comes each time the history has grown by a factor falls into every
 # stretch about equally often, and is paid for in the mean.
 STRETCH = 1.25
@@ -19,9 +23,9 @@ _BATCHES = 10
 
 def measure(quick: bool) -> Iterator[Row]:
     """A row per ranker and late round."""
-    rounds = (40, 80, 160) if quick else (500, 5_000, 50_000)
     queries = candidates(100, 136, 10 if quick else 200)
-    for name in RANKERS:
+    for name, (stretches, limit) in RANKERS.items():
+        rounds = (QUICK if quick else ROUNDS)[:stretches]
         costs = _costs(name, Stream(queries), rounds)
         early = costs[0]
         for t, late in zip(rounds[1:], costs[1:], strict=True):
@@ -35,7 +39,7 @@ def measure(quick: bool) -> Iterator[Row]:
                 value,
                 low,
                 high,
-                limit=1.15,
+                limit=limit,
                 detail={
                     "early_over_floor": float(early[:, 0].sum() / early[:, 1].sum()),
                     "late_over_floor": float(late[:, 0].sum() / late[:, 1].sum()),

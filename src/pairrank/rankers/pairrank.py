@@ -132,15 +132,7 @@ PRESETS = MappingProxyType(
     {
         "best": _BEST,
         "paper": replace(_BEST, pairs="adjacent", width="probability", lam=0.1, refine=False, learn_from="all"),
-        "authors": replace(
-            _BEST,
-            pairs="matched",
-            width="probability",
-            lam=0.1,
-            loss="mean",
-            learn_from="all",
-            estimator="exact",
-        ),
+        "authors": replace(_BEST, pairs="matched", width="probability", lam=0.1, loss="mean", learn_from="all"),
     }
 )
 
@@ -223,7 +215,7 @@ class PairRank(LinearRanker):
         )
         # In the norm of H a width is z. In probability it is α in that of M, which is above H where σ is flat.
         width = s.z if s.width == "score" else 0.25 * (1.0 if s.alpha == "theory" else float(s.alpha))
-        tolerance = 0.0 if s.estimator == "exact" or s.loss == "mean" else s.tolerance * max(width, 0.01)
+        tolerance = 0.0 if s.estimator == "exact" else s.tolerance * max(width, 0.01)
         capacity = 0 if s.estimator == "bounded" else max(HISTORY_BYTES // (8 * self.n_features), 1000)
         self._scale = Scale(self.n_features)
         self._posterior = Posterior(
@@ -232,8 +224,9 @@ class PairRank(LinearRanker):
             mean_loss=s.loss == "mean",
             tolerance=tolerance,
             capacity=capacity,
-            # Where σ is flat, M is far above H, and what is little in the norm of H is much in that of M.
-            patient=s.width == "score",
+            # Where σ is flat, M is far above H, and what is little in the norm of H is much in that of M; unless the
+            # penalty grows with the pairs, as that of the mean does.
+            patient=s.width == "score" or s.loss == "mean",
             sandwich=s.covariance == "sandwich",
             evidence=s.evidence,
             half_life=s.half_life,

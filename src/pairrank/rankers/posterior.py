@@ -99,11 +99,11 @@ class Posterior:
     def add(self, documents: FloatArray, pairs: Pairs) -> None:
         """Learn the pairs of one list over its ``documents`` (k, d)."""
         self._moved += self._take_in(*_only_used(documents, pairs))
+        if self._mean_loss:
+            self._moved += self._raise_penalty(len(pairs.weight))
         self.n_pairs += len(pairs.weight)
         if self.n_pairs >= self._next_rebuild and len(self.history):
             self._rebuild()
-        elif self._mean_loss:
-            self._rescale()
         if self._moved >= self._allowance and len(self.history):
             self._refresh()
         if self.history.n_documents > self._capacity:
@@ -169,13 +169,11 @@ class Posterior:
         """H⁻¹ afresh, with every pair's σ' at today's θ̂."""
         curvature = self.history.curvature(self.theta)
         self._at_rebuild = self.n_pairs
+        self.inverse, _ = inverse_of(self.P + curvature)
         if self._mean_loss:
             self._pairs_part = curvature
-            self._rescale()
-        else:
-            self.inverse, _ = inverse_of(self.P + curvature)
-            if self._evidence:
-                self._follow_evidence(curvature)
+        if self._evidence:
+            self._follow_evidence(curvature)
 
     def _follow_evidence(self, curvature: FloatArray) -> None:
         """λ by MacKay's fixed point, at most tenfold away from where it stood."""
@@ -225,10 +223,17 @@ class Posterior:
             self.inverse, _ = inverse_of(self.P)
             self.theta = self.inverse @ self._q
 
-    def _rescale(self) -> None:
-        """The authors' mean loss: the penalty grows with the pairs, so H⁻¹ is made anew."""
-        self.P = 2.0 * self.lam * self.n_pairs * np.eye(len(self.theta))
+    def _raise_penalty(self, n_new: int) -> float:
+        """The authors' mean loss: the penalty grows with the pairs, so H⁻¹ is made anew, and θ̂ follows.
+
+        Returns the squared length of θ̂'s move in the norm of H, as `_take_in` does.
+        """
+        rise = 2.0 * self.lam * n_new - (0.0 if self.n_pairs else self.lam)
+        self.P = self.P + rise * np.eye(len(self.theta))
         self.inverse, _ = inverse_of(self.P + self._pairs_part)
+        move = self.inverse @ (rise * self.theta)
+        self.theta = self.theta - move
+        return rise * float(self.theta @ move)
 
     def _refresh(self) -> None:
         """Return to the minimiser, measure how far θ̂ had strayed, and set the time of the next refresh.
