@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pairrank
-from pairrank.kernel import confidence, loops, pairs, partition
-from pairrank.rankers import posterior
+from pairrank.kernel import confidence, loops, pairs, partition, settling
 from pairrank.rankers.candidates import Closed, Whole
 from pairrank.rankers.history import Piece
 
@@ -46,10 +45,13 @@ def test_comparisons(seed: int, n: int, d: int) -> None:
     X = rng.normal(size=(n, d)) * rng.choice([1.0, 1e5])
     X[rng.integers(n)] = X[rng.integers(n)]
     X.setflags(write=False)
-    order = rng.permutation(n)
-    centred = confidence.centred(X, order)
+    own = X @ rng.integers(-1, 2, d).astype(np.float64)
+    found = confidence.ordered(X, own)
     with plain():
-        assert same(centred, confidence.centred(X, order), confidence.centred(X)[order])
+        expected = confidence.ordered(X, own)
+    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+    order, _, centred = found
+    np.testing.assert_allclose(centred, confidence.centred(X)[order], rtol=1e-5, atol=1e-6 * np.abs(X).max())
     G = centred @ centred.T
     squared = confidence.squared_widths_of(G.copy())
     scores = np.sort(rng.normal(size=n).astype(np.float32))[::-1].copy()
@@ -70,11 +72,16 @@ def test_drawing(seed: int, n: int, kind: type[Whole]) -> None:
     X, theta = rng.normal(size=(n, 3)), rng.normal(size=3)
     z, k = float(rng.choice([0.01, 0.2, 1.0, 100.0])), int(rng.integers(1, n + 1))
     candidates = kind(X, X @ theta, np.eye(3, dtype=np.float32), partition.certain_by_score, z)
-    ends = candidates.ends(k)
-    found = candidates.arrange(ends, k, np.random.default_rng(seed), shuffled=False)
+    found = candidates.show(k, np.random.default_rng(seed), shuffled=False)
+    parts = kind(X, X @ theta, np.eye(3, dtype=np.float32), partition.certain_by_score, z)
+    ends = parts.ends(k)
+    arranged = parts.arrange(ends, k, np.random.default_rng(seed), shuffled=False)
     with plain():
-        expected = candidates.arrange(ends, k, np.random.default_rng(seed), shuffled=False)
+        slow = kind(X, X @ theta, np.eye(3, dtype=np.float32), partition.certain_by_score, z)
+        expected = slow.show(k, np.random.default_rng(seed), shuffled=False)
     assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+    assert all(same(a, b) for a, b in zip((ends, *arranged), expected, strict=True))
+    assert same(candidates.certain, parts.certain, slow.certain)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=12), st.sampled_from([0, 1]))
@@ -86,17 +93,20 @@ def test_pairs(clicks: list[bool], beyond: int) -> None:
 
 
 @given(seeds, st.integers(2, 12))
-def test_forces(seed: int, k: int) -> None:
+def test_settling(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
-    weights = rng.random((k, k)) * (rng.random((k, k)) < 0.5)
-    np.fill_diagonal(weights, 0.0)
-    scores = 3 * rng.normal(size=k)
-    doubt = 1 / (1 + np.exp(scores[:, None] - scores))
-    doubt = np.ascontiguousarray(doubt)
-    found = posterior._forces(weights, doubt)
+    n = int(rng.integers(1, 3 * k))
+    winner = rng.integers(0, k, n)
+    found = pairs.Pairs(winner, (winner + rng.integers(1, k, n)) % k, rng.random(n))
+    full = rng.random((k, k)) < 0.5
+    D = rng.normal(size=(k, 5))
+    start, K = 3 * rng.normal(size=k), D @ D.T * rng.choice([0.01, 1.0, 30.0])
+    weights = pairs.preferences(pairs.discount(found, full, 0.1), k)
+    settled = settling.settle(start, K, weights)
     with plain():
-        expected = posterior._forces(weights, doubt)
-    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+        assert same(weights, pairs.preferences(pairs.discount(found, full, 0.1), k))
+        expected = settling.settle(start, K, weights)
+    assert all(same(np.asarray(a), np.asarray(b)) for a, b in zip(settled, expected, strict=True))
 
 
 @given(seeds, st.integers(2, 50), st.integers(1, 80))
@@ -139,6 +149,6 @@ def test_loading_waits_until_it_pays() -> None:
 
 
 def test_without_numba_nothing_is_loaded_and_nothing_breaks() -> None:
-    with mock.patch.object(loops, "_loops", None), mock.patch.dict("sys.modules", {"numba": None}):
+    with mock.patch.object(loops, "_loops", None), mock.patch.dict("sys.modules", {"pairrank.kernel.compiled": None}):
         assert not loops.load()
         assert pairrank.PairRank(3).rank(np.eye(3)).n_docs == 3

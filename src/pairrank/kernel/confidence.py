@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 from scipy.linalg.blas import dgemm, dtrsm
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from pairrank.kernel import loops
 from pairrank.types import Float32Array, FloatArray, IntArray
@@ -38,9 +38,11 @@ def add_product(matrix: FloatArray, A: FloatArray, B: FloatArray, factor: float)
 def inverse_of(matrix: FloatArray) -> tuple[FloatArray, float]:
     """(M⁻¹, log det M) afresh from a symmetric positive definite M, O(d³)."""
     L = np.linalg.cholesky(matrix)
-    half = dtrsm(1.0, L, np.eye(len(L)), side=0, lower=1)
-    inverse: FloatArray = half.T @ half
-    return inverse, 2.0 * float(np.log(np.diagonal(L)).sum())
+    log_det = 2.0 * float(np.log(np.diagonal(L)).sum())
+    # LAPACK counts by columns, for which this is the upper factor; it fills the upper half, that is our lower one.
+    inverse: FloatArray = dpotri(L.T, lower=0, overwrite_c=1)[0].T
+    inverse += np.tril(inverse, -1).T
+    return inverse, log_det
 
 
 def squared_widths(X: FloatArray, inverse: FloatArray) -> FloatArray:
@@ -78,15 +80,29 @@ def squared_widths_of(G: Float32Array) -> Float32Array:
     return G
 
 
-def centred(X: FloatArray, order: IntArray | None = None) -> Float32Array:
-    """X less the mean of its rows, (n, d), in float32 and, where one is given, in another order of rows."""
-    mean: FloatArray = np.full(len(X), 1.0 / len(X)) @ X
-    if order is not None and (fast := loops.compiled()):
-        return fast.centred(np.ascontiguousarray(X), mean, order)
+def centred(X: FloatArray) -> Float32Array:
+    """X less the mean of its rows, (n, d), in float32."""
+    return _less(X, np.full(len(X), 1.0 / len(X)) @ X)
+
+
+def _less(X: FloatArray, mean: FloatArray) -> Float32Array:
     # The difference is taken in float64: far from zero float32 is too coarse for it.
     result = np.empty(X.shape, dtype=np.float32)
-    np.subtract(X if order is None else X.take(order, axis=0), mean, out=result, casting="same_kind")
+    np.subtract(X, mean, out=result, casting="same_kind")
     return result
+
+
+def ordered(X: FloatArray, scores: FloatArray) -> tuple[IntArray, Float32Array, Float32Array]:
+    """Few candidates by falling score, ties by row: their rows (n,), and in float32 what only differences are taken of.
+
+    These are the scores less that of the first row, (n,), and the features less their mean, (n, d), in that order.
+    """
+    if fast := loops.compiled():
+        return fast.ordered(np.ascontiguousarray(X), scores)
+    order = np.argsort(-scores, kind="stable")
+    # A running sum adds up in the order of a loop.
+    mean = np.cumsum(X, axis=0)[-1] / len(X)
+    return order, (scores[order] - scores[0]).astype(np.float32), _less(X.take(order, axis=0), mean)
 
 
 def alpha_theory(

@@ -62,8 +62,17 @@ def averaged(clicks: BoolArray, beyond: int = 1) -> Pairs:
     return Pairs(winner, loser, weight)
 
 
+def discount(pairs: Pairs, full: BoolArray, least: float) -> Pairs:
+    """Leave their weights to pairs of positions that count in ``full`` (k, k), and ``least`` of them to others."""
+    if fast := loops.compiled():
+        return Pairs(pairs.winner, pairs.loser, fast.discount(*pairs, full, least))
+    return pairs._replace(weight=pairs.weight * np.where(full[pairs.winner, pairs.loser], 1.0, least))
+
+
 def preferences(pairs: Pairs, k: int) -> FloatArray:
     """(k, k), the weight of each document's preference over each other; pairs that come twice add up."""
+    if fast := loops.compiled():
+        return fast.preferences(*pairs, k)
     weights: FloatArray = np.bincount(pairs.winner * k + pairs.loser, pairs.weight, k * k).astype(
         np.float64, copy=False
     )

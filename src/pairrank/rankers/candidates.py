@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import ClassVar
+from functools import cached_property, partial
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,27 @@ from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
 
 # Up to this many candidates, comparing all of them costs less than finding out which comparisons can be spared.
 WHOLE = 256
+# More random keys than this are not drawn in advance: with several blocks few of them are needed.
+MANY_KEYS = 4096
 
 # (scores of m, scores of n, squared widths (m, n), factor) -> (m, n): see `partition.certain_by_score`.
 Rule = Callable[[Float32Array, Float32Array, Float32Array, float], BoolArray]
+
+
+class Shown(NamedTuple):
+    """What is shown of the candidates.
+
+    Attributes
+    ----------
+    ends : the ends of the blocks that hold the first k places, rising.
+    places : (k,), places in the order of scores, as shown. blocks : (k,), the block of each.
+    fair : (k, k), which pairs of them are in a fair order: either could have come first with equal chance.
+    """
+
+    ends: IntArray
+    places: IntArray
+    blocks: IntArray
+    fair: BoolArray
 
 
 class Candidates:
@@ -38,6 +56,11 @@ class Candidates:
         self._projected = self._X @ inverse
         self._own = np.einsum("ij,ij->i", self._projected, self._X)
         self._ease = _ease(len(X), stake)[np.argsort(self.order)] if stake else None  # by row
+
+    def show(self, k: int, rng: np.random.Generator, *, shuffled: bool) -> Shown:
+        """Find the blocks that hold the first ``k`` places, and draw those places."""
+        ends = self.ends(k)
+        return Shown(ends, *self.arrange(ends, k, rng, shuffled=shuffled))
 
     def ends(self, k: int) -> IntArray:
         """The ends of the blocks that hold the first ``k`` places."""
@@ -124,16 +147,29 @@ class Whole(Candidates):
         factor: float,
         stake: float = 0.0,
     ) -> None:
-        self.order = order = np.argsort(-scores, kind="stable")
-        s = (scores[order] - scores[0]).astype(np.float32)
-        ordered = confidence.centred(X, order)
-        G = np.matmul(ordered @ inverse, ordered.T, dtype=np.float32)
-        squared = confidence.squared_widths_of(G)
-        if stake:
-            squared *= _ease(len(X), stake)[:, None]
-        certain = rule(s, s, squared, factor)
-        # (n, n), the certain orders of all places.
-        self.certain = partition.transitive_closure(certain) if self.closes else certain
+        self.order, self._scores, ordered = confidence.ordered(X, scores)
+        self._rule, self._factor, self._stake = rule, factor, stake
+        self._G = np.matmul(ordered @ inverse, ordered.T, dtype=np.float32)  # used up by the first comparison
+
+    @cached_property
+    def certain(self) -> BoolArray:
+        """(n, n), the certain orders of all places."""
+        squared = confidence.squared_widths_of(self._G)
+        if self._stake:
+            squared *= _ease(len(squared), self._stake)[:, None]
+        certain = self._rule(self._scores, self._scores, squared, self._factor)
+        return partition.transitive_closure(certain) if self.closes else certain
+
+    def show(self, k: int, rng: np.random.Generator, *, shuffled: bool) -> Shown:
+        """As for any candidates; in one go where nothing stands against it."""
+        fast, n_keys = loops.compiled(), k * len(self.order)
+        usual = self._rule is partition.certain_by_score and not (shuffled or self._stake or self.closes)
+        if fast is None or not usual or n_keys > MANY_KEYS:
+            return super().show(k, rng, shuffled=shuffled)
+        # As many keys as one block of all would draw: several blocks draw the first of them.
+        upper = self._scores / max(self._factor, partition.TINY)
+        self.certain, ends, places, blocks, fair = fast.show(self._G, upper, k, rng.random(n_keys))
+        return Shown(ends, places, blocks, fair)
 
     def ends(self, k: int) -> IntArray:
         """The ends of the blocks that hold the first ``k`` places."""

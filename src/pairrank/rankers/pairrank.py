@@ -305,11 +305,10 @@ class PairRank(LinearRanker):
     def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         loops.count_a_list()
         candidates = self._candidates(features)
-        ends = candidates.ends(k)
+        shuffled = self.settings.exploration == "random"
+        ends, places, blocks, fair = candidates.show(k, rng, shuffled=shuffled)
         # With the blocks, the ends tell their sizes even where a block runs on below what was shown.
         memory: dict[str, AnyArray] = {"ends": ends}
-        shuffled = self.settings.exploration == "random"
-        places, blocks, fair = candidates.arrange(ends, k, rng, shuffled=shuffled)
         match self.settings.learn_from:
             case "fair":
                 memory["unbiased"] = fair
@@ -362,11 +361,11 @@ class PairRank(LinearRanker):
         s = self.settings
         if len(found.weight) == 0:
             return found
-        if s.learn_from != "all":
-            trust = impression.memory["trust" if s.learn_from == "propensity" else "unbiased"][
-                found.winner, found.loser
-            ]
+        if s.learn_from == "propensity":
+            trust = impression.memory["trust"][found.winner, found.loser]
             found = found._replace(weight=found.weight * np.maximum(trust, s.biased_weight))
+        elif s.learn_from != "all":
+            found = pairs.discount(found, impression.memory["unbiased"], s.biased_weight)
         found = self._repeats.weigh(impression.features, found)
         if s.robust or s.calibrate:
             scores = impression.features @ self._weights

@@ -14,12 +14,10 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dgesv
 
-from pairrank.kernel import loops
 from pairrank.kernel.confidence import add_product, inverse_of
-from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs, preferences
+from pairrank.kernel.settling import settle
 from pairrank.rankers.history import History
 from pairrank.types import FloatArray
 
@@ -27,8 +25,6 @@ from pairrank.types import FloatArray
 SMALL = 256
 # The curvature's weights σ'(x·θ̂) are taken anew each time many pairs have grown by this factor.
 GROWTH = 1.25
-# Newton's method in the scores of one list stops when a step is this small; what is left is of its square.
-CLOSE = 3e-2
 MAX_STEPS = 100
 # Without a history, H⁻¹ is computed afresh from H after this many lists.
 REFACTOR_EVERY = 1000
@@ -125,14 +121,13 @@ class Posterior:
     def _take_in(self, D: FloatArray, pairs: Pairs) -> float:
         """Minimise (quadratic model so far) + (loss of these pairs), exactly; then add their curvature to H.
 
-        With A = H⁻¹Dᵀ and K = DA the minimiser is θ + A b, where the scores s' = s + K b(s') and b(s') collects
+        With A = DH⁻¹ and K = ADᵀ the minimiser is θ + Aᵀb, where the scores s' = s + K b(s') and b(s') collects
         w σ(-(s'_w - s'_l)) with plus at winners and minus at losers: an equation in k unknowns. Returns the squared
-        length of the move, bᵀKb, in the norm of H before it.
+        length of the move in the norm of H before it.
         """
-        A = self.inverse @ D.T
-        K = D @ A
-        b, L = _settle(D @ self.theta, K, preferences(pairs, len(D)))
-        self.theta = self.theta + A @ b
+        A = D @ self.inverse
+        b, L, S, moved = settle(D @ self.theta, A @ D.T, preferences(pairs, len(D)))
+        self.theta = self.theta + b @ A
         self._lists += 1
         if len(self._spread):
             gradient = b @ D
@@ -140,14 +135,12 @@ class Posterior:
         if self._mean_loss:
             add_product(self._pairs_part, D.T, (L @ D).T, 1.0)
         else:
-            # Woodbury: (H + DᵀLD)⁻¹ = H⁻¹ - A S Aᵀ with S = L (I + KL)⁻¹, symmetric.
-            S = _solve(np.eye(len(D)) + L @ K, L)
-            add_product(self.inverse, A, A @ S, -1.0)
+            add_product(self.inverse, A.T, (S @ A).T, -1.0)
         if self._capacity:
             self.history.append(D, pairs)
         else:
             self._keep_nothing_but_the_sum(D, L)
-        return float(b @ K @ b)
+        return moved
 
     def _keep_nothing_but_the_sum(self, D: FloatArray, L: FloatArray) -> None:
         """Without a history P is all of H; now and then H⁻¹ is made afresh from it, since rounding adds up."""
@@ -349,47 +342,6 @@ class Posterior:
         if self._prior:
             self._prior = (state["prior_P"].copy(), state["prior_q"].copy())
         self.history.restore(state)
-
-
-def _settle(start: FloatArray, K: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Solve s' = start + K b(s') by Newton's method; returns b(s') (k,) and the Laplacian L (k, k) of w σ' there.
-
-    ``weights`` (k, k) holds the weight of i's preference over j.
-    """
-    scores, unit = start, np.eye(len(start))
-    for _ in range(MAX_STEPS):
-        b, L = _forces(weights, sigmoid(scores - scores[:, None]))
-        step = _solve(unit + K @ L, start + K @ b - scores)
-        size = max(map(abs, step.tolist()))
-        # A step that would move a pair far is shortened, as logistic losses ask for.
-        scores = scores + (step if size <= 1.0 else step * (math.log1p(size) / size))
-        if size < CLOSE:
-            # Quadratic convergence: what is left is of the order CLOSE²/10, and b moves along by its derivative.
-            return b - L @ step, L
-    return b, L
-
-
-def _forces(weights: FloatArray, doubt: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """b (k,), each document's sum of w σ(-(s_i - s_j)) won less lost, and the Laplacian (k, k) of w σ'.
-
-    ``doubt`` (k, k) is σ(-(s_i - s_j)), so that doubtᵀ is 1 - doubt. Nobody is preferred to himself.
-    """
-    if fast := loops.compiled():
-        return fast.forces(weights, doubt)
-    force = weights * doubt
-    stiffness = force * doubt.T
-    stiffness = stiffness + stiffness.T
-    # Running sums add up in the order of a loop, which `sum` does not.
-    b: FloatArray = np.cumsum(force - force.T, axis=1)[:, -1].copy()
-    L: FloatArray = -stiffness
-    L.flat[:: len(L) + 1] = np.cumsum(stiffness, axis=1)[:, -1]
-    return b, L
-
-
-def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """matrix⁻¹ right for a small matrix, without the cost of checking it."""
-    solution: FloatArray = dgesv(matrix, right)[2]
-    return solution
 
 
 def _only_used(documents: FloatArray, pairs: Pairs) -> tuple[FloatArray, Pairs]:

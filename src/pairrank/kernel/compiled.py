@@ -1,0 +1,292 @@
+"""The compiled loops themselves: import this through `loops` only, for it needs numba.
+
+Signatures are given so that nothing is compiled later, for another layout, in the middle of a round. Each loop names
+the array code whose bits it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numba import njit, types
+
+from pairrank.kernel.settling import CLOSE, MAX_STEPS
+from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
+
+_READ_ONLY = types.Array(types.float64, 2, "C", readonly=True)
+_READ_ONLY_BOOL = types.Array(types.boolean, 2, "C", readonly=True)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _compiled(signature: Any) -> Callable[[F], F]:
+    decorate: Callable[[F], F] = njit(signature, cache=True, nogil=True)
+    return decorate
+
+
+# Ranking.
+
+
+@_compiled((_READ_ONLY, types.float64[::1]))
+def ordered(X: FloatArray, scores: FloatArray) -> tuple[IntArray, Float32Array, Float32Array]:
+    """`confidence.ordered`."""
+    n, d = X.shape
+    order = np.argsort(-scores, kind="mergesort")
+    mean = X[0].copy()
+    for i in range(1, n):
+        for j in range(d):
+            mean[j] += X[i, j]
+    for j in range(d):
+        mean[j] /= n
+    s, centred = np.empty(n, dtype=np.float32), np.empty((n, d), dtype=np.float32)
+    for i in range(n):
+        row = order[i]
+        s[i] = scores[row] - scores[0]
+        for j in range(d):
+            centred[i, j] = X[row, j] - mean[j]
+    return order, s, centred
+
+
+@_compiled("void(f4[:,::1])")
+def squared_widths(G: Float32Array) -> None:
+    """`confidence.squared_widths_of`, in place."""
+    n = len(G)
+    own = np.empty(n, dtype=np.float32)
+    for i in range(n):
+        own[i] = G[i, i]
+    for i in range(n):
+        for j in range(n):
+            G[i, j] = (own[i] + own[j]) - np.float32(2) * G[i, j]
+
+
+@_compiled("b1[:,::1](f4[::1], f4[::1], f4[:,::1])")
+def certain_by_score(scores: Float32Array, below: Float32Array, squared: Float32Array) -> BoolArray:
+    """`partition.certain_by_score` for scores in units of z."""
+    m, n = squared.shape
+    certain = np.empty((m, n), dtype=np.bool_)
+    for i in range(m):
+        for j in range(n):
+            margin = scores[i] - below[j]
+            certain[i, j] = (margin > 0) & (margin * margin > squared[i, j])
+    return certain
+
+
+@_compiled("i8[::1](b1[:,::1], i8)")
+def leading_ends(certain: BoolArray, k: int) -> IntArray:
+    """The ends of the blocks that hold the first ``k`` of n sorted documents: `partition.leading_blocks`."""
+    n = len(certain)
+    ends = np.empty(k, dtype=np.int64)
+    n_ends, furthest = 0, 0
+    for i in range(n):
+        j = n - 1
+        while j > furthest and certain[i, j]:
+            j -= 1
+        furthest = max(furthest, j, i)
+        if furthest == i:
+            ends[n_ends] = i
+            n_ends += 1
+            if i >= k - 1:
+                break
+    return ends[:n_ends].copy()
+
+
+@_compiled("Tuple((i8[::1], i8[::1], b1[:,::1]))(b1[:,::1], i8[::1], i8, f8[::1])")
+def arrange(certain: BoolArray, ends: IntArray, k: int, keys: FloatArray) -> tuple[IntArray, IntArray, BoolArray]:
+    """`exploration.arrange` and, for what it drew, `exploration.fair_pairs`."""
+    n = len(certain)
+    places, blocks = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
+    waiting = np.zeros(n, dtype=np.int64)
+    start = used = 0
+    for block in range(len(ends)):
+        stop = ends[block] + 1
+        for i in range(start, stop):
+            for j in range(i + 1, stop):
+                waiting[j] += certain[i, j]
+        for position in range(start, min(stop, k)):
+            taken = start
+            if stop - start > 1:
+                smallest = np.inf
+                for j in range(start, stop):
+                    if waiting[j] == 0 and keys[used + j - start] < smallest:
+                        taken, smallest = j, keys[used + j - start]
+                used += stop - start
+                for j in range(taken + 1, stop):
+                    waiting[j] -= certain[taken, j]
+                waiting[taken] = n
+            places[position], blocks[position] = taken, block
+        start = stop
+    fair = np.zeros((k, k), dtype=np.bool_)
+    for j in range(k):
+        free_from = 0
+        for i in range(j):
+            if certain[places[i], places[j]]:
+                free_from = i + 1
+        for i in range(free_from, j):
+            fair[i, j] = fair[j, i] = True
+    return places, blocks, fair
+
+
+@_compiled("Tuple((b1[:,::1], i8[::1], i8[::1], i8[::1], b1[:,::1]))(f4[:,::1], f4[::1], i8, f8[::1])")
+def show(
+    G: Float32Array, scores: Float32Array, k: int, keys: FloatArray
+) -> tuple[BoolArray, IntArray, IntArray, IntArray, BoolArray]:
+    """All of the above: certain orders, ends of blocks and what was drawn, from G = XH⁻¹Xᵀ and scores in units of z."""
+    squared_widths(G)
+    certain = certain_by_score(scores, scores, G)
+    ends = leading_ends(certain, k)
+    places, blocks, fair = arrange(certain, ends, k, keys)
+    return certain, ends, places, blocks, fair
+
+
+# Learning.
+
+
+@_compiled("Tuple((i8[::1], i8[::1], f8[::1]))(b1[::1], i8)")
+def averaged(clicks: BoolArray, beyond: int) -> tuple[IntArray, IntArray, FloatArray]:
+    """`pairs.averaged`."""
+    k = len(clicks)
+    seen = n_clicked = 0
+    for i in range(k):
+        if clicks[i]:
+            seen = min(i + 1 + beyond, k)
+            n_clicked += 1
+    n = n_clicked * (seen - n_clicked)
+    winner, loser = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    place = 0
+    for i in range(seen):
+        if clicks[i]:
+            for j in range(seen):
+                if not clicks[j]:
+                    winner[place], loser[place] = i, j
+                    place += 1
+    return winner, loser, np.full(n, 1.0 / max(n_clicked, seen - n_clicked, 1))
+
+
+@_compiled((types.int64[::1], types.int64[::1], types.float64[::1], _READ_ONLY_BOOL, types.float64))
+def discount(winner: IntArray, loser: IntArray, weight: FloatArray, full: BoolArray, least: float) -> FloatArray:
+    """`pairs.discount`: the weights."""
+    result = np.empty(len(weight))
+    for pair in range(len(weight)):
+        result[pair] = weight[pair] * (1.0 if full[winner[pair], loser[pair]] else least)
+    return result
+
+
+@_compiled("f8[:,::1](i8[::1], i8[::1], f8[::1], i8)")
+def preferences(winner: IntArray, loser: IntArray, weight: FloatArray, k: int) -> FloatArray:
+    """`pairs.preferences`."""
+    weights = np.zeros((k, k))
+    for pair in range(len(weight)):
+        weights[winner[pair], loser[pair]] += weight[pair]
+    return weights
+
+
+@_compiled("Tuple((f8[::1], f8[:,::1]))(f8[:,::1], f8[::1])")
+def _forces(weights: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """`settling._forces`."""
+    k = len(weights)
+    doubt = np.empty((k, k))
+    for i in range(k):
+        for j in range(k):
+            doubt[i, j] = 1.0 / (1.0 + math.exp(scores[i] - scores[j]))
+    b, L = np.empty(k), np.empty((k, k))
+    for i in range(k):
+        net = degree = 0.0
+        for j in range(k):
+            there, back = weights[i, j] * doubt[i, j], weights[j, i] * doubt[j, i]
+            stiffness = there * doubt[j, i] + back * doubt[i, j]
+            net += there - back
+            degree += stiffness
+            L[i, j] = -stiffness
+        b[i], L[i, i] = net, degree
+    return b, L
+
+
+@_compiled("f8[:,::1](f8[:,::1], f8[:,::1])")
+def _one_plus(A: FloatArray, B: FloatArray) -> FloatArray:
+    """I + A B."""
+    k = len(A)
+    result = np.empty((k, k))
+    for i in range(k):
+        for j in range(k):
+            total = 0.0
+            for m in range(k):
+                total += A[i, m] * B[m, j]
+            result[i, j] = total + 1.0 if i == j else total
+    return result
+
+
+@_compiled("f8[::1](f8[:,::1], f8[::1])")
+def _times(A: FloatArray, v: FloatArray) -> FloatArray:
+    """A v."""
+    result = np.empty(len(A))
+    for i in range(len(A)):
+        total = 0.0
+        for m in range(len(v)):
+            total += A[i, m] * v[m]
+        result[i] = total
+    return result
+
+
+@_compiled("Tuple((f8[::1], f8[:,::1], f8[::1,:], f8))(f8[::1], f8[:,::1], f8[:,::1])")
+def settle(start: FloatArray, K: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    """`settling.settle`."""
+    k = len(start)
+    scores = start.copy()
+    for _ in range(MAX_STEPS):
+        b, L = _forces(weights, scores)
+        step = np.linalg.solve(_one_plus(K, L), start + _times(K, b) - scores)
+        size = 0.0
+        for i in range(k):
+            size = max(size, abs(step[i]))
+        share = 1.0 if size <= 1.0 else math.log1p(size) / size
+        for i in range(k):
+            scores[i] += step[i] * share
+        if size < CLOSE:
+            b = b - _times(L, step)
+            break
+    moved = 0.0
+    Kb = _times(K, b)
+    for i in range(k):
+        moved += b[i] * Kb[i]
+    return b, L, np.linalg.solve(_one_plus(L, K), L), moved
+
+
+# The history.
+
+
+@_compiled("f8[::1](f4[::1], i8[::1], i8[::1], i8)")
+def gaps(scores: Float32Array, winner: IntArray, loser: IntArray, first: int) -> FloatArray:
+    """The winner's score less the loser's for every pair, (n,), where ``first`` is the row of the first score."""
+    result = np.empty(len(winner))
+    for pair in range(len(winner)):
+        result[pair] = np.float64(scores[winner[pair] - first]) - np.float64(scores[loser[pair] - first])
+    return result
+
+
+@_compiled("f8[::1](i8[::1], i8[::1], f8[::1], i8, i8)")
+def scatter(winner: IntArray, loser: IntArray, force: FloatArray, first: int, n: int) -> FloatArray:
+    """`history.scatter` for rows that count from ``first``."""
+    won, lost = np.zeros(n), np.zeros(n)
+    for pair in range(len(winner)):
+        won[winner[pair] - first] += force[pair]
+        lost[loser[pair] - first] += force[pair]
+    for row in range(n):
+        won[row] -= lost[row]
+    return won
+
+
+@_compiled("f8[:,::1](f4[:,::1], i8[::1], i8[::1], i8, f8[::1])")
+def differences(
+    documents: Float32Array, winner: IntArray, loser: IntArray, first: int, scale: FloatArray
+) -> FloatArray:
+    """The winner's features less the loser's, times the pair's ``scale``, (n, d)."""
+    d = documents.shape[1]
+    result = np.empty((len(winner), d))
+    for pair in range(len(winner)):
+        upper, lower = winner[pair] - first, loser[pair] - first
+        for j in range(d):
+            result[pair, j] = (np.float64(documents[upper, j]) - np.float64(documents[lower, j])) * scale[pair]
+    return result

@@ -1,0 +1,83 @@
+"""One list's pairs, taken in exactly against the quadratic model of all before: an equation in k documents' scores."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg.lapack import dgesv
+
+from pairrank.kernel import loops
+from pairrank.kernel.logistic import sigmoid
+from pairrank.types import FloatArray
+
+# Newton's method in the scores of one list stops when a step is this small; what is left is of its square.
+CLOSE = 3e-2
+MAX_STEPS = 100
+
+
+class Settled(NamedTuple):
+    """Where a list has come to rest.
+
+    Attributes
+    ----------
+    b : (k,), how hard each document is pulled: w σ(-(s_w - s_l)), plus at winners and minus at losers.
+    L : (k, k), the Laplacian of w σ', which the list adds to the curvature in its documents' scores.
+    S : (k, k), L (I + KL)⁻¹: by Woodbury (H + DᵀLD)⁻¹ = H⁻¹ - H⁻¹Dᵀ S DH⁻¹.
+    moved : bᵀKb, the squared length of the move that this makes in the norm of H.
+    """
+
+    b: FloatArray
+    L: FloatArray
+    S: FloatArray
+    moved: float
+
+
+def settle(start: FloatArray, K: FloatArray, weights: FloatArray) -> Settled:
+    """Solve s' = start + K b(s') by Newton's method, for ``K`` = D H⁻¹ Dᵀ (k, k) and scores ``start`` (k,).
+
+    ``weights`` (k, k) holds the weight of i's preference over j.
+    """
+    if fast := loops.compiled():
+        return Settled(*fast.settle(start, K, weights))
+    scores, unit = start, np.eye(len(start))
+    for _ in range(MAX_STEPS):
+        b, L = _forces(weights, sigmoid(scores - scores[:, None]))
+        step = _solve(unit + _product(K, L), start + _product(K, b) - scores)
+        size = max(map(abs, step.tolist()))
+        # A step that would move a pair far is shortened, as logistic losses ask for.
+        scores = scores + (step if size <= 1.0 else step * (math.log1p(size) / size))
+        if size < CLOSE:
+            # Quadratic convergence: what is left is of the order CLOSE²/10, and b moves along by its derivative.
+            b = b - _product(L, step)
+            break
+    return Settled(b, L, _solve(unit + _product(L, K), L), float(np.cumsum(b * _product(K, b))[-1]))
+
+
+def _forces(weights: FloatArray, doubt: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """b (k,), each document's sum of w σ(-(s_i - s_j)) won less lost, and the Laplacian (k, k) of w σ'.
+
+    ``doubt`` (k, k) is σ(-(s_i - s_j)), so that doubtᵀ is 1 - doubt. Nobody is preferred to himself.
+    """
+    force = weights * doubt
+    stiffness = force * doubt.T
+    stiffness = stiffness + stiffness.T
+    # Running sums add up in the order of a loop, which `sum` does not.
+    b: FloatArray = np.cumsum(force - force.T, axis=1)[:, -1].copy()
+    L: FloatArray = -stiffness
+    L.flat[:: len(L) + 1] = np.cumsum(stiffness, axis=1)[:, -1]
+    return b, L
+
+
+def _product(A: FloatArray, B: FloatArray) -> FloatArray:
+    """A B for a small matrix A and a matrix or vector B, added up in the order of a loop, which BLAS does not."""
+    terms = A * B if B.ndim == 1 else A[:, :, None] * B
+    total: FloatArray = np.cumsum(terms, axis=1)[:, -1] + 0.0  # a sum that starts at zero is never minus zero
+    return total
+
+
+def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """matrix⁻¹ right for a small matrix, without the cost of checking it."""
+    solution: FloatArray = dgesv(matrix, right)[2]
+    return solution
