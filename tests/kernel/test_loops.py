@@ -106,6 +106,8 @@ def test_settling(seed: int, k: int) -> None:
     with plain():
         assert same(weights, pairs.preferences(pairs.discount(found, full, 0.1), k))
         expected = settling.settle(start, K, weights)
+        n_used = pairs.top_used(found, k)
+    assert n_used == pairs.top_used(found, k)
     assert all(same(np.asarray(a), np.asarray(b)) for a, b in zip(settled, expected, strict=True))
 
 
@@ -116,11 +118,13 @@ def test_history(seed: int, n: int, n_pairs: int) -> None:
     winner, loser = first + rng.integers(0, n, n_pairs), first + rng.integers(0, n, n_pairs)
     piece = Piece(rng.random((n, 7)).astype(np.float32), winner, loser, rng.random(n_pairs), first)
     direction = rng.normal(size=7)
-    gaps, total, rows = piece.gaps(direction), piece.scatter(piece.weight), piece.differences(piece.weight)
+    gaps, total = piece.gaps(direction), piece.scatter(piece.weight)
+    rows = [piece.differences(piece.weight, dtype) for dtype in (np.float32, np.float64)]
     with plain():
         assert same(gaps, piece.gaps(direction))
         assert same(total, piece.scatter(piece.weight))
-        assert same(rows, piece.differences(piece.weight))
+        for expected in rows:
+            assert same(expected, piece.differences(piece.weight, expected.dtype.type))
 
 
 @settings(deadline=None, max_examples=6)

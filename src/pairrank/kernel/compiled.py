@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, types
 
 from pairrank.kernel.settling import CLOSE, MAX_STEPS
-from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
+from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
 
 _READ_ONLY = types.Array(types.float64, 2, "C", readonly=True)
 _READ_ONLY_BOOL = types.Array(types.boolean, 2, "C", readonly=True)
@@ -98,13 +98,15 @@ def arrange(certain: BoolArray, ends: IntArray, k: int, keys: FloatArray) -> tup
     """`exploration.arrange` and, for what it drew, `exploration.fair_pairs`."""
     n = len(certain)
     places, blocks = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
-    waiting = np.zeros(n, dtype=np.int64)
+    waiting = np.zeros(n, dtype=np.int32)
     start = used = 0
     for block in range(len(ends)):
         stop = ends[block] + 1
+        own = waiting[start:stop]
         for i in range(start, stop):
-            for j in range(i + 1, stop):
-                waiting[j] += certain[i, j]
+            row = certain[i, start:stop]
+            for j in range(stop - start):  # nobody is certain of those above; the whole row is faster than its half
+                own[j] += row[j]
         for position in range(start, min(stop, k)):
             taken = start
             if stop - start > 1:
@@ -129,13 +131,14 @@ def arrange(certain: BoolArray, ends: IntArray, k: int, keys: FloatArray) -> tup
     return places, blocks, fair
 
 
-@_compiled("Tuple((b1[:,::1], i8[::1], i8[::1], i8[::1], b1[:,::1]))(f4[:,::1], f4[::1], i8, f8[::1])")
+@_compiled("Tuple((b1[:,::1], i8[::1], i8[::1], i8[::1], b1[:,::1]))(f4[:,::1], f4[::1], f4, i8, f8[::1])")
 def show(
-    G: Float32Array, scores: Float32Array, k: int, keys: FloatArray
+    G: Float32Array, scores: Float32Array, unit: float, k: int, keys: FloatArray
 ) -> tuple[BoolArray, IntArray, IntArray, IntArray, BoolArray]:
-    """All of the above: certain orders, ends of blocks and what was drawn, from G = XH⁻¹Xᵀ and scores in units of z."""
+    """All of the above: certain orders, ends of blocks and what was drawn, from G = XH⁻¹Xᵀ, scores and z."""
     squared_widths(G)
-    certain = certain_by_score(scores, scores, G)
+    scaled = scores / unit
+    certain = certain_by_score(scaled, scaled, G)
     ends = leading_ends(certain, k)
     places, blocks, fair = arrange(certain, ends, k, keys)
     return certain, ends, places, blocks, fair
@@ -181,6 +184,20 @@ def preferences(winner: IntArray, loser: IntArray, weight: FloatArray, k: int) -
     for pair in range(len(weight)):
         weights[winner[pair], loser[pair]] += weight[pair]
     return weights
+
+
+@_compiled("i8(i8[::1], i8[::1], i8)")
+def top_used(winner: IntArray, loser: IntArray, k: int) -> int:
+    """`pairs.top_used`."""
+    used = np.zeros(k, dtype=np.bool_)
+    furthest = 0
+    for pair in range(len(winner)):
+        used[winner[pair]] = used[loser[pair]] = True
+        furthest = max(furthest, winner[pair] + 1, loser[pair] + 1)
+    for position in range(furthest):
+        if not used[position]:
+            return 0
+    return furthest
 
 
 @_compiled("Tuple((f8[::1], f8[:,::1]))(f8[:,::1], f8[::1])")
@@ -234,10 +251,10 @@ def _times(A: FloatArray, v: FloatArray) -> FloatArray:
 def settle(start: FloatArray, K: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, float]:
     """`settling.settle`."""
     k = len(start)
-    scores = start.copy()
+    scores: Any = start.copy()
     for _ in range(MAX_STEPS):
         b, L = _forces(weights, scores)
-        step = np.linalg.solve(_one_plus(K, L), start + _times(K, b) - scores)
+        step: Any = np.linalg.solve(_one_plus(K, L), start + _times(K, b) - scores)
         size = 0.0
         for i in range(k):
             size = max(size, abs(step[i]))
@@ -251,7 +268,8 @@ def settle(start: FloatArray, K: FloatArray, weights: FloatArray) -> tuple[Float
     Kb = _times(K, b)
     for i in range(k):
         moved += b[i] * Kb[i]
-    return b, L, np.linalg.solve(_one_plus(L, K), L), moved
+    S: Any = np.linalg.solve(_one_plus(L, K), L)
+    return b, L, S, moved
 
 
 # The history.
@@ -278,15 +296,51 @@ def scatter(winner: IntArray, loser: IntArray, force: FloatArray, first: int, n:
     return won
 
 
-@_compiled("f8[:,::1](f4[:,::1], i8[::1], i8[::1], i8, f8[::1])")
+@_compiled(
+    [
+        "void(f4[:,::1], i8[::1], i8[::1], i8, f8[::1], f4[:,::1])",
+        "void(f4[:,::1], i8[::1], i8[::1], i8, f8[::1], f8[:,::1])",
+    ]
+)
 def differences(
-    documents: Float32Array, winner: IntArray, loser: IntArray, first: int, scale: FloatArray
-) -> FloatArray:
-    """The winner's features less the loser's, times the pair's ``scale``, (n, d)."""
-    d = documents.shape[1]
-    result = np.empty((len(winner), d))
+    documents: Float32Array, winner: IntArray, loser: IntArray, first: int, scale: FloatArray, out: AnyArray
+) -> None:
+    """The winner's features less the loser's, times the pair's ``scale``, into ``out`` (n, d)."""
     for pair in range(len(winner)):
         upper, lower = winner[pair] - first, loser[pair] - first
-        for j in range(d):
-            result[pair, j] = (np.float64(documents[upper, j]) - np.float64(documents[lower, j])) * scale[pair]
-    return result
+        for j in range(documents.shape[1]):
+            out[pair, j] = (np.float64(documents[upper, j]) - np.float64(documents[lower, j])) * scale[pair]
+
+
+@_compiled(
+    (
+        types.float32[:, ::1],
+        _READ_ONLY,
+        types.int64[::1],
+        types.int64[::1],
+        types.int64[::1],
+        types.int64[::1],
+        types.int64,
+        types.float64[::1],
+        types.float64[::1],
+    )
+)
+def store(
+    rows: Float32Array,
+    documents: FloatArray,
+    winners: IntArray,
+    winner: IntArray,
+    losers: IntArray,
+    loser: IntArray,
+    offset: int,
+    weights: FloatArray,
+    weight: FloatArray,
+) -> None:
+    """What `History.append` writes, into the room made for it."""
+    for i in range(documents.shape[0]):
+        for j in range(documents.shape[1]):
+            rows[i, j] = documents[i, j]
+    for pair in range(len(weight)):
+        winners[pair] = winner[pair] + offset
+        losers[pair] = loser[pair] + offset
+        weights[pair] = weight[pair]

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
 
-from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
+from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
 
 # Lists ranked before numba is loaded: by then it would have paid for itself.
 PATIENCE = 2000
@@ -29,15 +29,17 @@ class Loops(NamedTuple):
     leading_ends: Callable[[BoolArray, int], IntArray]
     arrange: Callable[[BoolArray, IntArray, int, FloatArray], tuple[IntArray, IntArray, BoolArray]]
     show: Callable[
-        [Float32Array, Float32Array, int, FloatArray], tuple[BoolArray, IntArray, IntArray, IntArray, BoolArray]
+        [Float32Array, Float32Array, float, int, FloatArray], tuple[BoolArray, IntArray, IntArray, IntArray, BoolArray]
     ]
     averaged: Callable[[BoolArray, int], tuple[IntArray, IntArray, FloatArray]]
     discount: Callable[[IntArray, IntArray, FloatArray, BoolArray, float], FloatArray]
     preferences: Callable[[IntArray, IntArray, FloatArray, int], FloatArray]
+    top_used: Callable[[IntArray, IntArray, int], int]
     settle: Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray, float]]
     gaps: Callable[[Float32Array, IntArray, IntArray, int], FloatArray]
     scatter: Callable[[IntArray, IntArray, FloatArray, int, int], FloatArray]
-    differences: Callable[[Float32Array, IntArray, IntArray, int, FloatArray], FloatArray]
+    differences: Callable[[Float32Array, IntArray, IntArray, int, FloatArray, AnyArray], None]
+    store: Callable[[AnyArray, FloatArray, IntArray, IntArray, IntArray, IntArray, int, FloatArray, FloatArray], None]
 
 
 _loops: Loops | None = None

@@ -79,6 +79,16 @@ def preferences(pairs: Pairs, k: int) -> FloatArray:
     return weights.reshape(k, k)
 
 
+def top_used(pairs: Pairs, k: int) -> int:
+    """How many of ``k`` documents take part in pairs, if they are those at the top, as nearly always; else 0."""
+    if fast := loops.compiled():
+        return fast.top_used(pairs.winner, pairs.loser, k)
+    used = np.zeros(k, dtype=np.bool_)
+    used[pairs.winner] = used[pairs.loser] = True
+    n_used = int(np.count_nonzero(used))
+    return n_used if used[:n_used].all() else 0
+
+
 def laplacian(stiffness: FloatArray) -> FloatArray:
     """The graph Laplacian of weights between documents (k, k): sᵀLs = Σ stiffness_ij (s_i - s_j)²."""
     L: FloatArray = stiffness + stiffness.T

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from pairrank import archive
 from pairrank.errors import CutoffError, FeatureError, FileFormatError, ForeignImpressionError, OptionError
 from pairrank.rankers.ledger import Ledger
-from pairrank.rng import Purpose, check_seed, generator
+from pairrank.rng import Purpose, borrow, check_seed, give_back
 from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, IntArray, check_clicks
 
 # Squares of features and of scores stay within float32, in which candidates are compared. Raw counts reach 1e8.
@@ -113,15 +113,18 @@ class Ranker(ABC):
         shown = _check_positions("k", k, 1, len(X))
         fixed = _check_positions("locked", locked, 0, shown) if explore else shown
         number = self._number if number is None else _check_number(number)
-        rng = generator(self.seed, number, Purpose.RANK)
-        draw = self._rank(X, shown, rng) if fixed == 0 else self._rank_below(X, shown, fixed, rng)
+        rng = borrow(self.seed, number, Purpose.RANK)
+        try:
+            draw = self._rank(X, shown, rng) if fixed == 0 else self._rank_below(X, shown, fixed, rng)
+        finally:
+            give_back(rng)
         self._number = max(self._number, number + 1)
         return Impression(
             ranker=self.fingerprint,
             seed=self.seed,
             number=number,
             n_docs=len(X),
-            features=X[draw.ranking],
+            features=X.take(draw.ranking, axis=0),
             ranking=draw.ranking,
             blocks=draw.blocks,
             explored=draw.explored,

@@ -167,8 +167,8 @@ class Whole(Candidates):
         if fast is None or not usual or n_keys > MANY_KEYS:
             return super().show(k, rng, shuffled=shuffled)
         # As many keys as one block of all would draw: several blocks draw the first of them.
-        upper = self._scores / max(self._factor, partition.TINY)
-        self.certain, ends, places, blocks, fair = fast.show(self._G, upper, k, rng.random(n_keys))
+        unit, keys = max(self._factor, partition.TINY), rng.random(n_keys)
+        self.certain, ends, places, blocks, fair = fast.show(self._G, self._scores, unit, k, keys)
         return Shown(ends, places, blocks, fair)
 
     def ends(self, k: int) -> IntArray:

@@ -14,7 +14,7 @@ from pairrank.kernel.pairs import Pairs
 from pairrank.types import AnyArray, FloatArray, IntArray
 
 # Lists at a time where each piece is read twice (so that it should stay in the cache), and where it is multiplied.
-LISTS_A_SWEEP = 512
+LISTS_A_SWEEP = 256
 LISTS_A_PRODUCT = 192
 
 
@@ -35,13 +35,18 @@ class Growing:
 
     def append(self, rows: AnyArray) -> None:
         """Add ``rows`` at the end."""
-        needed = self._length + len(rows)
+        self.extend(len(rows))[:] = rows
+
+    def extend(self, n: int) -> AnyArray:
+        """Grow by ``n`` rows: a view of them, to be written to."""
+        needed = self._length + n
         if needed > len(self._room):
             room = np.empty((max(needed, 2 * len(self._room), 64), *self._room.shape[1:]), dtype=self._room.dtype)
             room[: self._length] = self.rows
             self._room = room
-        self._room[self._length : needed] = rows
+        added = self._room[self._length : needed]
         self._length = needed
+        return added
 
     def drop(self, n: int) -> None:
         """Remove the first ``n`` rows."""
@@ -71,12 +76,17 @@ class History:
 
     def append(self, documents: FloatArray, pairs: Pairs) -> None:
         """Add the pairs of one list over its ``documents`` (k, d)."""
-        offset = len(self._documents)
-        self._documents.append(documents)
-        self._winner.append(pairs.winner + offset)
-        self._loser.append(pairs.loser + offset)
-        self._weight.append(pairs.weight)
-        self._ends.append(np.array([[len(self._documents), len(self._weight)]]))
+        offset, n_pairs = len(self._documents), len(pairs.weight)
+        rows = self._documents.extend(len(documents))
+        winner, loser, weight = (column.extend(n_pairs) for column in (self._winner, self._loser, self._weight))
+        if rows.dtype == np.float32 and (fast := loops.compiled()):
+            fast.store(rows, documents, winner, pairs.winner, loser, pairs.loser, offset, weight, pairs.weight)
+        else:
+            rows[:] = documents
+            np.add(pairs.winner, offset, out=winner)
+            np.add(pairs.loser, offset, out=loser)
+            weight[:] = pairs.weight
+        self._ends.extend(1)[0] = len(self._documents), len(self._weight)
 
     def pull(self, theta: FloatArray) -> FloatArray:
         """Σ w σ(-x·θ) x over all pairs, (d,): minus the gradient of the pairs' loss, in one pass over the documents."""
@@ -102,12 +112,14 @@ class History:
             total += piece.scatter(force(piece)).astype(piece.documents.dtype, copy=False) @ piece.documents
         return total
 
-    def curvature(self, theta: FloatArray, n_lists: int | None = None) -> FloatArray:
-        """Σ w σ'(x·θ) x xᵀ, (d, d), over the pairs of all lists or of the oldest ``n_lists``."""
+    def curvature(
+        self, theta: FloatArray, n_lists: int | None = None, dtype: type[np.floating[Any]] = np.float64
+    ) -> FloatArray:
+        """Σ w σ'(x·θ) x xᵀ, (d, d), over the pairs of all lists or of the oldest ``n_lists``; products in ``dtype``."""
         d = self._documents.rows.shape[1]
         total = np.zeros((d, d))
         for piece in self._pieces(LISTS_A_PRODUCT, n_lists):
-            total += piece.curvature(theta)
+            total += piece.curvature(theta, dtype)
         return total
 
     def _pieces(self, n: int, n_lists: int | None = None) -> Iterator[Piece]:
@@ -206,26 +218,29 @@ class Piece(NamedTuple):
         total = np.bincount(self.winner - self.first, force, n) - np.bincount(self.loser - self.first, force, n)
         return total.astype(np.float64, copy=False)
 
-    def differences(self, scale: FloatArray) -> FloatArray:
+    def differences(self, scale: FloatArray, dtype: type[np.floating[Any]]) -> AnyArray:
         """The winner's features less the loser's, times the pair's scale, one row a pair."""
         if self.documents.dtype == np.float32 and (fast := loops.compiled()):
-            return fast.differences(self.documents, self.winner, self.loser, self.first, scale)
+            out = np.empty((len(scale), self.documents.shape[1]), dtype=dtype)
+            fast.differences(self.documents, self.winner, self.loser, self.first, scale, out)
+            return out
         D = self.documents.astype(np.float64, copy=False)
         difference: FloatArray = D[self.winner - self.first] - D[self.loser - self.first]
         difference *= scale[:, None]
-        return difference
+        return difference.astype(dtype, copy=False)
 
-    def curvature(self, theta: FloatArray) -> FloatArray:
+    def curvature(self, theta: FloatArray, dtype: type[np.floating[Any]]) -> AnyArray:
         """Σ w σ'(x·θ) x xᵀ by whichever is less work: the pairs one by one, or DᵀLD with their sparse Laplacian L."""
         h = self.weight * slope(self.gaps(theta))
         # The product of a matrix with its own transpose is half the work of one with another.
         if len(h) <= 2 * len(self.documents):
-            V = self.differences(np.sqrt(h))
+            V = self.differences(np.sqrt(h), dtype)
             return V.T @ V
-        D = self.documents.astype(np.float64, copy=False)
+        D = self.documents.astype(dtype, copy=False)
         ends = np.concatenate([self.winner, self.loser]) - self.first
         others = np.concatenate([self.loser, self.winner]) - self.first
-        both = np.concatenate([h, h])
+        both = np.concatenate([h, h]).astype(dtype, copy=False)
         L = csr_array((-both, (ends, others)), shape=(len(D), len(D)))
-        curvature: FloatArray = D.T @ (L @ D + np.bincount(ends, both, len(D))[:, None] * D)
+        degree = np.bincount(ends, both, len(D)).astype(dtype, copy=False)
+        curvature: AnyArray = D.T @ (L @ D + degree[:, None] * D)
         return curvature

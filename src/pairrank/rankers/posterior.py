@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pairrank.kernel.confidence import add_product, inverse_of
-from pairrank.kernel.pairs import Pairs, preferences
+from pairrank.kernel.pairs import Pairs, preferences, top_used
 from pairrank.kernel.settling import settle
 from pairrank.rankers.history import History
 from pairrank.types import FloatArray
@@ -26,6 +26,8 @@ SMALL = 256
 # The curvature's weights σ'(x·θ̂) are taken anew each time many pairs have grown by this factor.
 GROWTH = 1.25
 MAX_STEPS = 100
+# What products in float32 lose of a sum of squares.
+ROUNDING = 1e-7
 # Without a history, H⁻¹ is computed afresh from H after this many lists.
 REFACTOR_EVERY = 1000
 
@@ -160,13 +162,21 @@ class Posterior:
 
     def _rebuild(self) -> None:
         """H⁻¹ afresh, with every pair's σ' at today's θ̂."""
-        curvature = self.history.curvature(self.theta)
+        curvature = self._curvature()
         self._at_rebuild = self.n_pairs
         self.inverse, _ = inverse_of(self.P + curvature)
         if self._mean_loss:
             self._pairs_part = curvature
         if self._evidence:
             self._follow_evidence(curvature)
+
+    def _curvature(self) -> FloatArray:
+        """The history's part of H at θ̂; by products in float32 where their rounding is nothing beside the penalty."""
+        if self._tolerance and self._patient:
+            curvature = self.history.curvature(self.theta, dtype=np.float32)
+            if ROUNDING * np.trace(curvature) < 0.01 * self.P.diagonal().min():
+                return curvature
+        return self.history.curvature(self.theta)
 
     def _follow_evidence(self, curvature: FloatArray) -> None:
         """λ by MacKay's fixed point, at most tenfold away from where it stood."""
@@ -346,10 +356,7 @@ class Posterior:
 
 def _only_used(documents: FloatArray, pairs: Pairs) -> tuple[FloatArray, Pairs]:
     """The documents that take part in a pair, and the pairs by their places among them."""
-    used = np.zeros(len(documents), dtype=np.bool_)
-    used[pairs.winner] = used[pairs.loser] = True
-    n_used = int(np.count_nonzero(used))
-    if used[:n_used].all():
-        return documents[:n_used], pairs  # those at the top, as nearly always
-    places = np.cumsum(used) - 1
-    return documents[used], Pairs(places[pairs.winner], places[pairs.loser], pairs.weight)
+    if n_used := top_used(pairs, len(documents)):
+        return documents[:n_used], pairs
+    used = np.unique(np.concatenate([pairs.winner, pairs.loser]))
+    return documents[used], Pairs(np.searchsorted(used, pairs.winner), np.searchsorted(used, pairs.loser), pairs.weight)
