@@ -27,7 +27,7 @@ def test_blocks_and_weights_of_the_authors_program(users: str, reference: Path, 
         X = train.query(turn["q"])[0].astype(np.float64)
         same += _blocks(X, posterior.theta, M.inverse) == [set(block) for block in turn["blocks"]]
         if turn["pairs"]:
-            winner, loser = np.array(turn["pairs"]).T
+            winner, loser = np.ascontiguousarray(np.array(turn["pairs"]).T)
             posterior.add(X, Pairs(winner, loser, np.ones(len(winner))))
             M.add(X[winner] - X[loser])
         if turn.get("theta") is not None:

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 import pairrank
 from pairrank.kernel import confidence, loops, pairs, partition, settling
+from pairrank.rankers.base import Draw
 from pairrank.rankers.candidates import Closed, Whole
 from pairrank.rankers.history import Piece
+from pairrank.rng import Purpose, generator
 
 pytest.importorskip("numba")
 seeds = st.integers(0, 100_000)
@@ -72,16 +74,23 @@ def test_drawing(seed: int, n: int, kind: type[Whole]) -> None:
     X, theta = rng.normal(size=(n, 3)), rng.normal(size=3)
     z, k = float(rng.choice([0.01, 0.2, 1.0, 100.0])), int(rng.integers(1, n + 1))
     candidates = kind(X, X @ theta, np.eye(3, dtype=np.float32), partition.certain_by_score, z)
-    found = candidates.show(k, np.random.default_rng(seed), shuffled=False)
-    parts = kind(X, X @ theta, np.eye(3, dtype=np.float32), partition.certain_by_score, z)
-    ends = parts.ends(k)
-    arranged = parts.arrange(ends, k, np.random.default_rng(seed), shuffled=False)
+    found = candidates.show(k, generator(seed, n, Purpose.RANK), shuffled=False)
     with plain():
         slow = kind(X, X @ theta, np.eye(3, dtype=np.float32), partition.certain_by_score, z)
-        expected = slow.show(k, np.random.default_rng(seed), shuffled=False)
+        expected = slow.show(k, generator(seed, n, Purpose.RANK), shuffled=False)
     assert all(same(a, b) for a, b in zip(found, expected, strict=True))
-    assert all(same(a, b) for a, b in zip((ends, *arranged), expected, strict=True))
-    assert same(candidates.certain, parts.certain, slow.certain)
+    assert same(candidates.certain, slow.certain)
+    if (fast := loops.compiled()) and kind is Whole:
+        other = kind(X, X @ theta, np.eye(3, dtype=np.float32), partition.certain_by_score, z)
+        assert all(same(a, b) for a, b in zip(other.show_at_once(fast, k, seed, n), expected, strict=True))
+        assert same(other.certain, slow.certain)
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1), st.sampled_from(Purpose), st.integers(0, 99))
+def test_uniforms(seed: int, number: int, purpose: Purpose, n: int) -> None:
+    fast = loops.compiled()
+    assert fast is not None
+    assert same(fast.uniforms(seed, number, purpose, n), generator(seed, number, purpose).random(n))
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=12), st.sampled_from([0, 1]))
@@ -141,6 +150,20 @@ def test_a_run_has_the_same_bits_with_and_without(seed: int, name: str) -> None:
     compiled = run()
     with plain():
         assert run() == compiled
+
+
+class Reversed(pairrank.PairRank):
+    """A ranker with a step of its own."""
+
+    def _rank(self, features: np.ndarray, k: int, rng: np.random.Generator) -> Draw:
+        draw = super()._rank(features, k, rng)
+        return draw._replace(ranking=draw.ranking[::-1].copy())
+
+
+def test_a_subclass_that_ranks_otherwise_is_heard() -> None:
+    X = np.random.default_rng(0).random((20, 4))
+    usual, other = pairrank.PairRank(4, seed=3).rank(X, 20), Reversed(4, seed=3).rank(X, 20)
+    assert usual.ranking.tolist() == other.ranking.tolist()[::-1]
 
 
 def test_loading_waits_until_it_pays() -> None:

@@ -11,13 +11,19 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
+from numba.extending import intrinsic
 
 from pairrank.kernel.settling import CLOSE, MAX_STEPS
 from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
 
 _READ_ONLY = types.Array(types.float64, 2, "C", readonly=True)
 _READ_ONLY_BOOL = types.Array(types.boolean, 2, "C", readonly=True)
+
+# Philox's multipliers, and what its key grows by.
+M0, M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
+W0, W1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -131,16 +137,55 @@ def arrange(certain: BoolArray, ends: IntArray, k: int, keys: FloatArray) -> tup
     return places, blocks, fair
 
 
-@_compiled("Tuple((b1[:,::1], i8[::1], i8[::1], i8[::1], b1[:,::1]))(f4[:,::1], f4[::1], f4, i8, f8[::1])")
+def _upper_bits(context: Any, a: Any, b: Any) -> Any:
+    """The upper 64 bits of a product of two words, as numba is told of it."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+_high_half: Any = intrinsic(_upper_bits)
+
+
+@_compiled("f8[::1](u8, u8, u8, i8)")
+def uniforms(seed: Any, number: Any, purpose: Any, n: int) -> FloatArray:
+    """`rng.generator(seed, number, purpose).random(n)`: Philox4x64, ten rounds, 53 bits of each word."""
+    drawn = np.empty(-(-n // 4) * 4)
+    scale = 1.0 / 9007199254740992.0
+    for block in range(len(drawn) // 4):
+        c0, c1, c2, c3 = np.uint64(block + 1), np.uint64(0), number, purpose
+        k0, k1 = seed, np.uint64(0)
+        for _ in range(10):
+            high0, low0 = _high_half(M0, c0), M0 * c0
+            high1, low1 = _high_half(M1, c2), M1 * c2
+            c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+            k0, k1 = k0 + W0, k1 + W1
+        drawn[4 * block] = np.float64(c0 >> np.uint64(11)) * scale
+        drawn[4 * block + 1] = np.float64(c1 >> np.uint64(11)) * scale
+        drawn[4 * block + 2] = np.float64(c2 >> np.uint64(11)) * scale
+        drawn[4 * block + 3] = np.float64(c3 >> np.uint64(11)) * scale
+    return drawn[:n]
+
+
+@_compiled("Tuple((b1[:,::1], i8[::1], i8[::1], i8[::1], b1[:,::1]))(f4[:,::1], f4[::1], f4, i8, u8, u8, u8)")
 def show(
-    G: Float32Array, scores: Float32Array, unit: float, k: int, keys: FloatArray
+    G: Float32Array, scores: Float32Array, unit: float, k: int, seed: int, number: int, purpose: int
 ) -> tuple[BoolArray, IntArray, IntArray, IntArray, BoolArray]:
-    """All of the above: certain orders, ends of blocks and what was drawn, from G = XH⁻¹Xᵀ, scores and z."""
+    """`Whole.show`, all of it: certain orders, ends of blocks and what was drawn, from G = XH⁻¹Xᵀ, scores and z."""
     squared_widths(G)
     scaled = scores / unit
     certain = certain_by_score(scaled, scaled, G)
     ends = leading_ends(certain, k)
-    places, blocks, fair = arrange(certain, ends, k, keys)
+    n_keys = start = 0
+    for end in ends:
+        if end > start:
+            n_keys += (end + 1 - start) * (min(end + 1, k) - start)
+        start = end + 1
+    places, blocks, fair = arrange(certain, ends, k, uniforms(seed, number, purpose, n_keys))
     return certain, ends, places, blocks, fair
 
 

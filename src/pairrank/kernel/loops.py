@@ -28,8 +28,10 @@ class Loops(NamedTuple):
     certain_by_score: Callable[[Float32Array, Float32Array, Float32Array], BoolArray]
     leading_ends: Callable[[BoolArray, int], IntArray]
     arrange: Callable[[BoolArray, IntArray, int, FloatArray], tuple[IntArray, IntArray, BoolArray]]
+    uniforms: Callable[[int, int, int, int], FloatArray]
     show: Callable[
-        [Float32Array, Float32Array, float, int, FloatArray], tuple[BoolArray, IntArray, IntArray, IntArray, BoolArray]
+        [Float32Array, Float32Array, float, int, int, int, int],
+        tuple[BoolArray, IntArray, IntArray, IntArray, BoolArray],
     ]
     averaged: Callable[[BoolArray, int], tuple[IntArray, IntArray, FloatArray]]
     discount: Callable[[IntArray, IntArray, FloatArray, BoolArray, float], FloatArray]

@@ -113,11 +113,7 @@ class Ranker(ABC):
         shown = _check_positions("k", k, 1, len(X))
         fixed = _check_positions("locked", locked, 0, shown) if explore else shown
         number = self._number if number is None else _check_number(number)
-        rng = borrow(self.seed, number, Purpose.RANK)
-        try:
-            draw = self._rank(X, shown, rng) if fixed == 0 else self._rank_below(X, shown, fixed, rng)
-        finally:
-            give_back(rng)
+        draw = self._draw_numbered(X, shown, number) if fixed == 0 else self._draw_below(X, shown, fixed, number)
         self._number = max(self._number, number + 1)
         return Impression(
             ranker=self.fingerprint,
@@ -132,14 +128,22 @@ class Ranker(ABC):
             memory=draw.memory,
         )
 
-    def _rank_below(self, X: FloatArray, k: int, locked: int, rng: np.random.Generator) -> Draw:
+    def _draw_numbered(self, X: FloatArray, k: int, number: int) -> Draw:
+        """`_rank` with the impression's own stream of random numbers."""
+        rng = borrow(self.seed, number, Purpose.RANK)
+        try:
+            return self._rank(X, k, rng)
+        finally:
+            give_back(rng)
+
+    def _draw_below(self, X: FloatArray, k: int, locked: int, number: int) -> Draw:
         """The ``locked`` best by score, then the algorithm's own order of the rest."""
         order = np.argsort(-self.score(X), kind="stable")
         top, rest = order[:locked], np.sort(order[locked:])
         blocks = np.arange(locked)
         if k == locked:
             return Draw(top, blocks, False, {})
-        draw = self._rank(X[rest], k - locked, rng)
+        draw = self._draw_numbered(X[rest], k - locked, number)
         return Draw(
             np.concatenate([top, rest[draw.ranking]]),
             np.concatenate([blocks, locked + draw.blocks]),

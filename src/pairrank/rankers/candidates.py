@@ -9,12 +9,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pairrank.kernel import confidence, exploration, loops, partition
+from pairrank.rng import Purpose
 from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
 
 # Up to this many candidates, comparing all of them costs less than finding out which comparisons can be spared.
 WHOLE = 256
-# More random keys than this are not drawn in advance: with several blocks few of them are needed.
-MANY_KEYS = 4096
+RANK = int(Purpose.RANK)  # compiled code takes long to look at an enumeration
 
 # (scores of m, scores of n, squared widths (m, n), factor) -> (m, n): see `partition.certain_by_score`.
 Rule = Callable[[Float32Array, Float32Array, Float32Array, float], BoolArray]
@@ -61,6 +61,10 @@ class Candidates:
         """Find the blocks that hold the first ``k`` places, and draw those places."""
         ends = self.ends(k)
         return Shown(ends, *self.arrange(ends, k, rng, shuffled=shuffled))
+
+    def show_at_once(self, fast: loops.Loops, k: int, seed: int, number: int) -> Shown:
+        """Not for candidates that were not all compared."""
+        raise NotImplementedError("compiled loops draw from few candidates; use Whole")
 
     def ends(self, k: int) -> IntArray:
         """The ends of the blocks that hold the first ``k`` places."""
@@ -160,15 +164,10 @@ class Whole(Candidates):
         certain = self._rule(self._scores, self._scores, squared, self._factor)
         return partition.transitive_closure(certain) if self.closes else certain
 
-    def show(self, k: int, rng: np.random.Generator, *, shuffled: bool) -> Shown:
-        """As for any candidates; in one go where nothing stands against it."""
-        fast, n_keys = loops.compiled(), k * len(self.order)
-        usual = self._rule is partition.certain_by_score and not (shuffled or self._stake or self.closes)
-        if fast is None or not usual or n_keys > MANY_KEYS:
-            return super().show(k, rng, shuffled=shuffled)
-        # As many keys as one block of all would draw: several blocks draw the first of them.
-        unit, keys = max(self._factor, partition.TINY), rng.random(n_keys)
-        self.certain, ends, places, blocks, fair = fast.show(self._G, self._scores, unit, k, keys)
+    def show_at_once(self, fast: loops.Loops, k: int, seed: int, number: int) -> Shown:
+        """`show` with the stream of an impression, in one go: for certain orders by score, no stake and no closure."""
+        unit = max(self._factor, partition.TINY)
+        self.certain, ends, places, blocks, fair = fast.show(self._G, self._scores, unit, k, seed, number, RANK)
         return Shown(ends, places, blocks, fair)
 
     def ends(self, k: int) -> IntArray:

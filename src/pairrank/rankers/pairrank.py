@@ -17,7 +17,7 @@ from pairrank.errors import OptionError
 from pairrank.kernel import confidence, logistic, loops, pairs, partition
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, LinearRanker, State, check_choice, check_number_in
-from pairrank.rankers.candidates import WHOLE, Candidates, Closed, Whole
+from pairrank.rankers.candidates import WHOLE, Candidates, Closed, Shown, Whole
 from pairrank.rankers.posterior import Posterior
 from pairrank.rankers.precision import Precision
 from pairrank.rankers.scale import Scale
@@ -232,6 +232,9 @@ class PairRank(LinearRanker):
             half_life=s.half_life,
         )
         self._repeats, self._surprise = Repeats(s.repeats), Surprise()
+        # Compiled loops may do all of `_rank`, unless they would pass over what a subclass has made of it.
+        usual = s.width == "score" and s.exploration == "conservative" and not s.stake
+        self._at_once = usual and type(self)._rank is PairRank._rank
         self._inverse32: Float32Array | None = None  # H⁻¹ or M⁻¹ as `rank` uses it, until the next `learn`
         # The Laplace posterior has its own matrix; only the paper's widths need M.
         self._precision = Precision(self.n_features, self.lam_t) if s.width == "probability" else None
@@ -302,13 +305,24 @@ class PairRank(LinearRanker):
             self._inverse32 = self._metric.astype(np.float32)
         return kind(X, X @ self._weights, self._inverse32, rule, self.alpha_t, self.settings.stake)
 
-    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+    def _draw_numbered(self, X: FloatArray, k: int, number: int) -> Draw:
         loops.count_a_list()
+        fast = loops.compiled()
+        if fast is None or not self._at_once or len(X) > WHOLE:
+            return super()._draw_numbered(X, k, number)
+        candidates = self._candidates(X)
+        return self._drawn(candidates, candidates.show_at_once(fast, k, self.seed, number))
+
+    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         candidates = self._candidates(features)
-        shuffled = self.settings.exploration == "random"
-        ends, places, blocks, fair = candidates.show(k, rng, shuffled=shuffled)
+        return self._drawn(candidates, candidates.show(k, rng, shuffled=self.settings.exploration == "random"))
+
+    def _drawn(self, candidates: Candidates, shown: Shown) -> Draw:
+        """What was shown, and what of it `learn` must know."""
+        ends, places, blocks, fair = shown
         # With the blocks, the ends tell their sizes even where a block runs on below what was shown.
         memory: dict[str, AnyArray] = {"ends": ends}
+        shuffled = self.settings.exploration == "random"
         match self.settings.learn_from:
             case "fair":
                 memory["unbiased"] = fair
