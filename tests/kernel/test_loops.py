@@ -65,7 +65,6 @@ def test_comparisons(seed: int, n: int, d: int) -> None:
         assert same(squared, confidence.squared_widths_of(G.copy()))
         assert same(certain, partition.certain_by_score(scores, scores, squared, z))
         assert same(ends, partition.first_blocks(certain, k))
-        assert same(ends, partition.leading_blocks(lambda start, stop: certain[start:stop], n, k, 4))
 
 
 @given(seeds, st.integers(1, 60), st.sampled_from([Whole, Closed]))

@@ -96,38 +96,56 @@ def test_certainty_in_score_space_is_transitive(seed: int) -> None:
     assert np.array_equal(partition.transitive_closure(certain), certain)
 
 
-@given(st.integers(0, 100_000), st.integers(1, 14), st.integers(1, 5))
-def test_leading_blocks_are_the_first_of_all_blocks(seed: int, k: int, chunk: int) -> None:
-    X, theta, inverse = instance(seed)
-    k = min(k, len(X))
-    _, certain = sorted_certain(X, theta, inverse, "score", 0.3)
+HALF = {"probability": partition.half_by_probability, "score": partition.half_by_score}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(st.integers(0, 100_000), st.integers(2, 120), st.integers(1, 14), st.sampled_from([0.0, 0.01, 0.1, 1.0]))
+def test_leading_blocks_are_the_first_of_all_blocks(rule: str, seed: int, n: int, k: int, factor: float) -> None:
+    rng = np.random.default_rng(seed)
+    s = np.sort(rng.normal(size=n) * rng.choice([0.1, 1.0, 10.0]))[::-1]
+    X = rng.normal(size=(n, 3)) * rng.choice([0.1, 1.0])
+    own = np.sqrt((X**2).sum(axis=1))
+    certain = RULES[rule](s, s, confidence.squared_widths(X, np.eye(3)), factor)
+    margin = HALF[rule](own, factor)
+    assert certain[np.subtract.outer(s - margin, s + margin) > 0].all()
+    ends = partition.leading_blocks(
+        lambda start, stop: certain[start:stop],
+        lambda rows, columns: certain[rows, columns],
+        (s - margin, s + margin),
+        min(k, n),
+    )
     whole = partition.block_ends(partition.reaches(certain))
-    ends = partition.leading_blocks(lambda start, stop: certain[start:stop], len(X), k, chunk)
-    assert ends.tolist() == whole[: np.searchsorted(whole, k - 1) + 1].tolist()
+    assert ends.tolist() == whole[: np.searchsorted(whole, min(k, n) - 1) + 1].tolist()
 
 
-def test_leading_blocks_stop_when_the_rest_cannot_matter() -> None:
-    certain = np.triu(np.ones((1000, 1000), dtype=bool), 1)
-    asked = []
+@pytest.mark.parametrize("last", [2000, 1999, 1000])
+def test_the_end_of_a_long_block_is_found_with_few_rows(last: int) -> None:
+    n, near = 2000, 100
+    s = -np.arange(n, dtype=np.float64)
+    s[last:] -= 1000.0  # nobody above is uncertain of these
+    asked, compared = [], []
 
-    def rows(start: int, stop: int) -> np.ndarray:
-        asked.append(stop)
-        return certain[start:stop]
+    def over(rows: np.ndarray, columns: slice) -> np.ndarray:
+        asked.extend(rows.tolist())
+        compared.append(len(rows) * len(s[columns]))
+        return np.subtract.outer(s[rows], s[columns]) > near
 
-    ends = partition.leading_blocks(rows, 1000, 10, 16)
+    ends = partition.leading_blocks(
+        lambda start, stop: np.subtract.outer(s[start:stop], s) > near, over, (s - near / 2, s + near / 2), 10
+    )
+    assert ends.tolist() == [last - 1]
+    assert len(asked) < n / 5
+    assert len(set(asked)) == len(asked)
+    assert sum(compared) < 20 * n
+
+
+def test_no_more_rows_are_asked_for_when_the_top_is_closed() -> None:
+    s = -np.arange(1000, dtype=np.float64)
+    ends = partition.leading_blocks(
+        lambda start, stop: np.subtract.outer(s[start:stop], s) > 0,
+        None,
+        (s, s),
+        10,  # type: ignore[arg-type]
+    )
     assert ends.tolist() == list(range(10))
-    assert asked == [16]
-
-
-def test_a_long_block_is_found_from_its_edge() -> None:
-    n, near = 2000, 300
-    places = np.arange(n)
-    asked = 0
-
-    def rows(start: int, stop: int) -> np.ndarray:
-        nonlocal asked
-        asked += stop - start
-        return places[start:stop, None] + near < places  # uncertain up to 300 places down: one chain, one block
-
-    assert partition.leading_blocks(rows, n, 10, 16).tolist() == [n - 1]
-    assert asked < n / 2

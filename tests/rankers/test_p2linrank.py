@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pairrank.errors import OptionError
-from pairrank.kernel import logistic, pairs
+from pairrank.kernel import logistic, pairs, partition
 from pairrank.rankers import p2linrank
 from pairrank.rankers.p2linrank import Agreement, P2LinRank
 from pairrank.rng import Purpose, generator
@@ -47,6 +47,9 @@ def test_agreement_equals_brute_force(scores: np.ndarray) -> None:
     certain = agreement.rows(0, n)
     assert certain.tolist() == expected
     assert agreement.rows(n // 2, n).tolist() == expected[n // 2 :]
+    whole = partition.block_ends(partition.reaches(certain))
+    for k in range(1, n + 1):
+        assert agreement.ends(k).tolist() == whole[: np.searchsorted(whole, k - 1) + 1].tolist()
     documents = np.arange(n)[::-2]
     assert agreement.predecessors(documents).tolist() == [[expected[j][i] for j in range(n)] for i in documents]
     for i, j, k in permutations(range(n), 3):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from pairrank.kernel import loops
 from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
@@ -20,6 +20,8 @@ Real = FloatArray | Float32Array
 
 # (start, stop) -> (stop - start, n): the certain orders of sorted documents start to stop - 1 over all n.
 CertainRows = Callable[[int, int], BoolArray]
+# (m documents, w consecutive ones) -> (m, w): the certain orders of the first over the others.
+CertainOver = Callable[[IntArray, slice], BoolArray]
 
 
 def certain_by_probability(scores: Real, below: Real, squared: Real, alpha: float) -> BoolArray:
@@ -43,6 +45,28 @@ def certain_by_score(scores: Real, below: Real, squared: Real, z: float) -> Bool
         return fast.certain_by_score(upper, lower, squared.astype(np.float32, copy=False))
     return _exceeds(upper[:, None] - lower, squared)
 
+
+def half_by_score(own: Real, z: float) -> Real:
+    """(n,), h such that s_i - s_j > h_i + h_j makes i certainly above j, by the widths ``own`` ‖x_i‖_{H⁻¹} (n,) alone.
+
+    ‖x_i - x_j‖ ≤ ‖x_i‖ + ‖x_j‖, wherever the features are counted from.
+    """
+    half: Real = (SLACK * z) * own
+    return half
+
+
+def half_by_probability(own: Real, alpha: float) -> Real:
+    """As `half_by_score` for the paper's orders: s_i - s_j must exceed g(w) = logit(½ + αw), w ≤ own_i + own_j.
+
+    g is convex, so g(own_i + own_j) ≤ ½ g(2 own_i) + ½ g(2 own_j); and nothing is certain where αw is a half or more.
+    """
+    with np.errstate(divide="ignore"):
+        half: Real = 0.5 * logit(np.minimum(0.5 + (2.0 * SLACK * alpha) * own, 1.0))
+    return half
+
+
+# Widths are a little wider in these bounds than in the comparisons themselves, for those are rounded.
+SLACK = 1.001
 
 # With no width at all every order is certain; this is as good as zero, and its square is not yet zero in float32.
 TINY = 1e-15
@@ -71,13 +95,13 @@ def transitive_closure(certain: BoolArray) -> BoolArray:
         closed |= chained
 
 
-def reaches(certain: BoolArray, first: int = 0) -> IntArray:
-    """For each of m sorted documents ``first``, ``first`` + 1, ...: the position of its last uncertain partner.
+def reaches(certain: BoolArray) -> IntArray:
+    """For each of the first m sorted documents: the position of its last uncertain partner.
 
     ``certain`` (m, n) holds their rows against all n sorted documents; a document without one below reaches itself.
     """
     m, n = certain.shape
-    own = np.arange(first, first + m)
+    own = np.arange(m)
     last = n - 1 - np.argmin(certain[:, ::-1], axis=1)
     # argmin answers 0 for a row that is certain throughout; a row is never certain about itself, so that cannot be.
     reach: IntArray = np.maximum(last, own)
@@ -94,26 +118,52 @@ def block_numbers(ends: IntArray, n: int) -> IntArray:
     return np.searchsorted(ends, np.arange(n))
 
 
-def leading_blocks(certain_rows: CertainRows, n: int, k: int, chunk: int) -> IntArray:
-    """The ends of the blocks that hold the first ``k`` of ``n`` sorted positions, rising.
+def leading_blocks(
+    certain_rows: CertainRows, certain_over: CertainOver, margins: tuple[Real, Real], k: int
+) -> IntArray:
+    """The ends of the blocks that hold the first ``k`` of n sorted positions, rising, asking for little.
 
-    Rows are asked for from the top, ``chunk`` at first and then up to eight times as many, until the block that holds
-    position k is closed, or until an uncertain pair reaches the last document, which closes it there. Before the rows
-    inside an open block are gone through, those at its lower edge are asked, which are the likeliest to reach on.
+    ``margins`` are the lowest and the highest score that each document may have, (n,) both, such that i is certainly
+    above j where the lowest of i is above the highest of j.
     """
-    ends: list[int] = []
-    furthest, start, most = -1, 0, 8 * chunk
-    while not ends or ends[-1] < k - 1:
-        stop = min(n, start + chunk)
-        reach = np.maximum(np.maximum.accumulate(reaches(certain_rows(start, stop), start)), furthest)
-        ends.extend((np.flatnonzero(reach == np.arange(start, stop)) + start).tolist())
-        furthest = int(reach[-1])
-        if furthest >= stop and (not ends or ends[-1] < k - 1):
-            furthest = _reach_on(certain_rows, stop, furthest, n, most)
-        start, chunk = stop, min(2 * chunk, most)
-        if furthest == n - 1 and (not ends or ends[-1] < n - 1):
-            ends.append(n - 1)
-    return np.array(ends[: np.searchsorted(ends, k - 1) + 1])
+    n = len(margins[0])
+    asked = min(n, max(2 * k, 16))
+    reach = np.maximum.accumulate(reaches(certain_rows(0, asked)))
+    ends = np.flatnonzero(reach == np.arange(asked))
+    if len(ends) == 0 or ends[-1] < k - 1:
+        ends = np.append(ends, _end_of_block(certain_over, margins, asked, int(reach[-1])))
+    return ends[: np.searchsorted(ends, k - 1) + 1]
+
+
+# Documents that are asked at once while a block is followed down: few as long as they lead on, then more.
+FEW, MANY = 8, 128
+
+
+def _end_of_block(certain_over: CertainOver, margins: tuple[Real, Real], start: int, furthest: int) -> int:
+    """Where a block ends whose documents before ``start`` were asked and reach down to ``furthest``.
+
+    Of the others inside of it only those matter that may be below somebody outside, and of these the lowest are the
+    likeliest to reach on. When none is left, the block ends.
+    """
+    lowest, highest = margins
+    n = len(lowest)
+    highest_below = np.maximum.accumulate(highest[::-1])[::-1]
+    waiting = np.arange(n) >= start
+    batch = FEW
+    while furthest < n - 1:
+        inside = slice(0, furthest + 1)
+        perhaps = np.flatnonzero(waiting[inside] & (lowest[inside] <= highest_below[furthest + 1]))
+        if len(perhaps) == 0:
+            break
+        asked = perhaps[np.argsort(lowest[perhaps], kind="stable")[:batch]]
+        waiting[asked] = False
+        # Beyond the last whose highest score is not below their lowest, all orders are certain.
+        stop = n - int(np.searchsorted(highest_below[::-1], lowest[asked[0]]))
+        certain = certain_over(asked, slice(furthest + 1, stop))
+        reached = np.flatnonzero(~certain.all(axis=0))
+        batch = FEW if len(reached) else min(2 * batch, MANY)
+        furthest += 1 + int(reached[-1]) if len(reached) else 0
+    return furthest
 
 
 def first_blocks(certain: BoolArray, k: int) -> IntArray:
@@ -122,14 +172,3 @@ def first_blocks(certain: BoolArray, k: int) -> IntArray:
         return fast.leading_ends(certain, k)
     ends = block_ends(reaches(certain))
     return ends[: np.searchsorted(ends, k - 1) + 1]
-
-
-def _reach_on(certain_rows: CertainRows, start: int, furthest: int, n: int, edge: int) -> int:
-    """How far an open block is seen to reach by asking only the last ``edge`` documents of it, again and again."""
-    while furthest < n - 1:
-        first = max(start, furthest + 1 - edge)
-        on = int(reaches(certain_rows(first, furthest + 1), first).max())
-        if on == furthest:
-            break
-        furthest = on
-    return furthest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,12 @@ RANK = int(Purpose.RANK)  # compiled code takes long to look at an enumeration
 
 # (scores of m, scores of n, squared widths (m, n), factor) -> (m, n): see `partition.certain_by_score`.
 Rule = Callable[[Float32Array, Float32Array, Float32Array, float], BoolArray]
+Places = IntArray | slice
+# For each rule, what a document's own width adds to the gap of scores that makes an order certain.
+HALF: dict[Rule, Callable[[Float32Array, float], Any]] = {
+    partition.certain_by_score: partition.half_by_score,
+    partition.certain_by_probability: partition.half_by_probability,
+}
 
 
 class Shown(NamedTuple):
@@ -50,12 +56,12 @@ class Candidates:
     ) -> None:
         self.order = np.argsort(-scores, kind="stable")
         # Only differences matter, and float32 is enough for them once what all candidates share is taken away.
-        self._scores = (scores - scores[0]).astype(np.float32)
-        self._X = confidence.centred(X)
+        self._scores = (scores[self.order] - scores[0]).astype(np.float32)
+        self._X = confidence.centred(X)[self.order]
         self._rule, self._factor = rule, factor
         self._projected = self._X @ inverse
         self._own = np.einsum("ij,ij->i", self._projected, self._X)
-        self._ease = _ease(len(X), stake)[np.argsort(self.order)] if stake else None  # by row
+        self._ease = _ease(len(X), stake) if stake else None
 
     def show(self, k: int, rng: np.random.Generator, *, shuffled: bool) -> Shown:
         """Find the blocks that hold the first ``k`` places, and draw those places."""
@@ -68,7 +74,9 @@ class Candidates:
 
     def ends(self, k: int) -> IntArray:
         """The ends of the blocks that hold the first ``k`` places."""
-        return partition.leading_blocks(self.certain_rows, len(self.order), k, max(2 * k, 16))
+        half = HALF[self._rule](np.sqrt(np.maximum(self._own, 0.0)), self._factor)
+        margins = (self._scores - half, self._scores + half)
+        return partition.leading_blocks(self.certain_rows, self._certain_over, margins, k)
 
     def arrange(
         self, ends: IntArray, k: int, rng: np.random.Generator, *, shuffled: bool
@@ -102,22 +110,22 @@ class Candidates:
 
     def certain_rows(self, start: int, stop: int) -> BoolArray:
         """(stop - start, n), the certain orders of places start to stop - 1 over all."""
-        rows = self.order[start:stop]
-        return self._rule(self._scores[rows], self._scores, self._squared(rows, slice(None)), self._factor)[
-            :, self.order
-        ]
+        return self._certain_over(slice(start, stop), slice(None))
 
     def certain_among(self, places: IntArray) -> BoolArray:
         """(k, k), the certain orders among some places."""
-        rows = self.order[places]
-        return self._rule(self._scores[rows], self._scores[rows], self._squared(rows, rows), self._factor)
+        return self._certain_over(places, places)
+
+    def _certain_over(self, upper: Places, lower: Places) -> BoolArray:
+        """(m, w), the certain orders of some places over others."""
+        return self._rule(self._scores[upper], self._scores[lower], self._squared(upper, lower), self._factor)
 
     def propensities(self, ends: IntArray, places: IntArray) -> FloatArray:
         """Not for candidates that were not all compared."""
         raise NotImplementedError("propensities need all comparisons; use Whole")
 
-    def _squared(self, upper: IntArray, lower: IntArray | slice) -> Float32Array:
-        """Squared widths between rows of X, not places: X is never copied into the order of scores."""
+    def _squared(self, upper: Places, lower: Places) -> Float32Array:
+        """(m, w), squared widths between some places and others."""
         squared = confidence.squared_widths_between(
             self._projected[upper], self._own[upper], self._X[lower], self._own[lower]
         )
@@ -127,14 +135,12 @@ class Candidates:
 
     def _predecessors(self, documents: IntArray, block: slice) -> BoolArray:
         """(m, size), which documents of the block are certainly above each of ``documents`` (places in the block)."""
-        rows = self.order[documents + block.start]
-        below = slice(None) if block == slice(0, len(self.order)) else self.order[block]
+        lower = documents + block.start
         # The widths are symmetric, so comparing the negated scores asks who is above instead of who is below.
-        squared = self._squared(rows, below)
+        squared = self._squared(lower, block)
         if self._ease is not None:
-            squared *= self._ease[below] / self._ease[rows][:, None]  # it goes by the upper document
-        certain = self._rule(-self._scores[rows], -self._scores[below], squared, self._factor)
-        return certain[:, self.order] if isinstance(below, slice) else certain
+            squared *= self._ease[block] / self._ease[lower][:, None]  # it goes by the upper document
+        return self._rule(-self._scores[lower], -self._scores[block], squared, self._factor)
 
 
 class Whole(Candidates):

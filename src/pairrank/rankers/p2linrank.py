@@ -86,8 +86,7 @@ class P2LinRank(LinearRanker):
 
     def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         order, agreement = self._sorted(features)
-        n = len(order)
-        ends = partition.leading_blocks(agreement.rows, n, k, n if n <= _WHOLE else max(2 * k, 16))
+        ends = agreement.ends(k)
         places, blocks = np.arange(k), np.searchsorted(ends, np.arange(k))
         start = 0
         for end in ends.tolist():
@@ -171,6 +170,13 @@ class Agreement:
     def rows(self, start: int, stop: int) -> BoolArray:
         """(stop - start, n), the certain orders of documents start to stop - 1 over all."""
         return self._all_above(self.scores[:, start:stop, None], self.scores[:, None, :])
+
+    def ends(self, k: int) -> IntArray:
+        """The ends of the blocks that hold the first ``k`` places: all above them are over all below, for all models."""
+        lowest = np.minimum.accumulate(self.scores, axis=1)[:, :-1]
+        highest_below = np.maximum.accumulate(self.scores[:, :0:-1], axis=1)[:, ::-1]
+        ends = np.append(np.flatnonzero((lowest > highest_below).all(axis=0)), self.scores.shape[1] - 1)
+        return ends[: np.searchsorted(ends, k - 1) + 1]
 
     def predecessors(self, documents: IntArray) -> BoolArray:
         """(m, n), which documents are certainly above each of ``documents``."""
