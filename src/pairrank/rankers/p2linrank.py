@@ -172,7 +172,7 @@ class Agreement:
         return self._all_above(self.scores[:, start:stop, None], self.scores[:, None, :])
 
     def ends(self, k: int) -> IntArray:
-        """The ends of the blocks that hold the first ``k`` places: all above them are over all below, for all models."""
+        """The ends of the blocks with the first ``k`` places: in every model all above an end are over all below it."""
         lowest = np.minimum.accumulate(self.scores, axis=1)[:, :-1]
         highest_below = np.maximum.accumulate(self.scores[:, :0:-1], axis=1)[:, ::-1]
         ends = np.append(np.flatnonzero((lowest > highest_below).all(axis=0)), self.scores.shape[1] - 1)
