@@ -50,6 +50,8 @@ class DBGD(LinearRanker):
         check_number_in("decay", self.decay, 0, 1, open_low=True)
         check_number_in("delta", self.delta, 0, 1e6, open_low=True)
         check_number_in("tau", self.tau, 0, 100)
+        # Clicks mostly follow at once: the last list's directions are kept, not drawn again.
+        self._last_directions: tuple[int, FloatArray] = (-1, np.empty(0))
 
     @property
     def _candidates(self) -> int:
@@ -83,8 +85,11 @@ class DBGD(LinearRanker):
 
     def _directions(self, key: IntArray) -> FloatArray:
         """(candidates, n_features), unit vectors: a function of ``key``, so that impressions stay small."""
-        normals = generator(int(key[0]), 0, Purpose.RANK).standard_normal((self._candidates, self.n_features))
-        unit: FloatArray = normals / np.linalg.norm(normals, axis=1, keepdims=True)
+        last, unit = self._last_directions
+        if last != int(key[0]):
+            normals = generator(int(key[0]), 0, Purpose.RANK).standard_normal((self._candidates, self.n_features))
+            unit = normals / np.linalg.norm(normals, axis=1, keepdims=True)
+            self._last_directions = int(key[0]), unit
         return unit
 
     def _state(self) -> State:
