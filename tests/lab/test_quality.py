@@ -61,6 +61,14 @@ def test_means_and_tests_are_those_of_pairs_of_runs() -> None:
     assert versus.p == pytest.approx(expected.pvalue), "a family of one needs no correction"
 
 
+def test_two_folders_of_one_name_are_two_data_sets() -> None:
+    sets = ("synthetic:linear", "synthetic:linear(seed=7)")
+    assert [cell.data for cell in quality.cells([r for d in sets for r in made("pairrank", data=d)], rivals=[])] == [
+        *sets
+    ]
+    assert quality._short_names(["a/MQ", "b/MQ", "c/MSLR"]) == {"a/MQ": "a/MQ", "b/MQ": "b/MQ", "c/MSLR": "MSLR"}
+
+
 def only_versus(versus: Sequence[quality.Versus]) -> quality.Versus:
     assert len(versus) == 1
     return versus[0]

@@ -147,7 +147,12 @@ def _section(machine: dict[str, Any], rows: Sequence[Row]) -> str:
         limit = "" if row.limit is None else f"{'≥' if row.at_least else '≤'} {row.limit:g}"
         verdict = {None: "", True: "kept", False: "missed"}[row.met]
         lines.append(
-            f"| {row.benchmark} | {row.case} | {row.figure} | {row.value:.3g} | {row.low:.3g} to {row.high:.3g} "
+            f"| {row.benchmark} | {row.case} | {_cell(row.figure)} | {row.value:.3g} | {row.low:.3g} to {row.high:.3g} "
             f"| {limit} | {verdict} |"
         )
     return "\n".join([*lines, ""])
+
+
+def _cell(text: str) -> str:
+    """As it may stand in a table."""
+    return text.replace("|", "\\|")

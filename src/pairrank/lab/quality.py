@@ -134,19 +134,19 @@ def cells(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Seque
     ceilings: dict[str, list[float]] = {}
     for summary in summaries:
         spec = summary.spec
-        name = Path(spec.data).name
         if spec.ranker == CEILING:
-            ceilings.setdefault(name, []).append(summary.ndcg)
+            ceilings.setdefault(spec.data, []).append(summary.ndcg)
         else:
-            runs.setdefault((name, spec.clicks), {}).setdefault(spec.ranker, {})[spec.fold, spec.seed] = summary
-    names = [canonical(rival) for rival in rivals]
+            runs.setdefault((spec.data, spec.clicks), {}).setdefault(spec.ranker, {})[spec.fold, spec.seed] = summary
+    rivals = [canonical(rival) for rival in rivals]
     found = [(key, of) for key, of in runs.items() if canonical(subject) in of]
     if not found:
         raise OptionError(f"there are no runs of {subject}; nothing can be compared")
-    versus = {metric: _corrected([of for _, of in found], canonical(subject), names, metric) for metric in METRICS}
+    names = _short_names({data for (data, _), _ in found})
+    versus = {metric: _corrected([of for _, of in found], canonical(subject), rivals, metric) for metric in METRICS}
     return [
         Cell(
-            data=data,
+            data=names[data],
             users=who,
             runs=len(of[canonical(subject)]),
             ndcg={ranker: _mean(of[ranker].values(), "ndcg") for ranker in of},
@@ -158,6 +158,12 @@ def cells(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Seque
         )
         for i, ((data, who), of) in enumerate(found)
     ]
+
+
+def _short_names(sets: Iterable[str]) -> dict[str, str]:
+    """The last part of each data set's path, or all of it where two have the same last part."""
+    short = {data: Path(data).name for data in sets}
+    return {data: name if list(short.values()).count(name) == 1 else data for data, name in short.items()}
 
 
 METRICS = ("ndcg", "cndcg")
