@@ -174,7 +174,21 @@ def test_loading_waits_until_it_pays() -> None:
         assert loops.compiled() is not None
 
 
-def test_without_numba_nothing_is_loaded_and_nothing_breaks() -> None:
-    with mock.patch.object(loops, "_loops", None), mock.patch.dict("sys.modules", {"pairrank.kernel.compiled": None}):
+@pytest.mark.parametrize("problem", [ImportError("numba"), RuntimeError("cannot cache function: no locator available")])
+def test_without_numba_or_a_place_for_it_nothing_is_loaded_and_nothing_breaks(problem: Exception) -> None:
+    with mock.patch.object(loops, "_loops", None), mock.patch.object(loops, "import_module", side_effect=problem):
         assert not loops.load()
         assert pairrank.PairRank(3).rank(np.eye(3)).n_docs == 3
+
+
+@given(seeds, st.integers(33, 60))
+@settings(max_examples=20)
+def test_many_documents_settle_as_few_do(seed: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    D = rng.normal(size=(k, 5))
+    weights = pairs.preferences(pairs.averaged(rng.random(k) < 0.3), k)
+    start, K = D @ rng.normal(size=5), D @ D.T
+    whole = settling.settle(start, K, weights)
+    with mock.patch.object(settling, "FEW", k):
+        for found, expected in zip(settling.settle(start, K, weights), whole, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)

@@ -40,7 +40,13 @@ def _compiled(signature: Any) -> Callable[[F], F]:
 def ordered(X: FloatArray, scores: FloatArray) -> tuple[IntArray, Float32Array, Float32Array]:
     """`confidence.ordered`."""
     n, d = X.shape
-    order = np.argsort(-scores, kind="mergesort")
+    order, falling = np.empty(n, dtype=np.int64), np.empty(n)
+    for i in range(n):
+        place = i
+        while place > 0 and falling[place - 1] < scores[i]:
+            order[place], falling[place] = order[place - 1], falling[place - 1]
+            place -= 1
+        order[place], falling[place] = i, scores[i]
     mean = X[0].copy()
     for i in range(1, n):
         for j in range(d):
@@ -267,16 +273,14 @@ def _forces(weights: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatA
 
 
 @_compiled("f8[:,::1](f8[:,::1], f8[:,::1])")
-def _one_plus(A: FloatArray, B: FloatArray) -> FloatArray:
-    """I + A B."""
+def _product(A: FloatArray, B: FloatArray) -> FloatArray:
+    """`settling._product` of two matrices."""
     k = len(A)
-    result = np.empty((k, k))
+    result = np.zeros((k, k))
     for i in range(k):
-        for j in range(k):
-            total = 0.0
-            for m in range(k):
-                total += A[i, m] * B[m, j]
-            result[i, j] = total + 1.0 if i == j else total
+        for m in range(k):
+            for j in range(k):
+                result[i, j] += A[i, m] * B[m, j]
     return result
 
 
@@ -292,29 +296,61 @@ def _times(A: FloatArray, v: FloatArray) -> FloatArray:
     return result
 
 
-@_compiled("Tuple((f8[::1], f8[:,::1], f8[::1,:], f8))(f8[::1], f8[:,::1], f8[:,::1])")
+@_compiled("void(f8[:,::1])")
+def _eliminate(A: FloatArray) -> None:
+    """`settling._eliminate` of k equations (k, k + m), in place."""
+    k, n = A.shape
+    for i in range(k):
+        pivot = i
+        for row in range(i + 1, k):
+            if abs(A[row, i]) > abs(A[pivot, i]):
+                pivot = row
+        if pivot != i:
+            for j in range(n):
+                A[i, j], A[pivot, j] = A[pivot, j], A[i, j]
+        divisor = A[i, i]
+        for j in range(n):
+            A[i, j] /= divisor
+        for row in range(k):
+            factor = A[row, i] if row != i else 0.0
+            for j in range(n):
+                A[row, j] -= factor * A[i, j]
+
+
+@_compiled("Tuple((f8[::1], f8[:,::1], f8[:,::1], f8))(f8[::1], f8[:,::1], f8[:,::1])")
 def settle(start: FloatArray, K: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, float]:
     """`settling.settle`."""
     k = len(start)
-    scores: Any = start.copy()
+    scores = start.copy()
+    system, step = np.empty((k, 2 * k + 1)), np.empty(k)
     for _ in range(MAX_STEPS):
         b, L = _forces(weights, scores)
-        step: Any = np.linalg.solve(_one_plus(K, L), start + _times(K, b) - scores)
+        KL, Kb = _product(K, L), _times(K, b)
+        for i in range(k):
+            for j in range(k):
+                system[i, j] = KL[i, j]
+                system[i, k + 1 + j] = 0.0
+            system[i, i] += 1.0
+            system[i, k + 1 + i] = 1.0
+            system[i, k] = start[i] + Kb[i] - scores[i]
+        _eliminate(system)
         size = 0.0
         for i in range(k):
+            step[i] = system[i, k]
             size = max(size, abs(step[i]))
         share = 1.0 if size <= 1.0 else math.log1p(size) / size
         for i in range(k):
             scores[i] += step[i] * share
         if size < CLOSE:
-            b = b - _times(L, step)
+            away = _times(L, step)
+            for i in range(k):
+                b[i] -= away[i]
             break
     moved = 0.0
     Kb = _times(K, b)
     for i in range(k):
         moved += b[i] * Kb[i]
-    S: Any = np.linalg.solve(_one_plus(L, K), L)
-    return b, L, S, moved
+    return b, L, _product(L, system[:, k + 1 :].copy()), moved
 
 
 # The history.

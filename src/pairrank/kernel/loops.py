@@ -4,7 +4,8 @@ At a hundred documents a round is short enough for the number of calls to count:
 dozen. They compare, count, copy and add up in the order that the array code does, so the bits are the same.
 
 Loading numba takes about as long as a few thousand of the rounds that it shortens, so a process does without it until
-it has ranked that often. ``PAIRRANK_COMPILED=1`` loads it at once, ``PAIRRANK_COMPILED=0`` never.
+it has ranked that often. The first process of all compiles for some ten seconds, then. ``PAIRRANK_COMPILED=1`` loads it
+at once, ``PAIRRANK_COMPILED=0`` never.
 """
 
 from __future__ import annotations
@@ -63,13 +64,17 @@ def count_a_list() -> None:
 
 
 def load() -> bool:
-    """Compile the loops now (or read what an earlier process compiled); False where numba is not installed."""
+    """Compile the loops now, or read what an earlier process compiled.
+
+    False where numba is not installed, or finds no folder to keep what it compiles: ten seconds in every process are
+    not worth it.
+    """
     global _loops, _wait
     _wait = -1
     if _loops is None:
         try:
             module = import_module("pairrank.kernel.compiled")
-        except ImportError:
+        except (ImportError, RuntimeError):
             return False
         _loops = Loops(**{name: getattr(module, name) for name in Loops._fields})
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,10 @@ from pairrank.types import FloatArray
 # Newton's method in the scores of one list stops when a step is this small; what is left is of its square.
 CLOSE = 3e-2
 MAX_STEPS = 100
+# Up to this many documents plain loops are faster than LAPACK, once they are compiled.
+FEW = 32
+
+Product = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 class Settled(NamedTuple):
@@ -39,20 +44,27 @@ def settle(start: FloatArray, K: FloatArray, weights: FloatArray) -> Settled:
 
     ``weights`` (k, k) holds the weight of i's preference over j.
     """
+    if len(start) > FEW:
+        return _settle(start, K, weights, np.matmul, _solve)
     if fast := loops.compiled():
         return Settled(*fast.settle(start, K, weights))
+    return _settle(start, K, weights, _product, _eliminate)
+
+
+def _settle(start: FloatArray, K: FloatArray, weights: FloatArray, product: Product, solve: Product) -> Settled:
     scores, unit = start, np.eye(len(start))
     for _ in range(MAX_STEPS):
         b, L = _forces(weights, sigmoid(scores - scores[:, None]))
-        step = _solve(unit + _product(K, L), start + _product(K, b) - scores)
+        solved = solve(unit + product(K, L), np.column_stack([start + product(K, b) - scores, unit]))
+        step = solved[:, 0]
         size = max(map(abs, step.tolist()))
         # A step that would move a pair far is shortened, as logistic losses ask for.
         scores = scores + (step if size <= 1.0 else step * (math.log1p(size) / size))
         if size < CLOSE:
             # Quadratic convergence: what is left is of the order CLOSE²/10, and b moves along by its derivative.
-            b = b - _product(L, step)
+            b = b - product(L, step)
             break
-    return Settled(b, L, _solve(unit + _product(L, K), L), float(np.cumsum(b * _product(K, b))[-1]))
+    return Settled(b, L, product(L, np.ascontiguousarray(solved[:, 1:])), float(np.cumsum(b * product(K, b))[-1]))
 
 
 def _forces(weights: FloatArray, doubt: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -77,7 +89,22 @@ def _product(A: FloatArray, B: FloatArray) -> FloatArray:
     return total
 
 
+def _eliminate(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """matrix⁻¹ right by Gauss and Jordan's elimination with pivots, one operation after the other as in a loop."""
+    k = len(matrix)
+    A = np.concatenate([matrix, right], axis=1)
+    for i in range(k):
+        pivot = i + int(np.abs(A[i:, i]).argmax())
+        if pivot != i:
+            A[[i, pivot]] = A[[pivot, i]]
+        A[i] /= A[i, i]
+        factors = A[:, i].copy()
+        factors[i] = 0.0
+        A -= factors[:, None] * A[i]
+    return A[:, k:]
+
+
 def _solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """matrix⁻¹ right for a small matrix, without the cost of checking it."""
+    """matrix⁻¹ right, without the cost of checking it."""
     solution: FloatArray = dgesv(matrix, right)[2]
     return solution
