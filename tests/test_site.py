@@ -6,7 +6,6 @@ import functools
 import http.server
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -74,20 +73,6 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
-
-
-@pytest.fixture
-def chromium() -> Iterator[Browser]:
-    path = os.environ.get("PAIRRANK_CHROMIUM") or shutil.which("chromium")
-    if path is None:
-        pytest.skip("no Chromium: install Debian's package chromium, or set PAIRRANK_CHROMIUM to its path")
-    api = pytest.importorskip("playwright.sync_api")
-    with api.sync_playwright() as playwright:
-        # Nothing of Chromium's own may go out, and a container has no sandbox to offer.
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-        browser = playwright.chromium.launch(executable_path=path, args=flags)
-        yield browser
-        browser.close()
 
 
 @pytest.mark.slow

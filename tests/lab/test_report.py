@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,18 +18,11 @@ from pairrank.lab.paper import RANKERS
 from pairrank.lab.report import Report
 from pairrank.version import __version__
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = 7
-# No sandbox for root, and none of what a browser does on a network of its own accord.
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="module")
@@ -82,26 +74,20 @@ def test_numbers_as_json(built: Report) -> None:
 
 
 @pytest.mark.browser
-def test_in_a_real_browser(built: Report) -> None:
-    executable = os.environ.get("PAIRRANK_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if executable is None:
-        pytest.skip("no Chromium found: install it, or set PAIRRANK_CHROMIUM")
-    playwright = pytest.importorskip("playwright.sync_api")
+def test_in_a_real_browser(built: Report, chromium: Browser) -> None:
     problems: list[str] = []
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=executable, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
-        page.on("console", lambda message: problems.append(message.text))
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("requestfailed", lambda request: problems.append(request.url))
-        page.goto(built.html.as_uri())
-        images = page.evaluate(
-            "[...document.images].map(i => [i.complete, i.naturalWidth, i.getBoundingClientRect().width])"
-        )
-        wide = page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        (ROOT / "artifacts").mkdir(exist_ok=True)
-        page.screenshot(path=ROOT / "artifacts" / "report.png", full_page=True)
-        browser.close()
+    page = chromium.new_page(viewport={"width": 1200, "height": 900})
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("requestfailed", lambda request: problems.append(request.url))
+    page.goto(built.html.as_uri())
+    images = page.evaluate(
+        "[...document.images].map(i => [i.complete, i.naturalWidth, i.getBoundingClientRect().width])"
+    )
+    wide = page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    (ROOT / "artifacts").mkdir(exist_ok=True)
+    page.screenshot(path=ROOT / "artifacts" / "report.png", full_page=True)
+    page.close()
     assert problems == []
     assert len(images) == FIGURES
     assert all(complete and width > 100 and shown > 100 for complete, width, shown in images)

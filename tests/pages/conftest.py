@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,17 +11,6 @@ from stage import Server, Watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-# Nothing of Chromium's own may go out, and a container has no sandbox to offer.
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 @pytest.fixture(scope="session")
@@ -37,18 +24,6 @@ def server(tmp_path: Path, index_cache: Path) -> Iterator[Server]:
     running.start()
     yield running
     running.stop()
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    path = os.environ.get("PAIRRANK_CHROMIUM") or shutil.which("chromium")
-    if path is None:
-        pytest.skip("no Chromium: install Debian's package chromium, or set PAIRRANK_CHROMIUM to its path")
-    api = pytest.importorskip("playwright.sync_api")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -143,6 +143,7 @@ def test_without_script_the_live_page_is_a_readable_table(server: Server, open_p
     assert impressions.get_by_role("row").count() == 1 + 20
     watched.shot("live-no-script")
     impressions.get_by_role("link").first.click()
+    page.wait_for_selector("svg.pr-drawing")  # the page is another, and may take its time
     assert page.locator("svg.pr-drawing .pr-document").count() == 14
     watched.shot("impression-no-script")
 
