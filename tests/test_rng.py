@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pairrank.errors import OptionError
-from pairrank.rng import Purpose, borrow, check_seed, generator, give_back
+from pairrank.rng import Purpose, check_seed, generator
 
 
 def test_streams_depend_on_all_three_and_nothing_else() -> None:
@@ -27,23 +27,6 @@ def test_the_stream_is_plain_philox() -> None:
             key=np.array([seed, 0], dtype=np.uint64), counter=np.array([0, 0, 3, Purpose.LEARN], dtype=np.uint64)
         )
         assert np.array_equal(np.random.Generator(plain).random(9), generator(seed, 3, Purpose.LEARN).random(9))
-
-
-def test_a_borrowed_generator_draws_the_same_and_is_nobody_elses() -> None:
-    for seed, number in ((0, 0), (2**64 - 1, 2**63 - 1), (5, 3)):
-        first = borrow(seed, number, Purpose.RANK)
-        first.integers(0, 10, 3, dtype=np.uint32)  # leaves half a word behind, which the next stream must not see
-        second = borrow(seed, number, Purpose.RANK)  # while the first is out
-        assert second is not first
-        give_back(second)
-        assert borrow(seed, number, Purpose.RANK) is not first
-        give_back(first)
-        again = borrow(seed, number, Purpose.RANK)
-        assert again is first
-        expected = generator(seed, number, Purpose.RANK)
-        assert np.array_equal(again.integers(0, 10, 5, dtype=np.uint32), expected.integers(0, 10, 5, dtype=np.uint32))
-        assert np.array_equal(again.random(9), expected.random(9))
-        give_back(again)
 
 
 def test_another_process_draws_the_same() -> None:

@@ -6,7 +6,6 @@ words of the counter hold the number (of an impression, of a round) and the purp
 
 from __future__ import annotations
 
-import threading
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
@@ -44,11 +43,11 @@ class _Key(ISeedSequence):
     """A seed as Philox's key. Given a plain ``key=``, numpy would first ask the system for entropy it never uses."""
 
     def __init__(self, seed: int) -> None:
-        self.words = np.array([seed, 0], dtype=np.uint64)
+        self._words = np.array([seed, 0], dtype=np.uint64)
 
     def generate_state(self, n_words: int, dtype: Any = np.uint64) -> NDArray[np.uint64]:
         """The key's two words."""
-        return self.words
+        return self._words
 
 
 def generator(seed: int, number: int, purpose: Purpose) -> np.random.Generator:
@@ -58,41 +57,6 @@ def generator(seed: int, number: int, purpose: Purpose) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(_key(seed), counter=counter))  # type: ignore[arg-type]
 
 
-class _Lent(threading.local):
-    """One generator a thread, set to another key and counter instead of made anew."""
-
-    def __init__(self) -> None:
-        self.busy = False
-        self._philox = np.random.Philox(_key(0))  # type: ignore[arg-type]
-        self._state: Any = self._philox.state
-        self._counter = self._state["state"]["counter"] = np.zeros(4, dtype=np.uint64)
-        self.generator = np.random.Generator(self._philox)
-
-    def set(self, seed: int, number: int, purpose: Purpose) -> np.random.Generator:
-        """The generator, at the start of the stream of these three."""
-        self._counter[2], self._counter[3] = number, purpose
-        self._state["state"]["key"] = _key(seed).words
-        self._philox.state = self._state
-        return self.generator
-
-
-def borrow(seed: int, number: int, purpose: Purpose) -> np.random.Generator:
-    """`generator`, faster: it must go back by `give_back`, and until then others that are asked for are made anew."""
-    if _lent.busy:
-        return generator(seed, number, purpose)
-    _lent.busy = True
-    return _lent.set(seed, number, purpose)
-
-
-def give_back(rng: np.random.Generator) -> None:
-    """What `borrow` gave is used no more."""
-    if rng is _lent.generator:
-        _lent.busy = False
-
-
 @lru_cache(maxsize=64)
 def _key(seed: int) -> _Key:
     return _Key(seed)
-
-
-_lent = _Lent()

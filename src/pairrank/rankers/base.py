@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from pairrank import archive
 from pairrank.errors import CutoffError, FeatureError, FileFormatError, ForeignImpressionError, OptionError
 from pairrank.rankers.ledger import Ledger
-from pairrank.rng import Purpose, borrow, check_seed, give_back
+from pairrank.rng import Purpose, check_seed, generator
 from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, IntArray, check_clicks
 
 # Squares of features and of scores stay within float32, in which candidates are compared. Raw counts reach 1e8.
@@ -130,11 +130,7 @@ class Ranker(ABC):
 
     def _draw_numbered(self, X: FloatArray, k: int, number: int) -> Draw:
         """`_rank` with the impression's own stream of random numbers."""
-        rng = borrow(self.seed, number, Purpose.RANK)
-        try:
-            return self._rank(X, k, rng)
-        finally:
-            give_back(rng)
+        return self._rank(X, k, generator(self.seed, number, Purpose.RANK))
 
     def _draw_below(self, X: FloatArray, k: int, locked: int, number: int) -> Draw:
         """The ``locked`` best by score, then the algorithm's own order of the rest."""
