@@ -100,19 +100,30 @@ def test_pairs(clicks: list[bool], beyond: int) -> None:
     assert all(same(a, b) for a, b in zip(found, expected, strict=True))
 
 
+@given(seeds, st.lists(st.booleans(), min_size=1, max_size=12), st.sampled_from([0, 1]))
+def test_discounts(seed: int, clicked: list[bool], beyond: int) -> None:
+    rng, clicks = np.random.default_rng(seed), np.array(clicked)
+    full = rng.random((len(clicks), len(clicks))) < 0.5
+    floors = pairs.Floors(*np.sort(rng.choice([0.0, 0.1, 0.5, 1.0], 3)).tolist())
+    found = pairs.averaged(clicks, beyond)
+    counted, settled = pairs.discount(found, full, clicks, beyond, floors)
+    with plain():
+        expected, also = pairs.discount(found, full, clicks, beyond, floors)
+    assert all(same(a, b) for a, b in zip((*counted, settled), (*expected, also), strict=True))
+
+
 @given(seeds, st.integers(2, 12))
 def test_settling(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 3 * k))
     winner = rng.integers(0, k, n)
     found = pairs.Pairs(winner, (winner + rng.integers(1, k, n)) % k, rng.random(n))
-    full = rng.random((k, k)) < 0.5
     D = rng.normal(size=(k, 5))
     start, K = 3 * rng.normal(size=k), D @ D.T * rng.choice([0.01, 1.0, 30.0])
-    weights = pairs.preferences(pairs.discount(found, full, 0.1), k)
+    weights = pairs.preferences(found, k)
     settled = settling.settle(start, K, weights)
     with plain():
-        assert same(weights, pairs.preferences(pairs.discount(found, full, 0.1), k))
+        assert same(weights, pairs.preferences(found, k))
         expected = settling.settle(start, K, weights)
         n_used = pairs.top_used(found, k)
     assert n_used == pairs.top_used(found, k)

@@ -42,7 +42,8 @@ def test_options_change_one_thing_of_the_default_at_a_time() -> None:
     changes = [{key for key, value in asdict(settings(text)).items() if value != default[key]} for text in others]
     assert all(len(changed) == 1 for changed in changes)
     off = {"repeats", "robust", "covariance", "evidence", "calibrate", "caution", "stake"}
-    assert off | {"learn_from", "biased_weight", "examine_next"} == set().union(*changes)
+    on = {"learn_from", "biased_weight", "read_factor", "mirrored", "confirm", "examine_next"}
+    assert off | on == set().union(*changes)
 
 
 def test_the_default_is_in_the_middle_of_its_z() -> None:

@@ -15,7 +15,7 @@ from pairrank.kernel import exploration, logistic, partition
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.candidates import Candidates, Whole
 from pairrank.rankers.posterior import Posterior
-from pairrank.rankers.trust import PSEUDO_PAIRS, Repeats, Surprise, discount_contradiction
+from pairrank.rankers.trust import PSEUDO_PAIRS, Confirmation, Repeats, Surprise, discount_contradiction
 
 
 def play(ranker: pairrank.PairRank, rounds: int, seed: int = 0, theta: np.ndarray | None = None) -> None:
@@ -77,6 +77,44 @@ def test_surprise_is_one_for_a_model_that_is_right_and_more_for_one_too_sure() -
     assert sure.factor > 1.15
     assert Surprise().factor == 1.0
     assert PSEUDO_PAIRS > 0
+
+
+@pytest.mark.parametrize(("slope", "share"), [(0.5, 0.0), (1.0, 0.0), (1.3, 0.3), (3.0, 1.0)])
+def test_confirmation_is_what_clicks_add_to_what_the_model_expects(slope: float, share: float) -> None:
+    rng = np.random.default_rng(0)
+    margins = rng.normal(size=20_000)
+    won = rng.random(len(margins)) < logistic.sigmoid(slope * margins)
+    confirmation = Confirmation(None)
+    assert confirmation.share == 0.0
+    confirmation.watch(np.where(won, margins, -margins), np.ones(len(margins)))
+    assert confirmation.share == pytest.approx(share, abs=0.05)
+
+
+def test_confirmation_needs_evidence_and_forgets_with_the_pairs() -> None:
+    confirmation, forgetful = Confirmation(None), Confirmation(1.0)
+    lead = np.array([1.0])
+    for each in (confirmation, forgetful):
+        each.watch(lead, np.ones(1))
+    assert 0.0 < confirmation.share < 0.1  # one pair is not much
+    before = forgetful.share
+    forgetful.watch(lead, np.zeros(1))
+    assert forgetful.share == pytest.approx(0.5 * before, rel=0.05)
+    other = Confirmation(None)
+    other.restore(confirmation.state())
+    assert other.share == confirmation.share
+
+
+def test_settled_orders_that_clicks_confirm_count_more() -> None:
+    """With users who do as the model says, only more so, pairs in a fixed order become worth learning from."""
+    moved = {}
+    for confirm in (False, True):
+        ranker = pairrank.PairRank(2, confirm=confirm)
+        ranker.set_prior([1.0, 0.0], np.diag([50.0, 50.0]))
+        for _ in range(300):
+            impression = ranker.rank(np.array([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.0]]))
+            ranker.learn(impression, impression.features[:, 0] > 0.5)
+        moved[confirm] = float(ranker.weights[0])
+    assert 1.0 < moved[False] < moved[True]
 
 
 def test_contradictions_are_discounted_and_agreement_is_not() -> None:

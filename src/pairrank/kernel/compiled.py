@@ -219,13 +219,51 @@ def averaged(clicks: BoolArray, beyond: int) -> tuple[IntArray, IntArray, FloatA
     return winner, loser, np.full(n, 1.0 / max(n_clicked, seen - n_clicked, 1))
 
 
-@_compiled((types.int64[::1], types.int64[::1], types.float64[::1], _READ_ONLY_BOOL, types.float64))
-def discount(winner: IntArray, loser: IntArray, weight: FloatArray, full: BoolArray, least: float) -> FloatArray:
-    """`pairs.discount`: the weights."""
-    result = np.empty(len(weight))
-    for pair in range(len(weight)):
-        result[pair] = weight[pair] * (1.0 if full[winner[pair], loser[pair]] else least)
-    return result
+@_compiled(
+    (
+        types.int64[::1],
+        types.int64[::1],
+        types.float64[::1],
+        _READ_ONLY_BOOL,
+        types.boolean[::1],
+        types.int64,
+        types.float64,
+        types.float64,
+        types.float64,
+    )
+)
+def discount(
+    winner: IntArray,
+    loser: IntArray,
+    weight: FloatArray,
+    full: BoolArray,
+    clicks: BoolArray,
+    beyond: int,
+    other: float,
+    mirrored: float,
+    read: float,
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+    """`pairs.discount`: winners, losers and weights of the pairs that count, and the weights of those not in full."""
+    last = before = -1
+    for position in range(len(clicks)):
+        if clicks[position]:
+            before, last = last, position
+    n = len(weight)
+    winners, losers = np.empty(n, np.int64), np.empty(n, np.int64)
+    weights, settled = np.empty(n), np.zeros(n)
+    kept = 0
+    for pair in range(n):
+        upper, lower = min(winner[pair], loser[pair]), max(winner[pair], loser[pair])
+        floor = 1.0
+        if not full[winner[pair], loser[pair]]:
+            settled[pair] = weight[pair]
+            c = before if last in (upper, lower) else last
+            floor = read if lower < c else mirrored if lower <= max(c, upper) + beyond else other
+        counted = weight[pair] * floor
+        if counted > 0.0:
+            winners[kept], losers[kept], weights[kept] = winner[pair], loser[pair], counted
+            kept += 1
+    return winners[:kept], losers[:kept], weights[:kept], settled
 
 
 @_compiled("f8[:,::1](i8[::1], i8[::1], f8[::1], i8)")

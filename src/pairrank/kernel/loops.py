@@ -35,7 +35,10 @@ class Loops(NamedTuple):
         tuple[BoolArray, IntArray, IntArray, IntArray, BoolArray],
     ]
     averaged: Callable[[BoolArray, int], tuple[IntArray, IntArray, FloatArray]]
-    discount: Callable[[IntArray, IntArray, FloatArray, BoolArray, float], FloatArray]
+    discount: Callable[
+        [IntArray, IntArray, FloatArray, BoolArray, BoolArray, int, float, float, float],
+        tuple[IntArray, IntArray, FloatArray, FloatArray],
+    ]
     preferences: Callable[[IntArray, IntArray, FloatArray, int], FloatArray]
     top_used: Callable[[IntArray, IntArray, int], int]
     settle: Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray, float]]

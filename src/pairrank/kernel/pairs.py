@@ -62,11 +62,38 @@ def averaged(clicks: BoolArray, beyond: int = 1) -> Pairs:
     return Pairs(winner, loser, weight)
 
 
-def discount(pairs: Pairs, full: BoolArray, least: float) -> Pairs:
-    """Leave their weights to pairs of positions that count in ``full`` (k, k), and ``least`` of them to others."""
+class Floors(NamedTuple):
+    """What pairs of positions count at least, by what the clicks tell of whether both were read; see `discount`."""
+
+    other: float
+    mirrored: float
+    read: float
+
+
+def discount(pairs: Pairs, full: BoolArray, clicks: BoolArray, beyond: int, floors: Floors) -> tuple[Pairs, FloatArray]:
+    """Leave their weights to pairs that count in ``full`` (k, k), and one of the ``floors`` of them to others.
+
+    The examined part of a list ends with a click, so which pairs are found at all depends on which of the two was
+    clicked: the lower one's click always shows that both were examined, the upper one's does not. Let the other clicks
+    of the list end at position c, and u < v be the pair's positions. Then both count as examined whichever of the two
+    was clicked if v ≤ max(c, u) + ``beyond``: the pair is *mirrored*. If v < c a click below shows that both were
+    *read*, whatever users do after a click.
+
+    Returns the pairs that count at all, and for all that came in the weight (n,) of those not in ``full``, else 0.
+    """
     if fast := loops.compiled():
-        return Pairs(pairs.winner, pairs.loser, fast.discount(*pairs, full, least))
-    return pairs._replace(weight=pairs.weight * np.where(full[pairs.winner, pairs.loser], 1.0, least))
+        winner, loser, weight, settled = fast.discount(*pairs, full, clicks, beyond, *floors)
+        return Pairs(winner, loser, weight), settled
+    winner, loser, weight = pairs
+    last, before = [-1, -1, *np.flatnonzero(clicks).tolist()][:-3:-1]
+    c = np.where((winner == last) | (loser == last), before, last)
+    upper, lower = np.minimum(winner, loser), np.maximum(winner, loser)
+    floor = np.where(lower <= np.maximum(c, upper) + beyond, floors.mirrored, floors.other)
+    floor = np.where(lower < c, floors.read, floor)
+    fair = full[winner, loser]
+    counted = weight * np.where(fair, 1.0, floor)
+    kept = counted > 0
+    return Pairs(winner[kept], loser[kept], counted[kept]), np.where(fair, 0.0, weight)
 
 
 def preferences(pairs: Pairs, k: int) -> FloatArray:

@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike
 
 from pairrank.errors import OptionError
 from pairrank.kernel import confidence, logistic, loops, pairs, partition
-from pairrank.kernel.pairs import Pairs
+from pairrank.kernel.pairs import Floors, Pairs
 from pairrank.rankers.base import Draw, LinearRanker, State, check_choice, check_number_in
 from pairrank.rankers.candidates import WHOLE, Candidates, Closed, Shown, Whole
 from pairrank.rankers.posterior import Posterior
 from pairrank.rankers.precision import Precision
 from pairrank.rankers.scale import Scale
-from pairrank.rankers.trust import Repeats, Surprise, discount_contradiction
+from pairrank.rankers.trust import Confirmation, Repeats, Surprise, discount_contradiction
 from pairrank.rng import Purpose, generator
 from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, Impression, Inspection
 
@@ -44,6 +44,9 @@ class Settings:
     refine: bool
     learn_from: str
     biased_weight: float
+    read_factor: float
+    mirrored: bool
+    confirm: bool
     examine_next: bool
     repeats: float
     robust: float
@@ -74,6 +77,7 @@ class Settings:
         check_number_in("delta1", self.delta1, 0.0, 1.0, open_low=True)
         check_number_in("c_mu", self.c_mu, 0.0, 0.25, open_low=True)
         check_number_in("biased_weight", self.biased_weight, 0.0, 1.0)
+        check_number_in("read_factor", self.read_factor, 1.0, 1e9)
         check_number_in("tolerance", self.tolerance, 0.0, 1.0, open_low=True)
         if self.Q is not None:
             check_number_in("Q", self.Q, 0.0, 1e9, open_low=True)
@@ -82,7 +86,7 @@ class Settings:
         check_number_in("caution", self.caution, 0.0, 1e9)
         if self.half_life is not None:
             check_number_in("half_life", self.half_life, 1.0, 1e9)
-        for name in ("refine", "examine_next", "evidence", "calibrate"):
+        for name in ("refine", "mirrored", "confirm", "examine_next", "evidence", "calibrate"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} is {getattr(self, name)!r}; expected True or False")
         self._check_together()
@@ -114,6 +118,9 @@ _BEST = Settings(
     refine=True,
     learn_from="fair",
     biased_weight=0.1,
+    read_factor=5.0,
+    mirrored=True,
+    confirm=True,
     examine_next=True,
     repeats=0.0,
     robust=0.0,
@@ -128,11 +135,14 @@ _BEST = Settings(
     estimator="incremental",
     tolerance=0.01,
 )
+_PUBLISHED = replace(
+    _BEST, width="probability", lam=0.1, learn_from="all", read_factor=1.0, mirrored=False, confirm=False
+)
 PRESETS = MappingProxyType(
     {
         "best": _BEST,
-        "paper": replace(_BEST, pairs="adjacent", width="probability", lam=0.1, refine=False, learn_from="all"),
-        "authors": replace(_BEST, pairs="matched", width="probability", lam=0.1, loss="mean", learn_from="all"),
+        "paper": replace(_PUBLISHED, pairs="adjacent", refine=False),
+        "authors": replace(_PUBLISHED, pairs="matched", loss="mean"),
     }
 )
 
@@ -163,6 +173,11 @@ class PairRank(LinearRanker):
         come first. The order of all other pairs follows the model, and clicks on them carry its position bias.
         "propensity" weighs each by 2P(R*)/(P(R) + P(R*)), the chance of the list with the two exchanged, as PDGD does.
     biased_weight : the least weight of a pair: that of those which do not count in full.
+    read_factor : how many times that weight, up to 1, where a click below the pair shows that both were read.
+    mirrored : learn nothing from those of them that would not have been found with the two documents' clicks exchanged:
+        the examined part of a list ends with a click, and so favours documents further down.
+    confirm : raise their weight, up to 1, as far as they confirm the model more than it expects. These three are for
+        learn_from="fair" and "uncertain".
     examine_next : whether the document below the last click counts as examined, as the paper has it.
     repeats : ρ; the r-th time that the same two documents make a pair it weighs r^-ρ.
     robust : γ; a pair that contradicts the model by a margin m weighs (2σ(m))^γ, against clicks that attack.
@@ -190,6 +205,9 @@ class PairRank(LinearRanker):
     refine: bool | None = None
     learn_from: str | None = None
     biased_weight: float | None = None
+    read_factor: float | None = None
+    mirrored: bool | None = None
+    confirm: bool | None = None
     examine_next: bool | None = None
     repeats: float | None = None
     robust: float | None = None
@@ -232,6 +250,7 @@ class PairRank(LinearRanker):
             half_life=s.half_life,
         )
         self._repeats, self._surprise = Repeats(s.repeats), Surprise()
+        self._confirmation = Confirmation(s.half_life)
         # Compiled loops may do all of `_rank`, unless they would pass over what a subclass has made of it.
         usual = s.width == "score" and s.exploration == "conservative" and not s.stake
         self._at_once = usual and type(self)._rank is PairRank._rank
@@ -359,7 +378,7 @@ class PairRank(LinearRanker):
     # Learning.
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
-        found = self._trusted(impression, self._pairs(impression, clicks))
+        found = self._trusted(impression, clicks, self._pairs(impression, clicks))
         if len(found.weight) == 0:
             return
         if self.settings.lam == "scaled" and (lam := self._scale.watch(impression.features)):
@@ -370,26 +389,43 @@ class PairRank(LinearRanker):
         self._weights = self._admissible(self._posterior.theta)
         self._inverse32 = None
 
-    def _trusted(self, impression: Impression, found: Pairs) -> Pairs:
+    def _trusted(self, impression: Impression, clicks: BoolArray, found: Pairs) -> Pairs:
         """The pairs with the weights that they deserve, without those that deserve none."""
         s = self.settings
+        if len(found.weight) and s.learn_from != "all":
+            found = self._discounted(impression, clicks, found)
         if len(found.weight) == 0:
             return found
-        if s.learn_from == "propensity":
-            trust = impression.memory["trust"][found.winner, found.loser]
-            found = found._replace(weight=found.weight * np.maximum(trust, s.biased_weight))
-        elif s.learn_from != "all":
-            found = pairs.discount(found, impression.memory["unbiased"], s.biased_weight)
         found = self._repeats.weigh(impression.features, found)
         if s.robust or s.calibrate:
-            scores = impression.features @ self._weights
-            margins = scores[found.winner] - scores[found.loser]
+            margins = self._margins(impression, found)
             self._surprise.watch(margins, found.weight)
             found = found._replace(weight=found.weight * discount_contradiction(margins, s.robust))
-        if s.biased_weight == 0.0 and s.learn_from != "all":
-            kept = found.weight > 0
-            found = Pairs(found.winner[kept], found.loser[kept], found.weight[kept])
         return found
+
+    def _discounted(self, impression: Impression, clicks: BoolArray, found: Pairs) -> Pairs:
+        """Less weight for pairs whose order the model had fixed."""
+        s = self.settings
+        if s.learn_from == "propensity":
+            trust = impression.memory["trust"][found.winner, found.loser]
+            weight = found.weight * np.maximum(trust, s.biased_weight)
+            return Pairs(found.winner[weight > 0], found.loser[weight > 0], weight[weight > 0])
+        share = self._confirmation.share if s.confirm else 0.0
+        floors = Floors(
+            other=max(0.0 if s.mirrored else s.biased_weight, share),
+            mirrored=max(s.biased_weight, share),
+            read=max(min(s.read_factor * s.biased_weight, 1.0), share),
+        )
+        counted, settled = pairs.discount(found, impression.memory["unbiased"], clicks, int(s.examine_next), floors)
+        if s.confirm:
+            self._confirmation.watch(self._margins(impression, found), settled)
+        return counted
+
+    def _margins(self, impression: Impression, found: Pairs) -> FloatArray:
+        """(n,), by how much each winner led in score."""
+        scores = impression.features @ self._weights
+        margins: FloatArray = scores[found.winner] - scores[found.loser]
+        return margins
 
     def _pairs(self, impression: Impression, clicks: BoolArray) -> Pairs:
         beyond = int(self.settings.examine_next)
@@ -419,7 +455,7 @@ class PairRank(LinearRanker):
         return super()._state() | self._posterior.state() | self._trust_state() | extra
 
     def _trust_state(self) -> State:
-        return self._repeats.state() | self._surprise.state() | self._scale.state()
+        return self._repeats.state() | self._surprise.state() | self._confirmation.state() | self._scale.state()
 
     def _restore(self, state: State) -> None:
         super()._restore(state)
@@ -427,6 +463,7 @@ class PairRank(LinearRanker):
         self._posterior.restore(state)
         self._repeats.restore(state)
         self._surprise.restore(state)
+        self._confirmation.restore(state)
         self._inverse32 = None
         if self._precision is not None:
             self._precision.restore(state)

@@ -16,6 +16,8 @@ from pairrank.types import AnyArray, FloatArray
 SLOTS = 2**16
 # As many pairs as calibration starts with, all of them as surprising as expected.
 PSEUDO_PAIRS = 50.0
+# As much information on a (pairs of margin 1 have a fifth each) as confirmation starts with, all of it for a = 1.
+PSEUDO_INFORMATION = 5.0
 
 
 class Repeats:
@@ -76,6 +78,44 @@ class Surprise:
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `state` gave."""
         self._found, self._expected = float(state["surprise_found"]), float(state["surprise_expected"])
+
+
+class Confirmation:
+    """How far the clicks on orders that the model had fixed confirm it beyond what it expects: the excess a - 1.
+
+    Suppose that a winner's chance is σ(a m) for its margin m in score; the model says a = 1. Newton's step from there:
+
+        a - 1 ≈ Σ w m (1 - p) / Σ w m² p (1 - p),   p = σ(m),
+
+    over such pairs, each before it is learned. Below zero they contradict what the fair pairs have taught: the bias of
+    fixed orders is stronger than what they tell, or the model is sure of too much. Above zero they tell more than the
+    model dares to believe, and are worth that share of a fair pair.
+    """
+
+    def __init__(self, half_life: float | None) -> None:
+        self._keep = 0.5 ** (1.0 / half_life) if half_life else 1.0
+        self._excess, self._information = 0.0, 0.0
+
+    def watch(self, margins: FloatArray, weight: FloatArray) -> None:
+        """Count the pairs of a list whose winners led by ``margins`` (n,) in score."""
+        doubt = 1.0 - sigmoid(margins)
+        pull = margins * doubt
+        self._excess = self._keep * self._excess + float(weight @ pull)
+        self._information = self._keep * self._information + float(weight @ (pull * (margins - pull)))
+
+    @property
+    def share(self) -> float:
+        """a - 1 within 0 to 1, nearer to 0 while little is known."""
+        return min(max(self._excess / (self._information + PSEUDO_INFORMATION), 0.0), 1.0)
+
+    def state(self) -> dict[str, float]:
+        """Everything that changes, by name."""
+        return {"confirmation_excess": self._excess, "confirmation_information": self._information}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave."""
+        self._excess = float(state["confirmation_excess"])
+        self._information = float(state["confirmation_information"])
 
 
 def discount_contradiction(margins: FloatArray, gamma: float) -> FloatArray:
