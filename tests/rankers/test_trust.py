@@ -79,29 +79,44 @@ def test_surprise_is_one_for_a_model_that_is_right_and_more_for_one_too_sure() -
     assert PSEUDO_PAIRS > 0
 
 
-@pytest.mark.parametrize(("slope", "share"), [(0.5, 0.0), (1.0, 0.0), (1.3, 0.3), (3.0, 1.0)])
-def test_confirmation_is_what_clicks_add_to_what_the_model_expects(slope: float, share: float) -> None:
+def watched(slope: float, position: float, half_life: float | None = None) -> Confirmation:
+    """What 20,000 pairs in a fair order and as many in a fixed one show, of users who favour what stands higher."""
     rng = np.random.default_rng(0)
-    margins = rng.normal(size=20_000)
-    won = rng.random(len(margins)) < logistic.sigmoid(slope * margins)
-    confirmation = Confirmation(None)
-    assert confirmation.share == 0.0
-    confirmation.watch(np.where(won, margins, -margins), np.ones(len(margins)))
-    assert confirmation.share == pytest.approx(share, abs=0.05)
+    margins = rng.normal(size=40_000)  # of the upper document
+    settled = np.arange(40_000) % 2 == 1
+    margins = np.where(settled, np.abs(margins), 0.1 * margins)  # the model is sure of fixed orders alone
+    drawn = np.where(settled, slope, 1.0) * margins + position
+    won = rng.random(len(margins)) < logistic.sigmoid(drawn)
+    confirmation = Confirmation(half_life)
+    for part in np.split(np.arange(40_000), 40):
+        oriented = np.where(won, margins, -margins)[part]
+        confirmation.watch(oriented, won[part], np.ones(len(part)), settled[part].astype(float))
+    return confirmation
+
+
+@pytest.mark.parametrize(("slope", "share"), [(0.5, 0.0), (1.0, 0.0), (1.3, 0.3), (3.0, 1.0)])
+@pytest.mark.parametrize("position", [0.0, 0.8])
+def test_confirmation_is_what_clicks_add_to_the_model_and_to_position(
+    slope: float, share: float, position: float
+) -> None:
+    confirmation = watched(slope, position)
+    assert confirmation.lead == pytest.approx(position, abs=0.05)
+    assert confirmation.share == pytest.approx(share, abs=0.1)
 
 
 def test_confirmation_needs_evidence_and_forgets_with_the_pairs() -> None:
+    assert Confirmation(None).share == Confirmation(None).lead == 0.0
     confirmation, forgetful = Confirmation(None), Confirmation(1.0)
-    lead = np.array([1.0])
+    lead, upper = np.array([1.0]), np.array([True])
     for each in (confirmation, forgetful):
-        each.watch(lead, np.ones(1))
+        each.watch(lead, upper, np.ones(1), np.ones(1))
     assert 0.0 < confirmation.share < 0.1  # one pair is not much
     before = forgetful.share
-    forgetful.watch(lead, np.zeros(1))
+    forgetful.watch(lead, upper, np.zeros(1), np.zeros(1))
     assert forgetful.share == pytest.approx(0.5 * before, rel=0.05)
     other = Confirmation(None)
     other.restore(confirmation.state())
-    assert other.share == confirmation.share
+    assert other.state() == confirmation.state()
 
 
 def test_settled_orders_that_clicks_confirm_count_more() -> None:

@@ -18,7 +18,6 @@ BASE = "pairrank-c"  # the paper's ranker: most of these choices are the paper's
 _SCORE = {"width": "score", "z": 0.2, "lam": "scaled"}
 _AVERAGED = {**_SCORE, "pairs": "averaged"}
 _FAIR = {**_AVERAGED, "learn_from": "fair", "biased_weight": 0.1}
-_MIRRORED = {**_FAIR, "read_factor": 5.0, "mirrored": True}
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,8 @@ _OPTIONS: tuple[Mapping[str, Any], ...] = (
     {"learn_from": "propensity"},
     {"biased_weight": 0.0},
     {"read_factor": 1.0},
-    {"mirrored": False},
-    {"confirm": False},
+    {"mirrored": True},
+    {"confirm": True},
     {"examine_next": False},
     {"repeats": 0.5},
     {"robust": 1.0},
@@ -97,8 +96,7 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
                 {**_AVERAGED, "learn_from": "uncertain", "biased_weight": 0.0},
                 {**_AVERAGED, "learn_from": "fair", "biased_weight": 0.0},
                 _FAIR,
-                _MIRRORED,
-                {**_MIRRORED, "confirm": True},
+                {**_FAIR, "read_factor": 3.0},
             )
         ),
         "z": Study(tuple({"width": "score", "z": z} for z in (0.05, 0.1, 0.2, 0.4, 0.8)), base="pairrank"),

@@ -118,9 +118,9 @@ _BEST = Settings(
     refine=True,
     learn_from="fair",
     biased_weight=0.1,
-    read_factor=5.0,
-    mirrored=True,
-    confirm=True,
+    read_factor=3.0,
+    mirrored=False,
+    confirm=False,
     examine_next=True,
     repeats=0.0,
     robust=0.0,
@@ -135,9 +135,7 @@ _BEST = Settings(
     estimator="incremental",
     tolerance=0.01,
 )
-_PUBLISHED = replace(
-    _BEST, width="probability", lam=0.1, learn_from="all", read_factor=1.0, mirrored=False, confirm=False
-)
+_PUBLISHED = replace(_BEST, width="probability", lam=0.1, learn_from="all", read_factor=1.0)
 PRESETS = MappingProxyType(
     {
         "best": _BEST,
@@ -176,8 +174,8 @@ class PairRank(LinearRanker):
     read_factor : how many times that weight, up to 1, where a click below the pair shows that both were read.
     mirrored : learn nothing from those of them that would not have been found with the two documents' clicks exchanged:
         the examined part of a list ends with a click, and so favours documents further down.
-    confirm : raise their weight, up to 1, as far as they confirm the model more than it expects. These three are for
-        learn_from="fair" and "uncertain".
+    confirm : raise their weight, up to 1, as far as they confirm the model more than it expects and than their
+        positions explain. These three are for learn_from="fair" and "uncertain".
     examine_next : whether the document below the last click counts as examined, as the paper has it.
     repeats : ρ; the r-th time that the same two documents make a pair it weighs r^-ρ.
     robust : γ; a pair that contradicts the model by a margin m weighs (2σ(m))^γ, against clicks that attack.
@@ -418,7 +416,8 @@ class PairRank(LinearRanker):
         )
         counted, settled = pairs.discount(found, impression.memory["unbiased"], clicks, int(s.examine_next), floors)
         if s.confirm:
-            self._confirmation.watch(self._margins(impression, found), settled)
+            upper = found.winner < found.loser
+            self._confirmation.watch(self._margins(impression, found), upper, found.weight, settled)
         return counted
 
     def _margins(self, impression: Impression, found: Pairs) -> FloatArray:

@@ -10,11 +10,11 @@ import numpy as np
 
 from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs
-from pairrank.types import AnyArray, FloatArray
+from pairrank.types import AnyArray, BoolArray, FloatArray
 
 # Counters of pairs seen; two pairs that share one count for each other, which costs them a little weight.
 SLOTS = 2**16
-# As many pairs as calibration starts with, all of them as surprising as expected.
+# As many pairs as calibration and confirmation start with, as surprising as expected and half of them won by position.
 PSEUDO_PAIRS = 50.0
 # As much information on a (pairs of margin 1 have a fifth each) as confirmation starts with, all of it for a = 1.
 PSEUDO_INFORMATION = 5.0
@@ -81,11 +81,13 @@ class Surprise:
 
 
 class Confirmation:
-    """How far the clicks on orders that the model had fixed confirm it beyond what it expects: the excess a - 1.
+    """How far clicks on orders that the model had fixed confirm it beyond what it and position explain: a - 1.
 
-    Suppose that a winner's chance is σ(a m) for its margin m in score; the model says a = 1. Newton's step from there:
+    Where the order of two documents was a fair coin, the upper one wins by its position alone: with odds e^β, β > 0
+    where users favour what stands higher. Suppose that with a fixed order a winner's chance is σ(a m + sβ) for its
+    margin m in score, s = ±1 as it stood above or below; the model says a = 1. Newton's step from there:
 
-        a - 1 ≈ Σ w m (1 - p) / Σ w m² p (1 - p),   p = σ(m),
+        a - 1 ≈ Σ w m (1 - p) / Σ w m² p (1 - p),   p = σ(m + s max(β, 0)),
 
     over such pairs, each before it is learned. Below zero they contradict what the fair pairs have taught: the bias of
     fixed orders is stronger than what they tell, or the model is sure of too much. Above zero they tell more than the
@@ -94,14 +96,28 @@ class Confirmation:
 
     def __init__(self, half_life: float | None) -> None:
         self._keep = 0.5 ** (1.0 / half_life) if half_life else 1.0
-        self._excess, self._information = 0.0, 0.0
+        self._excess = self._information = 0.0
+        self._above = self._below = 0.5 * PSEUDO_PAIRS  # fair pairs that the upper and the lower document won
 
-    def watch(self, margins: FloatArray, weight: FloatArray) -> None:
-        """Count the pairs of a list whose winners led by ``margins`` (n,) in score."""
-        doubt = 1.0 - sigmoid(margins)
+    def watch(self, margins: FloatArray, upper: BoolArray, weight: FloatArray, settled: FloatArray) -> None:
+        """Count a list's pairs by their winners' ``margins`` in score and whether they were the ``upper`` of the two.
+
+        ``settled`` is the weight of pairs in an order that the model had fixed, zero for the others; all are (n,).
+        """
+        side = np.where(upper, 1.0, -1.0)
+        doubt = 1.0 - sigmoid(margins + self.lead * side)
         pull = margins * doubt
-        self._excess = self._keep * self._excess + float(weight @ pull)
-        self._information = self._keep * self._information + float(weight @ (pull * (margins - pull)))
+        self._excess = self._keep * self._excess + float(settled @ pull)
+        self._information = self._keep * self._information + float(settled @ (pull * (margins - pull)))
+        fair = weight - settled
+        lead, total = float(fair @ side), float(fair @ (side * side))
+        self._above = self._keep * self._above + 0.5 * (total + lead)
+        self._below = self._keep * self._below + 0.5 * (total - lead)
+
+    @property
+    def lead(self) -> float:
+        """max(β, 0): the log-odds with which position alone makes the upper of two documents win."""
+        return max(math.log(self._above / self._below), 0.0)
 
     @property
     def share(self) -> float:
@@ -110,12 +126,19 @@ class Confirmation:
 
     def state(self) -> dict[str, float]:
         """Everything that changes, by name."""
-        return {"confirmation_excess": self._excess, "confirmation_information": self._information}
+        return {
+            "confirmation_excess": self._excess,
+            "confirmation_information": self._information,
+            "confirmation_above": self._above,
+            "confirmation_below": self._below,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `state` gave."""
         self._excess = float(state["confirmation_excess"])
         self._information = float(state["confirmation_information"])
+        self._above = float(state["confirmation_above"])
+        self._below = float(state["confirmation_below"])
 
 
 def discount_contradiction(margins: FloatArray, gamma: float) -> FloatArray:
