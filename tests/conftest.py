@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # Machines that run tests are shared and slow at times: a deadline would test the machine.
 settings.register_profile("pairrank", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pairrank")
+
+# A shell's background jobs ignore Ctrl-C, and so would every process that a test starts from there.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _shared(name: str) -> Path:
