@@ -207,6 +207,7 @@ def test_wrong_data(data: object) -> None:
 SCRIPT = """
 import sys
 from pairrank.sim import RunSpec, simulate
+print("started", flush=True)
 simulate(RunSpec.from_json(sys.argv[1]), out=sys.argv[2], checkpoint_seconds=0.0)
 """
 LONG = replace(SPEC, rounds=2500, ranker="pairrank-c")
@@ -220,8 +221,14 @@ def undisturbed() -> Records:
 def start(out: Path) -> subprocess.Popen[str]:
     """A process that runs LONG, past its first checkpoint."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, LONG.to_json(), str(out)], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", SCRIPT, LONG.to_json(), str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
+    # The checkpoint may be there from before: a process that has not got as far as its imports dies without a word.
+    assert process.stdout is not None
+    process.stdout.readline()
     checkpoint = out / "runs" / LONG.run_id / "checkpoint.bin"
     while not checkpoint.exists() and process.poll() is None:
         time.sleep(0.01)
