@@ -249,6 +249,7 @@ class PairRank(LinearRanker):
         )
         self._repeats, self._surprise = Repeats(s.repeats), Surprise()
         self._confirmation = Confirmation(s.half_life)
+        self._floors = self._floors_above(0.0)
         # Compiled loops may do all of `_rank`, unless they would pass over what a subclass has made of it.
         usual = s.width == "score" and s.exploration == "conservative" and not s.stake
         self._at_once = usual and type(self)._rank is PairRank._rank
@@ -408,17 +409,21 @@ class PairRank(LinearRanker):
             trust = impression.memory["trust"][found.winner, found.loser]
             weight = found.weight * np.maximum(trust, s.biased_weight)
             return Pairs(found.winner[weight > 0], found.loser[weight > 0], weight[weight > 0])
-        share = self._confirmation.share if s.confirm else 0.0
-        floors = Floors(
-            other=max(0.0 if s.mirrored else s.biased_weight, share),
-            mirrored=max(s.biased_weight, share),
-            read=max(min(s.read_factor * s.biased_weight, 1.0), share),
-        )
+        floors = self._floors_above(self._confirmation.share) if s.confirm else self._floors
         counted, settled = pairs.discount(found, impression.memory["unbiased"], clicks, int(s.examine_next), floors)
         if s.confirm:
             upper = found.winner < found.loser
             self._confirmation.watch(self._margins(impression, found), upper, found.weight, settled)
         return counted
+
+    def _floors_above(self, share: float) -> Floors:
+        """What pairs in a fixed order count, ``share`` at least."""
+        s = self.settings
+        return Floors(
+            other=max(0.0 if s.mirrored else s.biased_weight, share),
+            mirrored=max(s.biased_weight, share),
+            read=max(min(s.read_factor * s.biased_weight, 1.0), share),
+        )
 
     def _margins(self, impression: Impression, found: Pairs) -> FloatArray:
         """(n,), by how much each winner led in score."""
