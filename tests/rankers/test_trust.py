@@ -79,7 +79,7 @@ def test_surprise_is_one_for_a_model_that_is_right_and_more_for_one_too_sure() -
     assert PSEUDO_PAIRS > 0
 
 
-def watched(slope: float, position: float, half_life: float | None = None) -> Confirmation:
+def watched(slope: float, position: float) -> Confirmation:
     """What 20,000 pairs in a fair order and as many in a fixed one show, of users who favour what stands higher."""
     rng = np.random.default_rng(0)
     margins = rng.normal(size=40_000)  # of the upper document
@@ -87,7 +87,7 @@ def watched(slope: float, position: float, half_life: float | None = None) -> Co
     margins = np.where(settled, np.abs(margins), 0.1 * margins)  # the model is sure of fixed orders alone
     drawn = np.where(settled, slope, 1.0) * margins + position
     won = rng.random(len(margins)) < logistic.sigmoid(drawn)
-    confirmation = Confirmation(half_life)
+    confirmation = Confirmation(None)
     for part in np.split(np.arange(40_000), 40):
         oriented = np.where(won, margins, -margins)[part]
         confirmation.watch(oriented, won[part], np.ones(len(part)), settled[part].astype(float))

@@ -94,7 +94,7 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
                 _SCORE,
                 _AVERAGED,
                 {**_AVERAGED, "learn_from": "uncertain", "biased_weight": 0.0},
-                {**_AVERAGED, "learn_from": "fair", "biased_weight": 0.0},
+                {**_FAIR, "biased_weight": 0.0},
                 _FAIR,
                 {**_FAIR, "read_factor": 3.0},
             )

@@ -408,7 +408,8 @@ class PairRank(LinearRanker):
         if s.learn_from == "propensity":
             trust = impression.memory["trust"][found.winner, found.loser]
             weight = found.weight * np.maximum(trust, s.biased_weight)
-            return Pairs(found.winner[weight > 0], found.loser[weight > 0], weight[weight > 0])
+            kept = weight > 0
+            return Pairs(found.winner[kept], found.loser[kept], weight[kept])
         floors = self._floors_above(self._confirmation.share) if s.confirm else self._floors
         counted, settled = pairs.discount(found, impression.memory["unbiased"], clicks, int(s.examine_next), floors)
         if s.confirm:

@@ -104,15 +104,13 @@ class Confirmation:
 
         ``settled`` is the weight of pairs in an order that the model had fixed, zero for the others; all are (n,).
         """
-        side = np.where(upper, 1.0, -1.0)
-        doubt = 1.0 - sigmoid(margins + self.lead * side)
+        doubt = 1.0 - sigmoid(margins + np.where(upper, self.lead, -self.lead))
         pull = margins * doubt
         self._excess = self._keep * self._excess + float(settled @ pull)
         self._information = self._keep * self._information + float(settled @ (pull * (margins - pull)))
         fair = weight - settled
-        lead, total = float(fair @ side), float(fair @ (side * side))
-        self._above = self._keep * self._above + 0.5 * (total + lead)
-        self._below = self._keep * self._below + 0.5 * (total - lead)
+        self._above = self._keep * self._above + float(fair @ upper)
+        self._below = self._keep * self._below + float(fair @ ~upper)
 
     @property
     def lead(self) -> float:
