@@ -17,7 +17,7 @@ LAYERS = [
     {"rankers", "clicks", "metrics", "data", "drawing", "client"},
     {"kernel"},
     {"types"},
-    {"archive", "rng", "spelling"},
+    {"archive", "rng", "spelling", "threads"},
     {"errors", "version"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
