@@ -27,6 +27,18 @@ def test_ledger_is_a_set_over_a_window(numbers: list[int], window: int) -> None:
             assert (number in twin) == (number in plain)
 
 
+@pytest.mark.parametrize("newest", range(1000, 1008))
+def test_what_has_left_the_window_is_refused(newest: int) -> None:
+    ledger = Ledger(64)
+    ledger.add(newest)
+    for number in range(newest - 80, newest + 1):
+        if number <= newest - 64:
+            with pytest.raises(ExpiredImpressionError):
+                _ = number in ledger
+        elif number > newest - 64 + 7:  # numbers leave eight at a time
+            assert (number in ledger) == (number == newest)
+
+
 def test_memory_is_bounded() -> None:
     ledger = Ledger(1000)
     for number in range(0, 10_000_000, 997):

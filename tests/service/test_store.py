@@ -16,7 +16,7 @@ from pairrank.service.learner import Learner
 from pairrank.service.replay import replay
 from pairrank.service.store import SqlStore, open_store
 from pairrank.service.store.base import Config, Feedback, Limits, RankerExistsError, Status, VersionError
-from pairrank.service.store.log import NEWEST_KEPT, surplus
+from pairrank.service.store.log import NEWEST_KEPT
 from pairrank.service.store.schema import MIGRATIONS, VERSION
 from pairrank.service.store.transfer import backup, restore
 from pairrank.service.verify import verify
@@ -463,18 +463,6 @@ def test_an_older_schema_is_migrated(store: SqlStore, store_url: str) -> None:
         assert verify(migrated) == []
     finally:
         migrated.close()
-
-
-def test_thinning_keeps_the_newest_and_then_fewer_and_fewer() -> None:
-    now = 10_000_000.0
-    versions = [(10_000 - age, now - age) for age in range(0, 7200, 10)]
-    dropped = set(surplus(versions, now))
-    kept = [version for version, _ in versions if version not in dropped]
-    assert kept[:NEWEST_KEPT] == [version for version, _ in versions[:NEWEST_KEPT]]
-    recent = [version for version in kept if 10_000 - version < 3600]
-    assert len(recent) <= NEWEST_KEPT + 61
-    assert len(kept) - len(recent) <= 3
-    assert surplus([(1, now - 800 * 3600)], now) == []
 
 
 def test_thinning_spares_the_head_and_what_is_kept(store: SqlStore) -> None:
