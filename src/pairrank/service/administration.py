@@ -12,11 +12,17 @@ from pairrank.errors import InputError, UnknownNameError
 from pairrank.service.auth import check_name
 from pairrank.service.desk import Desk, RefusalError, answer
 from pairrank.service.schemas import (
+    KEY,
     CreateBody,
     FreezeBody,
     LimitsBody,
     PinBody,
+    RankerAnswer,
+    RankersAnswer,
     RollbackBody,
+    StatusAnswer,
+    VersionsAnswer,
+    answers,
     body_of,
     parse,
 )
@@ -34,7 +40,10 @@ def config_of(body: CreateBody) -> Config:
     A service learns without end, and every published model is written whole: both need a state of bounded size.
     """
     options = dict(body.options)
-    base, spelt = rankers.parse(body.ranker)
+    try:
+        base, spelt = rankers.parse(body.ranker)
+    except UnknownNameError as problem:  # a value of the body, not an address: 422, not 404
+        raise InputError(str(problem)[:300]) from None
     if base.startswith("pairrank") and not {"estimator", "Q", "loss", "preset"} & (options.keys() | spelt.keys()):
         options["estimator"] = "bounded"
     names = body.feature_names
@@ -72,14 +81,22 @@ def describe(row: RankerRow) -> dict[str, Any]:
 
 def routes(desk: Desk) -> APIRouter:
     """The router with the administrative endpoints."""
-    router = APIRouter(prefix="/v1/rankers", tags=["rankers"])
+    router = APIRouter(prefix="/v1/rankers", tags=["rankers"], dependencies=[KEY])
+    changed = answers(RankerAnswer, 404, body=True)
 
-    @router.get("", summary="All rankers")
+    @router.get("", summary="All rankers", responses=answers(RankersAnswer))
     async def index(request: Request) -> Response:
         desk.allow(request, None)
         return answer({"rankers": [describe(row) for row in await desk.shelf.read(desk.store.rankers)]})
 
-    @router.put("/{name}", openapi_extra=body_of(CreateBody), summary="Create a ranker")
+    @router.put(
+        "/{name}",
+        openapi_extra=body_of(CreateBody),
+        summary="Create a ranker",
+        description="201 when it is new, 200 when it was there with the same configuration.",
+        status_code=201,
+        responses=answers(RankerAnswer, 409, 429, status=201, also=200, body=True),
+    )
     async def create(name: str, request: Request) -> Response:
         actor = desk.allow(request, "admin")
         check_name(name, "ranker")
@@ -93,7 +110,11 @@ def routes(desk: Desk) -> APIRouter:
         row, new = await desk.administer(desk.store.create, name, config, limits, desk.clock(), actor)
         return answer(describe(row), 201 if new else 200)
 
-    @router.get("/{name}", summary="One ranker, its model's version and digest")
+    @router.get(
+        "/{name}",
+        summary="One ranker, its model's version and digest",
+        responses=answers(RankerAnswer, 404, 422),
+    )
     async def read(name: str, request: Request, wait: Annotated[float, Query(ge=0, le=30)] = WAIT_SECONDS) -> Response:
         desk.allow(request, None)
         row = await desk.shelf.caught_up(name, wait)
@@ -101,14 +122,20 @@ def routes(desk: Desk) -> APIRouter:
             raise UnknownNameError(f"no ranker is called {name[:70]!r}")
         return answer(describe(row))
 
-    @router.delete("/{name}", summary="Delete a ranker with its log and models")
+    @router.delete(
+        "/{name}", summary="Delete a ranker with its log and models", responses=answers(StatusAnswer, 404, 422)
+    )
     async def delete(name: str, request: Request) -> Response:
         actor = desk.allow(request, "admin")
         if not await desk.administer(desk.store.delete, name, desk.clock(), actor):
             raise UnknownNameError(f"no ranker is called {name[:70]!r}")
         return answer({"status": "deleted"})
 
-    @router.get("/{name}/versions", summary="The versions that can be pinned or gone back to")
+    @router.get(
+        "/{name}/versions",
+        summary="The versions that can be pinned or gone back to",
+        responses=answers(VersionsAnswer, 404, 422),
+    )
     async def versions(name: str, request: Request) -> Response:
         desk.allow(request, None)
         row = await desk.ranker(name)
@@ -130,14 +157,24 @@ def routes(desk: Desk) -> APIRouter:
             }
         )
 
-    @router.post("/{name}/freeze", openapi_extra=body_of(FreezeBody, required=False), summary="Stop learning or resume")
+    @router.post(
+        "/{name}/freeze",
+        openapi_extra=body_of(FreezeBody, required=False),
+        summary="Stop learning or resume",
+        responses=changed,
+    )
     async def freeze(name: str, request: Request) -> Response:
         actor = desk.allow(request, "admin")
         body = parse(FreezeBody, await desk.body(request))
         await desk.administer(desk.store.set_frozen, name, body.frozen, desk.clock(), actor)
         return answer(describe(await desk.ranker(name)))
 
-    @router.post("/{name}/limits", openapi_extra=body_of(LimitsBody), summary="Change what may be explored and kept")
+    @router.post(
+        "/{name}/limits",
+        openapi_extra=body_of(LimitsBody),
+        summary="Change what may be explored and kept",
+        responses=changed,
+    )
     async def limit(name: str, request: Request) -> Response:
         actor = desk.allow(request, "admin")
         body = parse(LimitsBody, await desk.body(request))
@@ -145,14 +182,24 @@ def routes(desk: Desk) -> APIRouter:
         await desk.administer(desk.store.set_limits, name, limits, desk.clock(), actor)
         return answer(describe(await desk.ranker(name)))
 
-    @router.post("/{name}/pin", openapi_extra=body_of(PinBody), summary="Serve one version; learning goes on")
+    @router.post(
+        "/{name}/pin",
+        openapi_extra=body_of(PinBody),
+        summary="Serve one version; learning goes on",
+        responses=changed,
+    )
     async def pin(name: str, request: Request) -> Response:
         actor = desk.allow(request, "admin")
         body = parse(PinBody, await desk.body(request))
         await desk.administer(desk.store.pin, name, body.version, desk.clock(), actor)
         return answer(describe(await desk.ranker(name)))
 
-    @router.post("/{name}/rollback", openapi_extra=body_of(RollbackBody), summary="Go on learning from a version")
+    @router.post(
+        "/{name}/rollback",
+        openapi_extra=body_of(RollbackBody),
+        summary="Go on learning from a version",
+        responses=changed,
+    )
     async def rollback(name: str, request: Request) -> Response:
         actor = desk.allow(request, "admin")
         body = parse(RollbackBody, await desk.body(request))

@@ -14,6 +14,15 @@ from pairrank.errors import PairRankError, StorageError
 from pairrank.service.administration import describe
 from pairrank.service.desk import Desk, RefusalError, answer
 from pairrank.service.ranking import parse_impression
+from pairrank.service.schemas import (
+    KEY,
+    AuditAnswer,
+    ImpressionDetailAnswer,
+    ImpressionsAnswer,
+    StatisticsAnswer,
+    StatusAnswer,
+    answers,
+)
 from pairrank.service.store.base import ImpressionRow, RankerRow
 from pairrank.service.telemetry import CONTENT_TYPE
 from pairrank.types import Impression, Inspection
@@ -21,18 +30,40 @@ from pairrank.types import Impression, Inspection
 STREAM_SECONDS = 0.5
 
 
+class EventStream(StreamingResponse):
+    """Server-sent events."""
+
+    media_type = "text/event-stream"
+
+
+class MetricsText(Response):
+    """What Prometheus reads."""
+
+    media_type = CONTENT_TYPE
+
+
 def routes(desk: Desk) -> APIRouter:
     """The router with the endpoints that only read."""
     router = APIRouter(tags=["observation"])
 
-    @router.get("/v1/rankers/{name}/impressions", summary="The newest impressions")
+    @router.get(
+        "/v1/rankers/{name}/impressions",
+        summary="The newest impressions",
+        dependencies=[KEY],
+        responses=answers(ImpressionsAnswer, 404, 422),
+    )
     async def impressions(name: str, request: Request, limit: Annotated[int, Query(ge=1, le=500)] = 50) -> Response:
         desk.allow(request, "admin")
         row = await desk.ranker(name)
         found = await desk.shelf.read(desk.store.impressions, row.id, limit)
         return answer({"impressions": [_brief(item) for item in found]})
 
-    @router.get("/v1/rankers/{name}/impressions/{impression_id}", summary="One impression, and what today's model says")
+    @router.get(
+        "/v1/rankers/{name}/impressions/{impression_id}",
+        summary="One impression, and what today's model says",
+        dependencies=[KEY],
+        responses=answers(ImpressionDetailAnswer, 404, 422),
+    )
     async def impression(name: str, impression_id: str, request: Request) -> Response:
         desk.allow(request, "admin")
         row = await desk.ranker(name)
@@ -56,35 +87,59 @@ def routes(desk: Desk) -> APIRouter:
             }
         )
 
-    @router.get("/v1/rankers/{name}/statistics", summary="Lists, clicks and exploration by the minute")
+    @router.get(
+        "/v1/rankers/{name}/statistics",
+        summary="Lists, clicks and exploration by the minute",
+        dependencies=[KEY],
+        responses=answers(StatisticsAnswer, 404, 422),
+    )
     async def statistics(name: str, request: Request, minutes: Annotated[int, Query(ge=1, le=1440)] = 60) -> Response:
         desk.allow(request, None)
         return answer(await _statistics(desk, await desk.ranker(name), minutes))
 
-    @router.get("/v1/audit", summary="The newest administrative acts")
+    @router.get(
+        "/v1/audit",
+        summary="The newest administrative acts",
+        dependencies=[KEY],
+        responses=answers(AuditAnswer, 422),
+    )
     async def audit(request: Request, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
         desk.allow(request, "admin")
         return answer({"audit": await desk.shelf.read(desk.store.audit, limit)})
 
-    @router.get("/v1/stream", summary="Server-sent events: all rankers, twice a second when something changed")
+    @router.get(
+        "/v1/stream",
+        summary="Server-sent events: all rankers, twice a second when something changed",
+        dependencies=[KEY],
+        response_class=EventStream,
+        responses=answers(None),
+    )
     async def stream(request: Request) -> Response:
         desk.allow(request, None)
-        return StreamingResponse(
-            _stream(desk, request), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-        )
+        return EventStream(_stream(desk, request), headers={"Cache-Control": "no-store"})
 
-    @router.get("/healthz", summary="The process answers")
+    @router.get("/healthz", summary="The process answers", responses=answers(StatusAnswer, key=False))
     async def healthz() -> Response:
         return answer({"status": "ok"})
 
-    @router.get("/readyz", summary="The store answers and the log of before the start is applied")
+    @router.get(
+        "/readyz",
+        summary="The store answers and the log of before the start is applied",
+        responses=answers(StatusAnswer, 503, key=False),
+    )
     async def readyz() -> Response:
         await desk.shelf.refresh()
         if desk.shelf.recovering:
             raise RefusalError(503, "recovering", "the learner still applies the log of before the start")
         return answer({"status": "ready"})
 
-    @router.get("/metrics", summary="Prometheus metrics")
+    @router.get(
+        "/metrics",
+        summary="Prometheus metrics",
+        dependencies=[KEY],
+        response_class=MetricsText,
+        responses=answers(None),
+    )
     async def metrics(request: Request) -> Response:
         desk.allow(request, None)
         try:
@@ -92,7 +147,7 @@ def routes(desk: Desk) -> APIRouter:
             lags = {row.name: await _lag(desk, row) for row in rows}
         except StorageError:  # the counters are worth having above all when the store is in trouble
             rows, lags = [], {}
-        return Response(desk.metrics.render(rows, lags), media_type=CONTENT_TYPE)
+        return MetricsText(desk.metrics.render(rows, lags))
 
     return router
 
@@ -147,6 +202,7 @@ def _brief(item: ImpressionRow) -> dict[str, Any]:
         "number": item.number,
         "state": item.state,
         "time": item.created,
+        "closes": item.closes,
         "model_version": item.version,
         "query_id": item.query_id,
         "ids": item.ids,

@@ -16,7 +16,20 @@ from fastapi import APIRouter, Request, Response
 from pairrank.errors import InputError
 from pairrank.service.desk import Asked, Desk, RefusalError, answer, encode
 from pairrank.service.documents import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
-from pairrank.service.schemas import MAX_EVENTS, RANK_BODY, EventBody, FeedbackBody, body_of, check, parse
+from pairrank.service.schemas import (
+    KEY,
+    MAX_EVENTS,
+    RANK_BODY,
+    EventAnswer,
+    EventBody,
+    FeedbackAnswer,
+    FeedbackBody,
+    RankAnswer,
+    answers,
+    body_of,
+    check,
+    parse,
+)
 from pairrank.service.shelf import Shelved
 from pairrank.service.store.base import Event, Feedback, Served, Status, token_of
 
@@ -39,17 +52,32 @@ def parse_impression(text: str) -> tuple[int, str] | None:
 
 def routes(desk: Desk) -> APIRouter:
     """The router with the three endpoints."""
-    router = APIRouter(prefix="/v1/rankers/{name}", tags=["ranking"])
+    router = APIRouter(prefix="/v1/rankers/{name}", tags=["ranking"], dependencies=[KEY])
 
-    @router.post("/rank", openapi_extra=RANK_BODY, summary="Order documents for one query")
+    @router.post(
+        "/rank",
+        openapi_extra=RANK_BODY,
+        summary="Order documents for one query",
+        responses=answers(RankAnswer, 404, 415, 429, body=True),
+    )
     async def rank(name: str, request: Request) -> Response:
         return Response(await rank_once(desk, name, Asked.of(request)), media_type="application/json")
 
-    @router.post("/feedback", openapi_extra=body_of(FeedbackBody), summary="The clicks of an impression, once for all")
+    @router.post(
+        "/feedback",
+        openapi_extra=body_of(FeedbackBody),
+        summary="The clicks of an impression, once for all",
+        responses=answers(FeedbackAnswer, 404, 410, body=True),
+    )
     async def feedback(name: str, request: Request) -> Response:
         return Response(await feedback_once(desk, name, Asked.of(request)), media_type="application/json")
 
-    @router.post("/events", openapi_extra=body_of(EventBody, many=True), summary="Single clicks, as they happen")
+    @router.post(
+        "/events",
+        openapi_extra=body_of(EventBody, many=True),
+        summary="Single clicks, as they happen",
+        responses=answers(list[EventAnswer], 404, body=True),
+    )
     async def events(name: str, request: Request) -> Response:
         if not desk.settings.public_events:
             desk.allow(request, "feedback")

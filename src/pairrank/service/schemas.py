@@ -1,9 +1,14 @@
-"""Bodies of the administrative requests, checked by pydantic, and the OpenAPI text of those checked by hand."""
+"""What comes in and what goes out, for the OpenAPI text: bodies that pydantic checks, answers that tests hold it to.
+
+Answers are declared, not checked while serving: `tests/service/test_openapi.py` walks the real ones.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
+from fastapi import Security
+from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairrank.errors import InputError
@@ -70,6 +75,234 @@ class EventBody(Body):
     impression_id: Text
     document_id: Text
     type: str = "click"
+
+
+class Answer(BaseModel):
+    """The base of all answers. More fields may come in later versions; those that are here stay."""
+
+
+class Problem(Answer):
+    """Whatever is refused: a short code for programs, one sentence for people."""
+
+    error: str
+    message: str
+
+
+class StatusAnswer(Answer):
+    """That it is done, or that all is well."""
+
+    status: Literal["ok", "ready", "deleted"]
+
+
+class RankedAnswer(Answer):
+    """One shown document."""
+
+    id: str
+    position: Annotated[int, Field(ge=1)]
+    score: float
+    block: Annotated[int, Field(ge=0)]
+
+
+class RankAnswer(Answer):
+    """The list to show, best first, and the id that its feedback must name."""
+
+    impression_id: str
+    model_version: int
+    explored: bool
+    ranking: list[RankedAnswer]
+
+
+class FeedbackAnswer(Answer):
+    """What became of the feedback; ``late`` when it came after the window of single events."""
+
+    status: Literal["accepted", "duplicate"]
+    late: bool = False
+
+
+class EventAnswer(Answer):
+    """What became of one event."""
+
+    event_id: str
+    status: Literal["accepted", "duplicate", "late", "expired", "unknown", "foreign"]
+
+
+class LimitsAnswer(Answer):
+    """What may be changed while a ranker serves."""
+
+    explore_share: float
+    locked: int
+    window_seconds: float
+    retention_seconds: float
+    max_open: int
+
+
+class RankerAnswer(Answer):
+    """A ranker: its configuration, the head of its log and of its model."""
+
+    name: str
+    n_features: int
+    ranker: str
+    seed: int
+    options: dict[str, bool | int | float | str | None]
+    feature_names: list[str] | None
+    limits: LimitsAnswer
+    frozen: bool
+    pinned: int | None
+    created: float
+    model_version: int
+    served_version: int
+    state_digest: str
+    feedback_count: int
+    learned_count: int
+    skipped_count: int
+    log_length: int
+    log_applied: int
+    lag: int
+    open_impressions: int
+    updated: float
+
+
+class RankersAnswer(Answer):
+    """All rankers."""
+
+    rankers: list[RankerAnswer]
+
+
+class VersionAnswer(Answer):
+    """One published model."""
+
+    version: int
+    created: float
+    state_digest: str
+    learned_count: int
+    kept: bool
+    current: bool
+    pinned: bool
+
+
+class VersionsAnswer(Answer):
+    """Published models, newest first."""
+
+    versions: list[VersionAnswer]
+
+
+class ImpressionAnswer(Answer):
+    """One list that was shown. ``clicks`` has one value per shown position, and is null while nothing has come."""
+
+    impression_id: str
+    number: int
+    state: Literal["open", "collecting", "logged", "learned"]
+    time: float
+    closes: float | None = Field(description="when the window of single events closes; null once it is logged")
+    model_version: int
+    query_id: str | None
+    ids: list[str]
+    clicks: list[bool] | None
+    log_entry: int | None
+
+
+class ImpressionsAnswer(Answer):
+    """Impressions, newest first."""
+
+    impressions: list[ImpressionAnswer]
+
+
+class InspectionAnswer(Answer):
+    """What today's model keeps in order among the shown documents, rows and columns in shown order."""
+
+    model_version: int
+    unit: Literal["probability", "score"]
+    scores: list[float]
+    blocks: list[int]
+    probability: list[list[float]]
+    width: list[list[float]]
+    certain: list[list[bool]]
+
+
+class ImpressionDetailAnswer(ImpressionAnswer):
+    """One list with its features."""
+
+    explored: bool
+    n_documents: int
+    locked: int
+    blocks: list[int]
+    features: list[list[float]]
+    feature_names: list[str] | None
+    inspection: InspectionAnswer | None
+
+
+class MinuteAnswer(Answer):
+    """Counts of one minute."""
+
+    time: int
+    lists: int
+    explored: int
+    blocks: int
+    feedback: int
+    clicked: int
+    clicks: int
+
+
+class StatisticsAnswer(Answer):
+    """Counts by the minute."""
+
+    name: str
+    model_version: int
+    lag_events: int
+    lag_seconds: float
+    minutes: list[MinuteAnswer]
+
+
+class ActAnswer(Answer):
+    """One administrative act."""
+
+    time: float
+    actor: str
+    act: str
+    subject: str
+    detail: Any
+
+
+class AuditAnswer(Answer):
+    """Administrative acts, newest first."""
+
+    audit: list[ActAnswer]
+
+
+# One sentence for each status that is refused with; the body is always a `Problem`.
+_REFUSED = {
+    400: "the body is not what its content type says",
+    401: "a key is needed, or this one is not known",
+    403: "the key lacks the role, or the page's origin may not write",
+    404: "there is nothing of this name, version or id",
+    408: "the body took too long to arrive",
+    409: "a ranker of this name has another configuration",
+    410: "the impression is older than the retention",
+    413: "the body is too large",
+    415: "the content type is not known",
+    421: "the Host header names another service",
+    422: "the values are not valid",
+    429: "a limit is reached; try again later",
+    500: "a fault in the program; the log tells more",
+    503: "the store does not answer, or the service is not ready",
+}
+# For the OpenAPI text alone: the worker itself looks at the header, since it may have no keys.
+KEY = Security(HTTPBearer(auto_error=False, scheme_name="key", description="from `pairrank keys add`"))
+_ALWAYS = (421, 500)
+_KEYED = (401, 403, 503)
+_BODY = (400, 408, 413, 422)
+_PROBLEM = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+
+
+def answers(
+    model: Any, *refused: int, status: int = 200, also: int | None = None, body: bool = False, key: bool = True
+) -> dict[int | str, dict[str, Any]]:
+    """The ``responses`` of a route: its answer (None: its response class tells it) and the refusals that it can give."""
+    good = {number: {"model": model} for number in (status, also) if number is not None and model is not None}
+    own = {*refused, *_ALWAYS, *(_BODY if body else ()), *(_KEYED if key else ())}
+    # A route that does not answer JSON still refuses in JSON.
+    how: dict[str, Any] = {"model": Problem} if model is not None else _PROBLEM
+    return {**good, **{number: {**how, "description": _REFUSED[number]} for number in sorted(own)}}
 
 
 B = TypeVar("B", bound=Body)

@@ -227,9 +227,10 @@ class ImpressionRow(NamedTuple):
     version: int
     query_id: str | None
     ids: tuple[str, ...]
-    clicks: tuple[bool, ...] | None
+    clicks: tuple[bool, ...] | None  # of a collecting impression: those that have come so far
     seq: int | None
     body: bytes | None
+    closes: float | None  # when the window of single events closes; None once the impression is logged
 
 
 class Key(NamedTuple):

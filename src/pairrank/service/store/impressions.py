@@ -19,7 +19,7 @@ import hmac
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pairrank.service.store.base import Event, Feedback, ImpressionRow, Served, Status, Verdict, token_of
 from pairrank.service.store.tables import RankerTables
@@ -229,27 +229,38 @@ class ImpressionTables(RankerTables):
         column = "NULL" if number is None else "body"
         waiting = (
             "SELECT number, token, CASE collecting WHEN 1 THEN 'collecting' ELSE 'open' END, created, version, "
-            f"query_id, ids, NULL, NULL, {column} FROM impressions WHERE ranker_id = ? AND {where} "
+            f"query_id, ids, NULL, NULL, {column}, closes FROM impressions WHERE ranker_id = ? AND {where} "
             "ORDER BY number DESC LIMIT ?"
         )
         logged = (
             "SELECT l.number, l.token, CASE WHEN l.kind = 'frozen' THEN 'logged' WHEN l.seq <= h.applied THEN "
             "'learned' ELSE 'logged' END, l.served, l.version, l.query_id, l.ids, l.clicks, l.seq, "
-            f"{column} FROM log l JOIN heads h ON h.ranker_id = l.ranker_id "
+            f"{column}, NULL FROM log l JOIN heads h ON h.ranker_id = l.ranker_id "
             f"WHERE l.ranker_id = ? AND l.{where} ORDER BY l.number DESC LIMIT ?"
         )
         with self.database.reading():
             rows = self.database.all(waiting, (ranker_id, *values, limit))
+            collecting = [row[0] for row in rows if row[2] == "collecting"]
+            events = self.database.all(
+                f"SELECT number, position FROM events WHERE ranker_id = ? AND number IN {_list(collecting)}",
+                (ranker_id, *collecting),
+            )
             rows += self.database.all(logged, (ranker_id, *values, limit))
         rows.sort(key=lambda row: -int(row[0]))
-        return [
-            ImpressionRow(number, token, state, at, version, query, tuple(json.loads(ids)), _mask(clicks), seq, body)
-            for number, token, state, at, version, query, ids, clicks, seq, body in rows[:limit]
-        ]
+        came: dict[int, set[int]] = {number: set() for number in collecting}
+        for number_, position in events:
+            came[number_].add(position)
+        return [_impression(row, came.get(row[0])) for row in rows[:limit]]
 
 
-def _mask(clicks: bytes | None) -> tuple[bool, ...] | None:
-    return None if clicks is None else tuple(byte == 1 for byte in clicks)
+def _impression(row: Sequence[Any], came: set[int] | None) -> ImpressionRow:
+    """A row of `ImpressionTables.impressions`; ``came`` are the clicked positions of one that still collects."""
+    number, token, state, at, version, query, text, mask, seq, body, closes = row
+    ids = tuple(json.loads(text))
+    clicks = None if mask is None else tuple(byte == 1 for byte in mask)
+    if came is not None:
+        clicks = tuple(place in came for place in range(len(ids)))
+    return ImpressionRow(number, token, state, at, version, query, ids, clicks, seq, body, closes)
 
 
 def _judge(desk: _Desk, item: Feedback, now: float) -> Verdict:
