@@ -12,9 +12,10 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "pairrank"
 # A module may import from rows below its own and from its own package; faces in one row never import each other.
 LAYERS = [
     {"cli"},
-    {"service", "lab", "export", "logs", "bench", "sklearn"},
+    {"service", "lab", "export", "logs", "bench", "sklearn", "integrations"},
     {"sim", "checks"},
     {"rankers", "clicks", "metrics", "data", "drawing", "client"},
+    {"features"},
     {"kernel"},
     {"types"},
     {"archive", "rng", "spelling", "threads"},

@@ -1,0 +1,1 @@
+"""What a model sees of a document: maps to the numbers that rankers weigh."""
