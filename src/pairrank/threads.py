@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
-from contextlib import ContextDecorator
+from collections.abc import Callable, Iterator
+from contextlib import ContextDecorator, contextmanager
 from functools import cache
 from importlib import import_module
 from threading import Lock
@@ -40,7 +40,7 @@ _NAMES = (
 Pool = tuple[Callable[[], int], Callable[[int], Any]]
 
 
-def single() -> ContextDecorator:
+def single() -> _Single:
     """A ``with`` in which every BLAS of this process has one thread.
 
     It may be entered again inside itself, and by several threads: the first to enter sets one thread, the last to leave
@@ -56,6 +56,21 @@ def single() -> ContextDecorator:
 def counts() -> list[int]:
     """The present number of threads of each BLAS: numpy's, then scipy's where it is another one."""
     return [get() for get, _ in _pools()]
+
+
+@contextmanager
+def single_in_children() -> Iterator[None]:
+    """The processes that are started meanwhile inherit `ENVIRONMENT`: one process per core is enough."""
+    before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    os.environ.update(ENVIRONMENT)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 class _Single(ContextDecorator):

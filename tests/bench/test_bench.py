@@ -20,9 +20,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     pytest.importorskip("sklearn")
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as said:
         patch.setenv("PAIRRANK_CACHE", str(tmp_path_factory.mktemp("cache")))
-        # The command sets these; the test gives them back.
-        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-            patch.setenv(name, "1")
         assert main(["bench", "--quick", "--json"]) == 0
     answer: dict[str, object] = json.loads(said.getvalue())
     return answer
@@ -77,11 +74,7 @@ def test_an_unknown_benchmark_is_named(capsys: pytest.CaptureFixture[str]) -> No
     assert "'speed'" in capsys.readouterr().err
 
 
-def test_the_markdown_has_a_line_per_figure(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        monkeypatch.setenv(name, "1")
+def test_the_markdown_has_a_line_per_figure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--quick", "--markdown", "--only", "baselines"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("| baselines |") for line in lines) == len(bench.baselines.RANKERS)

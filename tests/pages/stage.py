@@ -38,7 +38,7 @@ class Server:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "pairrank", "play", "--no-browser"]
-        settings = {**os.environ, "PAIRRANK_CACHE": str(self._cache), "OPENBLAS_NUM_THREADS": "1"}
+        settings = {**os.environ, "PAIRRANK_CACHE": str(self._cache)}
         self._process = subprocess.Popen(
             [*command, "--port", str(self.port), "--store", str(self.store)],
             env=settings,

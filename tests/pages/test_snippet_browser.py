@@ -79,7 +79,7 @@ def service(store: Path, origin: str) -> Iterator[Service]:
         [*command, "--allow-origins", origin, "--public-events", "--log-level", "error"],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PAIRRANK_COMPILED": "0"},
+        env={**os.environ, "PAIRRANK_COMPILED": "0"},
     )
     try:
         assert process.stdout is not None

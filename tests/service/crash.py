@@ -30,7 +30,6 @@ from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
-from threadpoolctl import threadpool_limits
 
 from pairrank import client as client_module
 from pairrank.client import Client, ServiceError
@@ -231,7 +230,7 @@ def main() -> int:
     parser.add_argument("--fsync", action="store_true", help="let PostgreSQL flush; only a machine that dies needs it")
     args = parser.parse_args()
     started = time.monotonic()
-    with threadpool_limits(limits=1), tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if args.postgres:
             from cluster import postgres_bin, running

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +21,6 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_learned_twice(kind: str, re
         request.getfixturevalue("postgres")  # skips where there is none
         command.append("--postgres")
     # A process of its own: the harness forks, and must not inherit threads.
-    done = subprocess.run(command, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert "faults=[]" in done.stdout

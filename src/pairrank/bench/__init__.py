@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from pairrank import threads
 from pairrank.bench import baselines, exactness, flat, many, parsing, round, sweep, whole_run
-from pairrank.bench.measure import CLOCK, Row, one_thread
+from pairrank.bench.measure import CLOCK, Row
 from pairrank.errors import UnknownNameError
 from pairrank.kernel import loops
 
-__all__ = ["CLOCK", "NAMES", "Row", "one_thread", "run"]
+__all__ = ["CLOCK", "NAMES", "Row", "run"]
 
 NAMES = ("round", "flat", "many", "exactness", "whole-run", "parsing", "sweep", "baselines")
 
@@ -31,6 +32,6 @@ def run(names: Sequence[str], runs: sweep.Sweep, *, quick: bool = False) -> Iter
     if unknown:
         raise UnknownNameError(f"no benchmark is called {unknown[0]!r}; there are: {', '.join(NAMES)}")
     loops.load()  # a long run would have them; what it costs to load them is not what is measured
-    with one_thread():
+    with threads.single():
         for name in names:
             yield from table[name](quick)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -109,16 +108,3 @@ def peak_bytes(action: Action) -> int:
         return tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
-
-
-@contextmanager
-def one_thread() -> Iterator[str]:
-    """One thread for matrix products; gives a sentence that says whether that could be ensured."""
-    try:
-        from threadpoolctl import threadpool_info, threadpool_limits
-    except ImportError:
-        yield "as the environment has it (threadpoolctl is not installed: set OPENBLAS_NUM_THREADS=1)"
-        return
-    with threadpool_limits(1):
-        pools = [p for p in threadpool_info() if p["user_api"] == "blas"]
-        yield "; ".join(f"{p['internal_api']} {p['version']}, {p['num_threads']} thread" for p in pools) or "unknown"

@@ -63,8 +63,6 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     if args.what == "serve":
         return _serve(args)
-    # Before numpy is imported: its threads are counted then.
-    os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
     from pairrank import bench
 
     machine, rows = _machine(args.quick), []
@@ -109,20 +107,23 @@ def _machine(quick: bool) -> dict[str, Any]:
     """What the figures were taken on."""
     import numpy as np
 
-    from pairrank.bench import CLOCK, one_thread
+    from pairrank import threads
+    from pairrank.bench import CLOCK
     from pairrank.kernel import loops
 
-    with one_thread() as blas:
-        return {
-            "pairrank": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "blas": blas,
-            "loops": "compiled by numba" if loops.load() else "array code (pairrank[fast] is not installed)",
-            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-            "clock": CLOCK,
-            "quick": quick,
-        }
+    built: Any = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    with threads.single():
+        held = threads.counts() == [1] * len(threads.counts()) != []
+    return {
+        "pairrank": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "blas": f"{built['name']} {built['version']}, {'1 thread' if held else 'threads as the environment has it'}",
+        "loops": "compiled by numba" if loops.load() else "array code (pairrank[fast] is not installed)",
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "clock": CLOCK,
+        "quick": quick,
+    }
 
 
 def _line(row: Row) -> str:

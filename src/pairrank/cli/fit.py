@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pairrank import threads
 from pairrank.errors import OptionError
 
 # Every order counts in full: what chance never touches would otherwise be doubted late, or never.
@@ -56,6 +57,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", metavar="FILE", help="default: MODEL.checkpoint; work resumes from it")
 
 
+@threads.single()
 def run(args: argparse.Namespace) -> int:
     """Check, join, fit, save."""
     from pairrank import archive, logs

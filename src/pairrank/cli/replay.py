@@ -24,19 +24,15 @@ def run(args: argparse.Namespace) -> int:
     import json
     from dataclasses import asdict
 
-    from pairrank.errors import MissingExtraError, UnknownNameError
+    from pairrank import threads
+    from pairrank.errors import UnknownNameError
     from pairrank.service.replay import replay
     from pairrank.service.store import open_store
-
-    try:
-        from threadpoolctl import threadpool_limits
-    except ModuleNotFoundError:
-        raise MissingExtraError("threadpoolctl", "serve") from None
 
     store = open_store(args.store, create=False)
     try:
         # One moment of the store, also while the service runs; one thread, as the learner: the same sums in one order.
-        with store.database.snapshot(), threadpool_limits(limits=1):
+        with store.database.snapshot(), threads.single():
             rows = [row for row in store.rankers() if args.ranker in (None, row.name)]
             if args.ranker is not None and not rows:
                 raise UnknownNameError(f"no ranker is called {args.ranker!r}")

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import Any
 
+from pairrank import threads
 from pairrank.cli.fit import DEFAULT_RANKER, add_log_options, click_logs, fit_ranker, progress
 from pairrank.errors import OptionError
 
@@ -37,6 +38,7 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
+@threads.single()
 def run(args: argparse.Namespace) -> int:
     """Find the prior, give it to a new ranker, save it."""
     if sum(map(bool, (args.weights, args.data, args.logs))) != 1:

@@ -19,10 +19,9 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from pairrank import clicks as users
-from pairrank import rankers
+from pairrank import rankers, threads
 from pairrank.errors import OptionError
 from pairrank.lab.experiment import USERS
-from pairrank.lab.processes import one_thread_each
 from pairrank.rankers.pairrank import PairRank
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, IntArray
@@ -158,7 +157,7 @@ def _map(
     if jobs == 1:
         yield from map(work, tasks)
         return
-    with one_thread_each(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with threads.single_in_children(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         yield from pool.map(work, tasks)
 
 

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
+from pairrank import threads
 from pairrank.data import Dataset
 from pairrank.errors import MissingExtraError, PairRankError
-from pairrank.lab.executors import ONE_THREAD, RETRIES, Failure, Out, Report, Result, cores
+from pairrank.lab.executors import RETRIES, Failure, Out, Report, Result, cores
 from pairrank.sim import Records, RunFolder, RunSpec
 from pairrank.sim.run import Splits, load_splits, run_spec
 
@@ -41,7 +42,7 @@ def run(specs: Sequence[RunSpec], out: Out, jobs: int | None, address: str | Non
 def _submit(
     ray: Any, specs: Sequence[RunSpec], left: Sequence[int], out: Out, results: dict[int, Result], tell: Report
 ) -> None:
-    task = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": ONE_THREAD})(_work)
+    task = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": threads.ENVIRONMENT})(_work)
     stored: dict[_Source, Any] = {}
     pending: dict[Any, int] = {}
     for index in left:

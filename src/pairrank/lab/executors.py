@@ -20,10 +20,6 @@ ENGINES = ("serial", "processes", "ray")
 Out = str | os.PathLike[str] | None
 Report = Callable[[int], None]
 
-# Environment variables that limit a process to one thread for matrix products: one process a core is enough.
-ONE_THREAD = dict.fromkeys(
-    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
-)
 RETRIES = 3  # how often a run whose worker died is tried again
 _LISTED = 8  # failures that are told one by one
 

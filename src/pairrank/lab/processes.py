@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from typing import Any
 
+from pairrank import threads
 from pairrank.errors import PairRankError
-from pairrank.lab.executors import ONE_THREAD, RETRIES, Failure, Out, Report, Result, attempt
+from pairrank.lab.executors import RETRIES, Failure, Out, Report, Result, attempt
 from pairrank.sim import RunSpec
 from pairrank.sim.run import run_spec
 
@@ -51,7 +51,7 @@ def _pool(
     stop = context.Event()
     before = sum(specs[index].rounds for index in results)
     with (
-        one_thread_each(),
+        threads.single_in_children(),
         ProcessPoolExecutor(
             min(jobs, len(indices)), mp_context=context, initializer=_enlist, initargs=(rounds, stop)
         ) as pool,
@@ -70,21 +70,6 @@ def _pool(
     ended = {index: future for future, index in futures.items() if future.exception() is None}
     results |= {index: future.result() for index, future in ended.items()}
     return [index for index in indices if index not in ended and rounds[index] != _NOT_STARTED]
-
-
-@contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Children inherit the environment; their matrix products must not fight over the cores."""
-    before = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(ONE_THREAD)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 # What a worker process shares with its parent: rounds done, by run, and whether to stop. Set once, when it starts.

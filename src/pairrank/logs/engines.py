@@ -9,25 +9,16 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
+from pairrank import threads
 from pairrank.errors import MissingExtraError, OptionError, PairRankError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 ENGINES = ("serial", "processes", "ray")
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """BLAS in one thread: sums then have the same bits everywhere, and workers do not fight over cores."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return nullcontext()
-    limits: AbstractContextManager[Any] = threadpool_limits(1)
-    return limits
 
 
 class Engine:
@@ -49,20 +40,24 @@ class Engine:
         self._deaths: tuple[type[Exception], ...] = ()  # what it looks like when a worker dies
 
     def __enter__(self) -> Engine:
-        if self.name == "processes":
-            self._start_processes()
-        elif self.name == "ray":
-            self._start_ray()
+        with ExitStack() as opened:
+            # Also for what is done with the results: a sum has the same bits everywhere.
+            opened.enter_context(threads.single())
+            if self.name == "processes":
+                self._start_processes()
+            elif self.name == "ray":
+                self._start_ray()
+            opened.callback(self._close)
+            self._opened = opened.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
+        self._opened.close()
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """``function`` of every item, in the order of the items. Items and results must travel between processes."""
         if self.name == "serial":
-            with one_thread():
-                yield from map(function, items)
+            yield from map(function, items)
             return
         waiting: deque[Any] = deque()
         try:
@@ -119,5 +114,5 @@ class Engine:
 
 
 def _call(function: Callable[[Any], Any], item: Any) -> Any:
-    with one_thread():
+    with threads.single():
         return function(item)

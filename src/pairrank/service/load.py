@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pairrank import threads
 from pairrank.errors import StorageError
 
 RANKER = "bench"
@@ -249,9 +250,7 @@ def empty_endpoint(kind: str) -> Iterator[Target]:
 
 @contextmanager
 def _process(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    from pairrank.service.supervisor import THREADS
-
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | THREADS)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | threads.ENVIRONMENT)
     try:
         yield process, process.stdout.readline() if process.stdout else ""
     finally:

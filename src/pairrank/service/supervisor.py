@@ -14,14 +14,13 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from pairrank import threads
 from pairrank.errors import MissingExtraError, OptionError, StorageError
 from pairrank.service.settings import Settings
 from pairrank.service.store import open_store, sqlite_path
 
 BIND_SECONDS = 5.0
 LEARNER_SECONDS = 60.0
-# Matrix products of this size gain nothing from threads, and one thread adds the same numbers in the same order.
-THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def check(settings: Settings) -> None:
@@ -139,7 +138,7 @@ class Supervisor:
             child.process, child.started = self._start(child.role), now
 
     def _start(self, role: str) -> subprocess.Popen[bytes]:
-        environment = os.environ | THREADS
+        environment = os.environ | threads.ENVIRONMENT
         if self._settings.workers > 1:
             environment["PROMETHEUS_MULTIPROC_DIR"] = str(self._folder)
         process = subprocess.Popen(

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 from time import perf_counter
 from types import FrameType
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pairrank import data as datasets
-from pairrank import rankers
+from pairrank import rankers, threads
 from pairrank.data.dataset import Dataset
 from pairrank.errors import DataError, OptionError
 from pairrank.rankers import Ranker
@@ -97,7 +97,7 @@ def run_spec(
     done = folder.finished() if folder else None
     if done is not None:
         return done
-    with _single_thread():
+    with threads.single():
         train, held_out = splits or load_splits(spec)
         fresh = ranker or rankers.make(spec.ranker, n_features=train.n_features, seed=spec.seed)
         world = World.of(spec, train, held_out)
@@ -177,16 +177,6 @@ def _pair(source: Any) -> Splits | None:
 def _split(path: str, split: str, fold: int, normalise: str, content: str) -> Dataset:
     # Remembered, so that the runs of a sweep share what is computed once per data set; read again where it changed.
     return datasets.load(path, split, fold, normalise=normalise)
-
-
-def _single_thread() -> AbstractContextManager[Any]:
-    """One thread for matrix products: the number of threads may change the last bits of a sum."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return nullcontext()
-    limits: AbstractContextManager[Any] = threadpool_limits(1)
-    return limits
 
 
 @contextmanager

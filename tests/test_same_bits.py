@@ -1,0 +1,110 @@
+"""Same seed, same bits, whatever the thread variables say: jobs in processes of their own, with none, 1 and 2."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pairrank import threads
+from pairrank.client import Client
+
+ENVIRONMENTS = [{}, {"OPENBLAS_NUM_THREADS": "1"}, {"OPENBLAS_NUM_THREADS": "2"}]
+N_FEATURES, N_LISTS = 300, 48  # at this width every matrix product that learning needs is one that threads share
+
+
+def python(*arguments: str, **variables: str) -> str:
+    """What a Python process prints that has no thread variables but ``variables``."""
+    free = {name: value for name, value in os.environ.items() if name not in threads.ENVIRONMENT}
+    done = subprocess.run([sys.executable, *arguments], env=free | variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def lists(n_docs: int = 20) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.random((n_docs, N_FEATURES)).round(6) for _ in range(N_LISTS)]
+
+
+def files(folder: Path) -> str:
+    """One digest of all that lies below a folder and is a result."""
+    found = sorted(path for path in folder.rglob("*") if path.suffix in (".parquet", ".pairrank"))
+    assert found
+    return " ".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in found)
+
+
+def same(job: Callable[[Path, dict[str, str]], str], folder: Path) -> None:
+    results = []
+    for number, variables in enumerate(ENVIRONMENTS):
+        place = folder / str(number)
+        place.mkdir()
+        results.append(job(place, variables))
+    assert results[1:] == results[:1] * (len(ENVIRONMENTS) - 1)
+
+
+@pytest.mark.slow
+def test_replay(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    command = [sys.executable, "-m", "pairrank", "serve", "--store", store, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().partition("http://")[2].partition(",")[0]
+            with Client(f"http://{address}", timeout=20.0, retries=40) as client:
+                client.create("wide", N_FEATURES)
+                for features in lists():
+                    shown = client.rank("wide", {str(i): row.tolist() for i, row in enumerate(features)}, k=10)
+                    client.feedback("wide", shown.impression_id, shown.ids[3:5])
+                until = time.monotonic() + 60
+                while client.ranker("wide")["lag"] and time.monotonic() < until:
+                    time.sleep(0.1)
+        finally:
+            process.terminate()
+    for variables in ENVIRONMENTS:  # its exit code says whether the log gives the stored model
+        assert "the same" in python("-m", "pairrank", "replay", store, **variables)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["serial", "processes"])
+def test_fit(engine: str, tmp_path: Path) -> None:
+    logs = pytest.importorskip("pairrank.logs")
+    path = tmp_path / "log.parquet"
+    rng = np.random.default_rng(1)
+    with logs.Writer(path, N_FEATURES) as writer:
+        for number, features in enumerate(lists()):
+            documents = [str(row) for row in range(len(features))]
+            writer.add(str(number), 1e9 + number, documents, features, rng.random(len(features)) < 0.3, 0)
+
+    def fit(folder: Path, variables: dict[str, str]) -> str:
+        out = str(folder / "model.pairrank")
+        python("-m", "pairrank", "fit", str(path), "--engine", engine, "--workers", "2", "--out", out, **variables)
+        return files(folder)
+
+    same(fit, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["serial", "processes"])
+def test_simulate(engine: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    rows = []
+    for number, features in enumerate(lists()):
+        for row, grade in zip(features, rng.integers(0, 3, len(features)), strict=True):
+            rows.append(f"{grade} qid:{number} " + " ".join(f"{i}:{value}" for i, value in enumerate(row, 1)))
+    data = tmp_path / "wide.txt"
+    data.write_text("\n".join(rows) + "\n")
+
+    def simulate(folder: Path, variables: dict[str, str]) -> str:
+        chosen = [word for name in ("pairrank", "pairrank-c", "pdgd") for word in ("--ranker", name)]
+        options = ["--rounds", "60", "--engine", engine, "--out", str(folder)]
+        python("-m", "pairrank", "simulate", str(data), *chosen, *options, PAIRRANK_CACHE=str(tmp_path), **variables)
+        return files(folder / "runs")
+
+    same(simulate, tmp_path)
