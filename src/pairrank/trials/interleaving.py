@@ -1,0 +1,189 @@
+"""Two rankings in one list, and from its clicks a credit for each of them.
+
+Rankings ``a`` and ``b`` hold the same documents (row numbers), best first. In a team draft (Radlinski, Kurup and
+Joachims, CIKM 2008) the two take turns in rounds of two picks, a coin says who begins a round, and each adds its best
+document that is not yet in the list. A coin belongs to a position, so a longer list begins with the shorter one, and a
+page is continued from what was shown and whose it was.
+
+A credit is a number per shown position, above zero where a click speaks for ``a``. All credits here have expectation
+zero at every position over the draw of the list. So users who click by position alone, whatever their habits, favour
+neither ranking.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pairrank.errors import CutoffError, InputError, OptionError
+from pairrank.types import BoolArray, FloatArray, IntArray
+
+A, B = 0, 1
+CREDITS = ("team", "choice", "exposure")
+
+
+class Interleaved(NamedTuple):
+    """A list made of two: (k,) the documents, (k,) whose pick each was (0 is a, 1 is b), (k,) what a click counts."""
+
+    ranking: IntArray
+    teams: IntArray
+    credit: FloatArray
+
+
+class Shown(NamedTuple):
+    """What earlier pages of a list have shown: the documents from the top, and whose pick each was."""
+
+    ranking: Sequence[int] | IntArray = ()
+    teams: Sequence[int] | IntArray = ()
+
+
+TOP = Shown()  # nothing yet: the list begins
+
+
+def interleave(
+    a: IntArray, b: IntArray, k: int, coins: FloatArray, *, credit: str = "choice", after: Shown = TOP
+) -> Interleaved:
+    """The next ``k`` positions of a team draft, or as many as there are documents left.
+
+    Parameters
+    ----------
+    a, b : (n,), the two rankings of the same documents. Documents that were shown may be among them or not.
+    coins : uniforms, one per position of the whole list, earlier pages included; position p of a list takes the same
+        one whichever page it is on.
+    credit : what a click counts: "team" (+1 for a's pick, -1 for b's), "choice" (the same, but 0 where both would have
+        picked that document), "exposure" (by how much more a exposes the document than b, see `exposure_credit`).
+    after : earlier pages.
+
+    >>> interleave(np.array([0, 1, 2]), np.array([1, 2, 0]), 2, np.array([0.2, 0.9, 0.5])).ranking
+    array([0, 1])
+    """
+    first, second, seen = _checked(a, b, k, after)
+    if credit not in CREDITS:
+        raise OptionError(f"credit is {credit!r}; expected one of {', '.join(CREDITS)}")
+    start, n_left = len(after.ranking), sum(d not in seen for d in first)
+    end = start + min(k, n_left)
+    if len(coins) < end:
+        raise InputError(f"{len(coins)} coins came for {end} positions; expected one each")
+    ranking, teams, taken = [], [int(t) for t in after.teams], set(seen)
+    for position in range(start, end):
+        ahead = teams.count(A) - teams.count(B)
+        team = (A if coins[position] < 0.5 else B) if ahead == 0 else (B if ahead > 0 else A)
+        pick = next(d for d in (first, second)[team] if d not in taken)
+        ranking.append(pick)
+        teams.append(team)
+        taken.add(pick)
+    shown, own = np.array(ranking, dtype=np.int64), np.array(teams[start:], dtype=np.int64)
+    counts: FloatArray
+    match credit:
+        case "team":
+            counts = 1.0 - 2.0 * own.astype(np.float64)
+        case "choice":
+            counts = _choice(first, second, ranking, own, seen, _ahead(after))
+        case _:
+            counts = exposure_credit(np.asarray(a), np.asarray(b), shown, after=after)
+    return Interleaved(shown, own, counts)
+
+
+def outcome(credit: FloatArray, clicks: BoolArray) -> float:
+    """The mean credit of what was clicked, in [-1, 1], above zero in favour of a; 0 without a click."""
+    return float(credit[clicks].mean()) if clicks.any() else 0.0
+
+
+def _choice(
+    a: list[int], b: list[int], ranking: list[int], teams: IntArray, seen: frozenset[int], ahead: int
+) -> FloatArray:
+    """Teams where the draw decided what was shown. Where both would have picked the same, a click tells nothing."""
+    credit, taken, open_round = np.zeros(len(ranking)), set(seen), ahead
+    agreed = False
+    for position, (pick, team) in enumerate(zip(ranking, teams.tolist(), strict=True)):
+        tops = [next(d for d in own if d not in taken) for own in (a, b)]
+        if open_round == 0:
+            agreed = tops[A] == tops[B]
+            credit[position] = 0.0 if agreed else 1.0 - 2.0 * team
+            open_round = 1 - 2 * team
+        else:
+            # The second pick of a round. Whoever made the first, they had agreed on it: either may be picking now.
+            credit[position] = 0.0 if agreed and tops[A] == tops[B] else 1.0 - 2.0 * team
+            open_round, agreed = 0, False
+        taken.add(pick)
+    return credit
+
+
+def exposure(rank: IntArray) -> FloatArray:
+    """1 / log2(1 + r) for ranks r from 1: about how much attention a rank gets; 1 at the top."""
+    curve: FloatArray = 1.0 / np.log2(1.0 + np.asarray(rank))
+    return curve
+
+
+def exposure_credit(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown = TOP) -> FloatArray:
+    """(k,): g(d_p) - E g(d_p): by how much more a exposes the document at p than b does, beside what is usual at p.
+
+    g(d) = (e_a(d) - e_b(d)) / (8 ē(d)) cut to [-½, ½]: e is the `exposure` of d's rank in each ranking, ē its
+    expectation over the draw of the list, and a click is worth the more the less often it could come. E g(d_p), over
+    the draw as well, makes up for positions that tend to hold documents of one ranking. Both are exact, from
+    `placements`. Within [-1, 1].
+    """
+    first, second = a.tolist(), b.tolist()
+    ranks = np.arange(1, len(first) + 1)
+    gap: dict[int, float] = dict(zip(first, exposure(ranks).tolist(), strict=True))
+    for d, e in zip(second, exposure(ranks).tolist(), strict=True):
+        gap[d] -= e
+    places, top = placements(a, b, len(ranking), after=after), len(after.ranking)
+    usual: dict[int, float] = defaultdict(float)
+    for e, at in zip(exposure(top + np.arange(1, len(places) + 1)).tolist(), places, strict=True):
+        for d, chance in at.items():
+            usual[d] += chance * e
+    worth = {d: min(max(gap[d] / (8.0 * e), -0.5), 0.5) for d, e in usual.items()}
+    expected = [sum(chance * worth[d] for d, chance in at.items()) for at in places]
+    credit: FloatArray = np.array([worth[d] for d in ranking.tolist()]) - np.array(expected)
+    return credit
+
+
+def placements(a: IntArray, b: IntArray, k: int, *, after: Shown = TOP) -> list[dict[int, float]]:
+    """For each of ``k`` positions the probability of every document there, over the coins; exact, and quick.
+
+    What a round leaves for the next depends on its coin only where both rankings have the same document on top: if not,
+    both orders of the two picks leave the same. So few sets of shown documents have to be told apart.
+    """
+    orders = (a.tolist(), b.tolist())
+    found: list[dict[int, float]] = [defaultdict(float) for _ in range(k)]
+    states: dict[tuple[frozenset[int], int], float] = {(frozenset(int(d) for d in after.ranking), _ahead(after)): 1.0}
+    for at in found:
+        following: dict[tuple[frozenset[int], int], float] = defaultdict(float)
+        for (taken, lead), chance in states.items():
+            for team, share in ((A, 0.5), (B, 0.5)) if lead == 0 else ((B if lead > 0 else A, 1.0),):
+                pick = next(d for d in orders[team] if d not in taken)
+                at[pick] += chance * share
+                following[taken | {pick}, lead + 1 - 2 * team] += chance * share
+        states = following
+    return [dict(at) for at in found]
+
+
+def lists(a: IntArray, b: IntArray, k: int, *, credit: str = "choice") -> Iterator[tuple[float, Interleaved]]:
+    """Every list that the draft may give, with its probability; 2^⌈k/2⌉ of them, some alike."""
+    k = min(k, len(a))
+    rounds = -(-k // 2)
+    for number in range(2**rounds):
+        sides = 0.75 * (number >> np.arange(rounds) & 1)
+        yield 0.5**rounds, interleave(a, b, k, np.repeat(sides, 2)[:k], credit=credit)
+
+
+def _ahead(after: Shown) -> int:
+    teams = [int(t) for t in after.teams]
+    return teams.count(A) - teams.count(B)
+
+
+def _checked(a: IntArray, b: IntArray, k: int, after: Shown) -> tuple[list[int], list[int], frozenset[int]]:
+    ours, theirs = [int(d) for d in a], [int(d) for d in b]
+    if len(set(ours)) != len(ours) or len(theirs) != len(ours) or set(ours) != set(theirs):
+        raise InputError(
+            f"the rankings hold {len(ours)} and {len(theirs)} documents; expected the same ones, each once"
+        )
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise CutoffError(f"k is {k!r}; expected a whole number of positions, 1 or more")
+    if len(after.ranking) != len(after.teams) or abs(_ahead(after)) > 1:
+        raise InputError("the earlier pages are not those of a team draft: one team per document, taking turns")
+    return ours, theirs, frozenset(int(d) for d in after.ranking)
