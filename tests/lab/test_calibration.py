@@ -88,16 +88,38 @@ def test_a_look_counts_what_brute_force_counts() -> None:
     assert 0 < certain < look.pairs
 
 
+def test_the_default_is_also_judged_at_the_z_that_it_acts_with() -> None:
+    """At its own z an order is certain exactly when `inspect` calls it so: nothing is left to a nominal level."""
+    study = replace(SMALL, rounds=(40,), users=("informational",))
+    own, nominal = (
+        next(case for case in study.cases() if case.ranker == "pairrank" and not case.queries and case.own_z is at)
+        for at in (True, False)
+    )
+    look = next(calibration.play(study, own, seed=2))
+    ranker = PairRank(5, seed=2)
+    judged = calibration.generator(2, calibration._JUDGED, calibration.Purpose.DATA).random((10, 12, 5))
+    ideal = calibration.generator(2, calibration._IDEAL, calibration.Purpose.DATA).standard_normal(5)
+    feedback = calibration._by_grade("informational", np.quantile(judged @ ideal, calibration._GRADE_CUTS))
+    for t in range(40):
+        X = calibration.generator(2, t, calibration.Purpose.DATA).random((12, 5))
+        impression = ranker.rank(X, 6)
+        coins = calibration.generator(2, t, calibration.Purpose.CLICKS).random((12, 2))[impression.ranking]
+        ranker.learn(impression, feedback(impression.features @ ideal, coins))
+    certain = sum(int(ranker.inspect(X).certain.sum()) for X in judged)
+    assert (look.z, look.certain) == (ranker.settings.z, certain)
+    assert look.certain > next(calibration.play(study, nominal, seed=2)).certain
+
+
 def test_shares_are_pooled_and_their_error_is_over_seeds() -> None:
     case = Case(LOGISTIC, "", "pairrank")
-    looks = [Look(case, 9, 100, c, w, np.full(100, d)) for c, w, d in ((40, 2, 1.0), (60, 1, 2.0), (50, 6, 4.0))]
+    looks = [Look(case, 9, Z, 100, c, w, np.full(100, d)) for c, w, d in ((40, 2, 1.0), (60, 1, 2.0), (50, 6, 4.0))]
     row = calibration._row(looks)
     assert row.certain == pytest.approx(150 / 300)
     assert row.wrong == pytest.approx(9 / 150)
     residuals = [2 - 0.06 * 40, 1 - 0.06 * 60, 6 - 0.06 * 50]
     assert row.wrong_error == pytest.approx(np.sqrt(3 / 2 * sum(r * r for r in residuals)) / 150)
     assert row.used_over_needed == pytest.approx(Z / 4.0)  # 90 % of 300 deviations lie at 4 or below, two thirds below
-    nothing = calibration._row([Look(case, 9, 100, 0, 0, np.ones(100))])
+    nothing = calibration._row([Look(case, 9, Z, 100, 0, 0, np.ones(100))])
     assert nothing.wrong is None
     assert nothing.wrong_error is None
 

@@ -16,7 +16,9 @@ widths are to be about as wide as needed (a ratio of 1). The others are for simu
 stands where: rankers that differ in one thing at a time show where over-confidence comes from.
 
 columns:
-  called certain       share of all pairs whose order is certain at 95 %, one-sided
+  certain at z         what certain means: a score difference of more than z standard deviations. 1.645 is 95 %,
+                       one-sided; the default is judged at its own z too, the one that decides what it keeps
+  called certain       share of all pairs whose order is certain
   of these wrong       share of those that contradict the ideal weights, with its standard error over seeds
   width used / needed  the nominal width over the one that 95 % of the deviations keep to; known for logistic feedback
 
@@ -24,7 +26,7 @@ examples:
   pairrank calibrate --out calibration
   pairrank calibrate --clicks informational --rounds 300 --seeds 5 --out calibration
 """
-_ROUNDS = (30, 100, 300, 1000, 3000, 10_000)
+_ROUNDS = (30, 100, 300, 1000, 2000, 5000, 10_000)
 
 
 def add_parser(commands: Any) -> None:
@@ -37,7 +39,7 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="where calibration.json and calibration.md go")
-    parser.add_argument("--rounds", type=positive, default=1000, metavar="N", help="lists learned from (1000)")
+    parser.add_argument("--rounds", type=positive, default=2000, metavar="N", help="lists learned from (2000)")
     parser.add_argument("--seeds", type=positive, default=20, metavar="N", help="runs of each kind (20)")
     parser.add_argument("--features", type=positive, default=10, metavar="N", help="of a document (10)")
     parser.add_argument(

@@ -1,4 +1,7 @@
-"""Calibration: of the orders called certain at 95 %, how many are wrong, and are the widths as wide as they need be?
+"""Calibration: of the orders called certain, how many are wrong, and are the widths as wide as they need be?
+
+Certain means at 95 %, one-sided, so that rankers can be compared; and for the default also at the z that it acts with.
+
 
 Documents have uniform features, and θ* is known. First comes feedback that is just what the model assumes: each pair of
 neighbours (1,2), (3,4), ... gets one click, on its upper document with probability σ(x·θ*), and θ* itself is drawn from
@@ -39,12 +42,20 @@ _JUDGED_QUERIES = 10
 
 @dataclass(frozen=True)
 class Case:
-    """Feedback (``logistic`` or users), a word on the ranker, its text, and how many training queries (0: no end)."""
+    """What is judged.
+
+    Attributes
+    ----------
+    feedback : ``logistic``, or a click model. told, ranker : a word on the ranker, and its text.
+    queries : how many training queries there are; 0: no end.
+    own_z : whether certain means what it means to the ranker itself, score difference > z·sd; otherwise at 95 %.
+    """
 
     feedback: str
     told: str
     ranker: str
     queries: int = 0
+    own_z: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +66,7 @@ class Study:
     docs: int = 20
     k: int = 10
     lam: float = 1.0
-    rounds: tuple[int, ...] = (30, 100, 300, 1000)
+    rounds: tuple[int, ...] = (30, 100, 300, 1000, 2000)
     seeds: int = 20
     users: tuple[str, ...] = USERS
 
@@ -78,24 +89,22 @@ class Study:
             found += [
                 Case(who, "shuffled lists, adjacent pairs", spelt(z=SHUFFLE)),
                 Case(who, "shuffled lists, all pairs", spelt(z=SHUFFLE, pairs="all")),
-                Case(who, "the same, sandwich", spelt(z=SHUFFLE, pairs="all", covariance="sandwich")),
                 Case(who, "shuffled lists, averaged pairs", spelt(z=SHUFFLE, pairs="averaged")),
                 Case(who, "shuffled lists, averaged pairs", spelt(z=SHUFFLE, pairs="averaged"), REPEATED),
                 Case(who, "explores, learns from all pairs", spelt(z=Z, pairs="averaged")),
-                Case(who, "the same, calibrated as it goes", spelt(z=Z, pairs="averaged", calibrate=True)),
-                Case(who, "explores, learns from uncertain", _only("uncertain", spelt, Z)),
-                Case(who, "explores, learns from fair", _only("fair", spelt, Z)),
-                Case(who, "explores, learns by propensity", _only("propensity", spelt, Z)),
+                Case(who, "explores, learns from fair", _fair(spelt, Z)),
                 Case(who, "explores little, learns from all pairs", spelt(z=0.4, pairs="averaged")),
-                Case(who, "explores little, learns from fair", _only("fair", spelt, 0.4)),
+                Case(who, "explores little, learns from fair", _fair(spelt, 0.4)),
                 Case(who, "PairRank's default", "pairrank"),
                 Case(who, "PairRank's default", "pairrank", REPEATED),
+                Case(who, "PairRank's default", "pairrank", own_z=True),
+                Case(who, "PairRank's default", "pairrank", REPEATED, own_z=True),
             ]
         return found
 
 
-def _only(kind: str, spelt: Callable[..., str], z: float) -> str:
-    return spelt(z=z, pairs="averaged", learn_from=kind, biased_weight=0.0)
+def _fair(spelt: Callable[..., str], z: float) -> str:
+    return spelt(z=z, pairs="averaged", learn_from="fair", biased_weight=0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +116,7 @@ class Look:
 
     case: Case
     round: int
+    z: float
     pairs: int
     certain: int
     wrong: int
@@ -119,6 +129,7 @@ class Row:
 
     Attributes
     ----------
+    z : an order is certain when the score difference exceeds z standard deviations.
     certain : share of pairs called certain. wrong : share of those that contradict θ*; None where there are none.
     wrong_error : its standard error over seeds.
     used_over_needed : the nominal width over the one that 95 % of deviations keep to, one-sidedly; None for users.
@@ -128,6 +139,7 @@ class Row:
     queries: int
     told: str
     ranker: str
+    z: float
     round: int
     certain: float
     wrong: float | None
@@ -206,17 +218,17 @@ def _by_grade(text: str, cuts: FloatArray) -> Feedback:
 def _look(case: Case, t: int, ranker: PairRank, judged: FloatArray, ideal: FloatArray) -> Look:
     above, below = np.triu_indices(judged.shape[1], 1)
     certain, wrong, deviations = 0, 0, []
+    z = ranker.settings.z if case.own_z else Z
     for X in judged:
         seen = ranker.inspect(X)
         gap, truth = _gaps(seen.scores, above, below), _gaps(X @ ideal, above, below)
-        # What z multiplies: a standard deviation, widened by whatever guards are on.
-        spread = seen.width[above, below] / ranker.settings.z
-        sure = np.abs(gap) > Z * spread
+        spread = seen.width[above, below] / ranker.settings.z  # the standard deviation, which z multiplies
+        sure = np.abs(gap) > z * spread
         certain += int(sure.sum())
         wrong += int((sure & (gap * truth < 0)).sum())
         deviations.append(np.abs(gap - truth) / spread)
     kept = np.concatenate(deviations) if case.feedback == LOGISTIC else np.empty(0)
-    return Look(case, t, len(judged) * len(above), certain, wrong, kept)
+    return Look(case, t, z, len(judged) * len(above), certain, wrong, kept)
 
 
 def _gaps(scores: FloatArray, above: IntArray, below: IntArray) -> FloatArray:
@@ -236,12 +248,24 @@ def _row(looks: Sequence[Look]) -> Row:
         # Either document of a pair may be called the first, so both tails count: 90 % of absolute deviations.
         ratio = float(Z / np.quantile(np.concatenate([look.deviations for look in looks]), 2 * LEVEL - 1))
     share_certain = float(certain.sum() / sum(look.pairs for look in looks))
-    return Row(case.feedback, case.queries, case.told, case.ranker, looks[0].round, share_certain, share, error, ratio)
+    first = looks[0]
+    return Row(
+        case.feedback, case.queries, case.told, case.ranker, first.z, first.round, share_certain, share, error, ratio
+    )
 
 
 def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Head and lines, as `tables.as_markdown` takes them."""
-    head = ["feedback", "queries", "ranker", "rounds", "called certain", "of these wrong", "width used / needed"]
+    head = [
+        "feedback",
+        "queries",
+        "ranker",
+        "certain at z",
+        "rounds",
+        "called certain",
+        "of these wrong",
+        "width used / needed",
+    ]
     lines = []
     for row in rows:
         wrong = "–" if row.wrong is None else f"{100 * row.wrong:.2f} %"
@@ -249,5 +273,6 @@ def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
             wrong += f" ± {100 * row.wrong_error:.2f}"
         ratio = "–" if row.used_over_needed is None else f"{row.used_over_needed:.2f}"
         queries = str(row.queries) if row.queries else "new"
-        lines.append([row.feedback, queries, row.told, f"{row.round:,}", f"{100 * row.certain:.1f} %", wrong, ratio])
+        share = f"{100 * row.certain:.1f} %"
+        lines.append([row.feedback, queries, row.told, f"{row.z:.4g}", f"{row.round:,}", share, wrong, ratio])
     return head, lines

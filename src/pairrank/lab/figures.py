@@ -111,7 +111,8 @@ _COS = (
 )
 _REGRET = (
     "Mis-ordered pairs of the full lists (what was shown, then the rest by score), summed over rounds; documents of "
-    f"equal grade cannot be mis-ordered. The paper bounds this and does not measure it. {BANDS}"
+    "equal grade cannot be mis-ordered. Below the shown positions the paper's list would be explored too, so for a "
+    f"ranker that explores this is less than the regret that the paper bounds and does not measure. {BANDS}"
 )
 
 
