@@ -279,7 +279,8 @@ def make(text: str | os.PathLike[str], *, n_grades: int, stop: str = "click") ->
         raise kind(f"users {str(text)!r}: {problem}") from None
     if users.n_grades < n_grades:
         raise GradeError(
-            f"users {str(text)!r}: the table has {users.n_grades} grades the data {n_grades}; it needs one per grade"
+            f"users {str(text)!r}: the table has {users.n_grades} grades and the data have {n_grades}; "
+            "it needs one entry per grade"
         )
     return users
 

@@ -162,7 +162,7 @@ SCATTERED = "0 qid:b 1:1\n1 qid:a 1:2\n2 qid:b 1:3\n3 qid:c 1:4\n4 qid:a 1:5\n"
 def test_a_query_in_two_places_is_an_error_that_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "train.txt"
     path.write_text(SCATTERED)
-    with pytest.raises(DataError, match=r"line 3: query 'b' goes on after other queries; .* regroup=True"):
+    with pytest.raises(DataError, match=r"line 3: query 'b' goes on after other queries; .*load\(path, regroup=True\)"):
         parse(path)
 
 

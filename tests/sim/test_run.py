@@ -12,10 +12,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+import pairrank
 from pairrank import rankers, simulate
 from pairrank.data import Dataset, write_letor
-from pairrank.errors import DataError, NewerFormatError, OptionError, UnknownNameError
+from pairrank.errors import DataError, FileFormatError, NewerFormatError, OptionError, UnknownNameError
 from pairrank.rankers.base import Draw, LinearRanker
+from pairrank.rankers.pdgd import PDGD
 from pairrank.sim import Records, RunFolder, RunSpec, engine, load_records
 
 Splits = tuple[Dataset, Dataset]
@@ -196,6 +198,35 @@ def test_a_ranker_of_ones_own(splits: Splits, tmp_path: Path, heartbeat: None) -
     assert resumed.to_parquet() == records.to_parquet()
     with pytest.raises(UnknownNameError):
         simulate(records.spec, data=splits)
+
+
+def test_a_used_ranker_is_refused_and_left_as_it_was(splits: Splits) -> None:
+    own = Fixed(4, seed=0)
+    simulate(splits, ranker=own, rounds=30)
+    before = own.digest()
+    with pytest.raises(OptionError, match="has ranked 30 lists already"):
+        simulate(splits, ranker=own, rounds=30)
+    assert own.digest() == before
+
+
+def test_what_is_no_ranker_is_named(splits: Splits) -> None:
+    with pytest.raises(OptionError, match=r"ranker is the class Fixed; expected .* YourRanker\(n_features\)"):
+        simulate(splits, ranker=Fixed, rounds=3)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=r"ranker is a Fixed; a spec holds a short text .* pairrank\.simulate"):
+        RunSpec(data="synthetic:tiny", ranker=Fixed(4))  # type: ignore[arg-type]
+
+
+def test_a_ranker_of_ones_own_comes_back_from_its_file(tmp_path: Path) -> None:
+    own = Fixed(4, seed=3)
+    own.learn(own.rank(np.eye(4)), [True, False, False, True])
+    own.save(tmp_path / "own")
+    with pytest.raises(FileFormatError, match=r"ranker 'fixed', .*ranker=YourRanker"):
+        pairrank.load(tmp_path / "own")
+    back = pairrank.load(tmp_path / "own", ranker=Fixed)
+    assert type(back) is Fixed
+    assert back.digest() == own.digest()
+    with pytest.raises(FileFormatError, match="'fixed'; expected 'pdgd'"):
+        pairrank.load(tmp_path / "own", ranker=PDGD)
 
 
 @pytest.mark.parametrize("data", [None, 3, (1, 2)])

@@ -115,7 +115,8 @@ def _queries(
             if not regroup:
                 raise DataError(
                     f"{path}: line {line}: query {name.decode('utf-8', 'replace')!r} goes on after other queries; "
-                    "expected the lines of a query together, or regroup=True to bring them together"
+                    "expected the lines of a query together: sort the file by query, or read it with "
+                    "pairrank.data.load(path, regroup=True)"
                 )
         sizes[owner] += n
         owners.append(owner)

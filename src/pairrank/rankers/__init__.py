@@ -55,19 +55,27 @@ def make(name: str, *, n_features: int, seed: int = 0, **options: Any) -> Ranker
         raise OptionError(f"{name}: {problem}") from None
 
 
-def load(path: str | os.PathLike[str]) -> Ranker:
-    """The ranker that ``save`` wrote; it continues exactly where it stopped."""
-    return from_bytes(archive.read_file(path), source=str(path))
+def load(path: str | os.PathLike[str], *, ranker: type[Ranker] | None = None) -> Ranker:
+    """The ranker that ``save`` wrote; it continues exactly where it stopped.
+
+    ``ranker`` is the class of a ranker of your own, which no table here lists: ``load("mine.pairrank", ranker=Mine)``.
+    """
+    return from_bytes(archive.read_file(path), source=str(path), ranker=ranker)
 
 
-def from_bytes(blob: bytes, *, source: str = "these bytes") -> Ranker:
-    """The ranker that ``to_bytes`` wrote."""
+def from_bytes(blob: bytes, *, source: str = "these bytes", ranker: type[Ranker] | None = None) -> Ranker:
+    """The ranker that ``to_bytes`` wrote; ``ranker`` as in `load`."""
+    if ranker is not None:
+        return ranker.from_bytes(blob, source=source)
     values, _ = archive.unpack(blob, "ranker", source=source)
     for entry in _REGISTRY.values():
         cls: type[Ranker] = getattr(import_module(f"pairrank.rankers.{entry.module}"), entry.cls)
         if cls.name == values.get("name"):
             return cls.from_bytes(blob, source=source)
-    raise FileFormatError(f"{source} holds the ranker {values.get('name')!r}, which this PairRank does not have")
+    raise FileFormatError(
+        f"{source} holds the ranker {values.get('name')!r}, which is none of this package: for one of your own give "
+        "its class too, as in pairrank.load(path, ranker=YourRanker)"
+    )
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:

@@ -24,7 +24,7 @@ from pairrank.sim import engine
 from pairrank.sim.engine import Progress
 from pairrank.sim.folder import RunFolder
 from pairrank.sim.records import Records
-from pairrank.sim.spec import RunSpec, content
+from pairrank.sim.spec import RunSpec, content, described
 from pairrank.sim.world import World
 
 Splits = tuple[Dataset, Dataset]
@@ -59,6 +59,8 @@ def simulate(
     interrupted goes on from its last checkpoint, to the same records as if nothing had happened. Ctrl-C then writes
     a checkpoint first. ``watch(rounds_done)`` is called about ten times a second; False stops the run likewise.
     """
+    if not isinstance(ranker, (str, Ranker)):
+        raise OptionError(f"ranker is {described(ranker)}; expected a name or an object such as YourRanker(n_features)")
     own = ranker if isinstance(ranker, Ranker) else None
     source: Any = data if run is None or isinstance(run, RunSpec) else run
     if isinstance(run, RunSpec):
@@ -123,6 +125,11 @@ def _run(
     saved = folder.load_checkpoint(fresh) if folder else None
     if folder:
         folder.open()
+    if saved is None and fresh.n_ranked:
+        raise OptionError(
+            f"the ranker has ranked {fresh.n_ranked:,} lists already, and a run begins with one that knows nothing of "
+            "them; make a new one for every run"
+        )
     ranker, progress = saved or (_taught(fresh, world.train), Progress.start(world.spec.rounds))
     last = perf_counter()
     with _asked_to_stop(folder is not None) as asked:

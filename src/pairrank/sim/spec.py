@@ -57,6 +57,11 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
+        if not isinstance(self.ranker, str):
+            raise OptionError(
+                f"ranker is {described(self.ranker)}; a spec holds a short text such as pairrank-c(alpha=0.3), and a "
+                "ranker of your own goes to pairrank.simulate(..., ranker=YourRanker(n_features))"
+            )
         for name, low in (("rounds", 1), ("k", 1), ("fold", 1), ("panel", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
@@ -123,6 +128,11 @@ def _rounds(schedule: str, last: int) -> IntArray:
         return np.arange(int(number), last, int(number))
     steps = np.arange(int(number) * np.log10(last) + 1) / int(number)
     return np.rint(10.0**steps).astype(np.int64)
+
+
+def described(ranker: object) -> str:
+    """What came in place of a ranker, for a message."""
+    return f"the class {ranker.__name__}" if isinstance(ranker, type) else f"a {type(ranker).__name__}"
 
 
 def _canonical(ranker: str) -> str:
