@@ -9,7 +9,7 @@ import pytest
 
 from pairrank.errors import CutoffError, InputError, OptionError
 from pairrank.rng import Purpose, generator
-from pairrank.trials.interleaving import CREDITS, Shown, interleave, lists, outcome, placements
+from pairrank.trials.interleaving import CREDITS, Shown, chances, interleave, lists, outcome, placements
 
 FAIR = pytest.mark.parametrize("credit", CREDITS)
 SOME = [(0, 1, 2, 3), (1, 0, 2, 3), (3, 2, 1, 0), (1, 2, 3, 0), (0, 2, 3, 1), (2, 3, 0, 1)]
@@ -73,15 +73,25 @@ def test_the_better_ranking_wins(credit: str) -> None:
             assert mean(b, a, 4, credit, attraction, looks) == pytest.approx(-mean(a, b, 4, credit, attraction, looks))
 
 
-def test_choice_has_the_mean_of_teams_and_less_noise() -> None:
-    """One click: the same expectation given any list up to the click, so the same effect; never a larger square."""
+def test_choice_has_the_mean_of_teams_given_the_list_above() -> None:
+    """At every position what "team" expects over all draws that agree down to there."""
     for b in SOME:
         for k in (2, 3, 4):
-            by = {
-                credit: [s.credit for _, s in lists(np.arange(4), np.array(b), k, credit=credit)]
-                for credit in ("team", "choice")
-            }
-            assert np.all(np.square(by["choice"]) <= np.square(by["team"]))
+            drawn = {c: [s for _, s in lists(np.arange(4), np.array(b), k, credit=c)] for c in ("team", "choice")}
+            for i, shown in enumerate(drawn["choice"]):
+                for p in range(k):
+                    alike = [s for s in drawn["team"] if (s.ranking[: p + 1] == shown.ranking[: p + 1]).all()]
+                    assert drawn["choice"][i].credit[p] == np.mean([s.credit[p] for s in alike])
+
+
+def test_chances_equal_enumeration() -> None:
+    for a, b in pairs():
+        for k in (1, 2, 3, 4):
+            counted: dict[tuple[int, ...], float] = {}
+            for chance, shown in lists(a, b, k):
+                counted[tuple(shown.ranking)] = counted.get(tuple(shown.ranking), 0.0) + chance
+            for ranking in permutations(range(4), k):
+                assert chances(a, b, np.array(ranking)).prod() == pytest.approx(counted.get(ranking, 0.0))
 
 
 @FAIR

@@ -81,7 +81,7 @@ def interleave(
         case "team":
             counts = 1.0 - 2.0 * own.astype(np.float64)
         case "choice":
-            counts = _choice(first, second, ranking, own, seen, _ahead(after))
+            counts = choice_credit(np.asarray(a), np.asarray(b), shown, after=after)
         case _:
             counts = exposure_credit(np.asarray(a), np.asarray(b), shown, after=after)
     return Interleaved(shown, own, counts)
@@ -92,23 +92,29 @@ def outcome(credit: FloatArray, clicks: BoolArray) -> float:
     return float(credit[clicks].mean()) if clicks.any() else 0.0
 
 
-def _choice(
-    a: list[int], b: list[int], ranking: list[int], teams: IntArray, seen: frozenset[int], ahead: int
-) -> FloatArray:
-    """Teams where the draw decided what was shown. Where both would have picked the same, a click tells nothing."""
-    credit, taken, open_round = np.zeros(len(ranking)), set(seen), ahead
-    agreed = False
-    for position, (pick, team) in enumerate(zip(ranking, teams.tolist(), strict=True)):
-        tops = [next(d for d in own if d not in taken) for own in (a, b)]
-        if open_round == 0:
-            agreed = tops[A] == tops[B]
-            credit[position] = 0.0 if agreed else 1.0 - 2.0 * team
-            open_round = 1 - 2 * team
-        else:
-            # The second pick of a round. Whoever made the first, they had agreed on it: either may be picking now.
-            credit[position] = 0.0 if agreed and tops[A] == tops[B] else 1.0 - 2.0 * team
-            open_round, agreed = 0, False
+def choice_credit(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown = TOP) -> FloatArray:
+    """(k,): +1 for a's pick and -1 for b's, 0 where both would have picked that document: there a click tells nothing.
+
+    The list tells whose pick it was wherever it matters, so this is a function of the three rankings. It is what
+    "team" expects given the list down to each position: the same effect, with less noise.
+    """
+    orders, taken = (a.tolist(), b.tolist()), {int(d) for d in after.ranking}
+    credit, lead, agreed = np.zeros(len(ranking)), _ahead(after), False
+    for position, pick in enumerate(ranking.tolist()):
+        tops = [next(d for d in order if d not in taken) for order in orders]
         taken.add(pick)
+        if lead == 0:
+            agreed = tops[A] == tops[B]
+            if not agreed:
+                credit[position] = 1.0 if pick == tops[A] else -1.0
+            lead = 1 if pick == tops[A] else -1
+            continue
+        # The second pick of a round. If they agreed on the first, either may have made it, and either picks now.
+        if not agreed:
+            credit[position] = -float(lead)
+        elif tops[A] != tops[B]:
+            credit[position] = 1.0 if pick == tops[A] else -1.0
+        lead, agreed = 0, False
     return credit
 
 
@@ -160,6 +166,24 @@ def placements(a: IntArray, b: IntArray, k: int, *, after: Shown = TOP) -> list[
                 following[taken | {pick}, lead + 1 - 2 * team] += chance * share
         states = following
     return [dict(at) for at in found]
+
+
+def chances(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown = TOP) -> FloatArray:
+    """(k,): the probability of each document of ``ranking`` given those above it, over the coins; 0: impossible."""
+    orders, taken = (a.tolist(), b.tolist()), {int(d) for d in after.ranking}
+    leads, found = {_ahead(after): 1.0}, np.zeros(len(ranking))
+    for position, pick in enumerate(ranking.tolist()):
+        following: dict[int, float] = defaultdict(float)
+        for lead, chance in leads.items():
+            for team, share in ((A, 0.5), (B, 0.5)) if lead == 0 else ((B if lead > 0 else A, 1.0),):
+                if pick == next(d for d in orders[team] if d not in taken):
+                    following[lead + 1 - 2 * team] += chance * share
+        found[position] = sum(following.values())
+        if found[position] == 0.0:
+            break
+        leads = {lead: chance / float(found[position]) for lead, chance in following.items()}
+        taken.add(pick)
+    return found
 
 
 def lists(a: IntArray, b: IntArray, k: int, *, credit: str = "choice") -> Iterator[tuple[float, Interleaved]]:
