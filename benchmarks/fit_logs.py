@@ -37,7 +37,7 @@ def write_logs(folder: Path, n_pairs: int, n_features: int) -> list[str]:
     for number in range(FILES):
         rng = generator(0, number, Purpose.DATA)
         path = folder / f"log-{number}.parquet"
-        with Writer(path, n_features) as writer:
+        with Writer(path, n_features, "float32") as writer:
             while made < n_pairs * (number + 1) // FILES:
                 X = rng.random((SHOWN, n_features), dtype=np.float32)
                 clicks = rng.random(SHOWN) < 1 / (1 + np.exp(-(X - 0.5) @ theta))

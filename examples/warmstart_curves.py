@@ -27,10 +27,9 @@ RANKER = "pairrank(learn_from=all)"
 def curves(folder: str, strengths: Sequence[float], rounds: int, seeds: int, clicks: str) -> Iterator[dict[str, Any]]:
     """For the cold ranker and every prior: the rounds, and the held-out NDCG@10 there, seed by seed."""
     train, test = data.load(folder, "train", 1), data.load(folder, "test", 1)
-    lam, _ = priors.settings_of(rankers.make(RANKER, n_features=train.n_features))
     starts: list[tuple[str, priors.Prior | None]] = [("cold", None)]
     for strength in strengths:
-        known = priors.from_labels(train.features, train.grades, train.offsets, lam=lam, strength=strength)
+        known = priors.from_labels(train.features, train.grades, train.offsets, strength=strength)
         starts += [
             (f"warm, {strength:g} pairs", known),
             (f"wrong, {strength:g} pairs", replace(known, mean=-known.mean)),

@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -78,6 +80,55 @@ def test_clicks_go_on_from_labels(tiny: Any) -> None:
     assert model.ranker_.rank(tiny.features[:5]).number == 1
 
 
+def test_groups_are_what_query_ids_are(tiny: Any) -> None:
+    sizes = np.diff(tiny.offsets)
+    by_id = PairRankRanker().fit(tiny.features, tiny.grades, qid(tiny))
+    by_size = PairRankRanker().fit(
+        tiny.features, tiny.grades, group=sizes, eval_set=[(tiny.features, tiny.grades)], eval_group=[sizes]
+    )
+    np.testing.assert_array_equal(by_id.coef_, by_size.coef_)
+    assert by_size.evals_ == [by_id.score(tiny.features, tiny.grades, qid(tiny))]
+    assert by_id.evals_ == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(-6, 6), min_size=4, max_size=4), st.sampled_from([0.0, 1e6, -1e8]))
+def test_units_and_constants_do_not_matter(exponents: list[float], constant: float) -> None:
+    rng, units = np.random.default_rng(1), 10.0 ** np.array(exponents)
+    X = rng.normal(size=(60, 4))
+    y = (X @ [1.0, -1.0, 0.5, 0.0] + rng.normal(size=60) > 0.5).astype(np.int64)
+    one = PairRankRanker().fit(X, y, group=[10] * 6)
+    two = PairRankRanker().fit((X + constant) * units, y, group=[10] * 6)
+    np.testing.assert_allclose(two.predict(X * units), one.predict(X), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTerrier's own, about pandas
+def test_in_pyterrier(tiny: Any) -> None:
+    """``form="ltr"`` fits with groups and a validation set, and ranks in a pipeline."""
+    pt = pytest.importorskip("pyterrier")
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {
+            "qid": [f"q{number}" for number in qid(tiny)],
+            "query": "words",
+            "docno": [f"d{row}" for row in range(len(tiny.grades))],
+            "score": 0.0,
+            "rank": 0,
+            "features": list(tiny.features.astype(np.float64)),
+        }
+    )
+    qrels = frame[["qid", "docno"]].assign(label=tiny.grades)
+    learner = PairRankRanker()
+    pipeline = pt.ltr.apply_learned_model(learner, form="ltr")
+    pipeline.fit(frame.sample(frac=1.0, random_state=0), qrels, frame, qrels)
+    ranked = pipeline(frame)
+    assert learner.evals_[0] == pytest.approx(learner.score(tiny.features, tiny.grades, qid(tiny)))
+    expected = dict(zip(frame["docno"], learner.predict(tiny.features), strict=True))
+    assert dict(zip(ranked["docno"], ranked["score"], strict=True)) == pytest.approx(expected)
+    best = ranked[ranked["rank"] == ranked["rank"].min()]
+    assert (best["score"].to_numpy() == ranked.groupby("qid")["score"].max()[best["qid"]].to_numpy()).all()
+
+
 def test_clones_and_parameters() -> None:
     model = PairRankRanker(lam=3.0, random_state=4)
     assert clone(model).get_params() == model.get_params()
@@ -90,6 +141,13 @@ def test_wrong_input(tiny: Any) -> None:
         PairRankRanker().fit(X, y, [0, 1, 0, 1])
     with pytest.raises(DataError, match="qid has shape"):
         PairRankRanker().fit(X, y, [0, 1])
+    for group in ([2, 1], [4, 0], [2.0, 2.0], [[4]]):
+        with pytest.raises(DataError, match="add up to 4"):
+            PairRankRanker().fit(X, y, group=group)
+    with pytest.raises(DataError, match="twice"):
+        PairRankRanker().fit(X, y, [0, 0, 0, 0], group=[4])
+    with pytest.raises(DataError, match="one group per set"):
+        PairRankRanker().fit(X, y, group=[4], eval_set=[(X, y)])
     with pytest.raises(DataError, match="two different grades"):
         PairRankRanker().fit(X, [1, 1, 1, 1])
     with pytest.raises(ClickError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ try:
 except ImportError:
     raise MissingExtraError("scikit-learn", "sklearn") from None
 
-# All pairs of a query are compared at once; without query ids, all rows are one query.
+# All pairs of a query are compared at once; without query ids or groups, all rows are one query.
 LONGEST = 10_000
 
 
@@ -29,11 +30,12 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    lam : λ, the weight of ½‖θ‖²; here and below, None is what `PairRank` has.
+    lam : the prior's precision of feature f is lam · d · E[(x_i - x_j)_f²] over documents of a query, so units do not
+        matter; here and below, None is what `PairRank` has.
     pairs : preferences taken from clicks: "averaged", "all", "adjacent" or "matched".
     z : how many standard deviations make an order certain; matters to ``ranker_.rank`` alone.
     strength : how many pairs of clicks the labels of ``fit`` are worth; None counts each pair of labels as one.
-    l2 : the penalty of the offline fit to labels.
+    l2 : the penalty of the offline fit to labels, as it is for features spread evenly over [0, 1].
     random_state : seed of the ranker, a whole number.
 
     Attributes
@@ -42,7 +44,8 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
     coef_ : (n_features,), the weights.
     n_features_in_ : how many features it was fitted to.
 
-    Rows of one query stand together; ``qid`` says which. Without it all rows are one query.
+    Rows of one query stand together; ``qid`` says which belong together, or ``group`` how many rows each query has, as
+    LightGBM's ``LGBMRanker`` takes it. Without either all rows are one query.
     """
 
     def __init__(
@@ -62,38 +65,56 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
         self.l2 = l2
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        qid: ArrayLike | None = None,
+        *,
+        group: ArrayLike | None = None,
+        eval_set: Sequence[tuple[ArrayLike, ArrayLike]] | None = None,
+        eval_group: Sequence[ArrayLike] | None = None,
+    ) -> Self:
         """Learn from labels, whatever was learned before.
 
         Parameters
         ----------
         X : (n_docs, n_features). y : (n_docs,), numbers, higher is better; only their order within a query counts.
-        qid : (n_docs,), which query a row belongs to.
+        qid : (n_docs,), which query a row belongs to; or group : (n_queries,), how many rows each query has.
+        eval_set, eval_group : pairs (X, y) and their groups: `score` of each goes to ``evals_``. They teach nothing:
+            the fit has no rounds that could be stopped early.
         """
         features, labels = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        offsets = _offsets(qid, len(features))
+        offsets = _offsets(qid, group, len(features))
+        sets, groups = list(eval_set or ()), list(eval_group or ())
+        if len(sets) != len(groups):
+            raise DataError(f"eval_set has {len(sets)} sets and eval_group {len(groups)}; expected one group per set")
         # Only the order counts, so any numbers will do for grades.
         grades = np.unique(labels, return_inverse=True)[1].astype(np.int64)
         ranker = self._new(features.shape[1])
         lam, _ = priors.settings_of(ranker)
         priors.from_labels(features, grades, offsets, lam=lam, strength=self.strength, l2=self.l2).apply(ranker)
         self.ranker_ = ranker
+        self.evals_ = [self.score(*pair, group=sizes) for pair, sizes in zip(sets, groups, strict=True)]
         return self
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None, *, group: ArrayLike | None = None
+    ) -> Self:
         """Learn from clicks, on top of what was learned before.
 
         Parameters
         ----------
         X : (n_docs, n_features), the shown documents, the lists one after the other, each in shown order.
-        y : (n_docs,), the clicks: which were clicked. qid : (n_docs,), which list a row belongs to.
+        y : (n_docs,), the clicks: which were clicked.
+        qid : (n_docs,), which list a row belongs to; or group : (n_lists,), how many rows each list has.
         """
         begun = hasattr(self, "ranker_")
         features = validate_data(self, X, dtype=np.float64, reset=not begun)
         if y is None:
             raise ClickError("clicks are None; expected one yes or no for each row of X")
         marks = check_clicks(y, len(features))
-        offsets = _offsets(qid, len(features))
+        offsets = _offsets(qid, group, len(features))
         ranker = self.ranker_ if begun else self._new(features.shape[1])
         for start, stop in pairwise(offsets):
             ranker.learn(_shown(ranker, features[start:stop]), marks[start:stop])
@@ -107,13 +128,15 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
         scores: FloatArray = self.ranker_.score(features)
         return scores
 
-    def score(self, X: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None) -> float:
-        """The mean NDCG@10 (gain 2^y - 1) over queries with a relevant document; y are grades from 0."""
+    def score(
+        self, X: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None, *, group: ArrayLike | None = None
+    ) -> float:
+        """The mean NDCG@10 (gain 2^y - 1) over queries with a relevant document; y are grades, below 0 as good as 0."""
         scores = self.predict(X)
         grades = np.asarray(y)
-        if grades.shape != scores.shape or not np.array_equal(grades, np.round(np.maximum(grades, 0))):
-            raise DataError("y must hold a grade for each row, a whole number from 0")
-        return float(NDCG(grades.astype(np.int64), _offsets(qid, len(scores)), 10).mean(scores))
+        if grades.shape != scores.shape or not np.array_equal(grades, np.round(grades)):
+            raise DataError("y must hold a grade for each row, a whole number")
+        return float(NDCG(np.maximum(grades, 0).astype(np.int64), _offsets(qid, group, len(scores)), 10).mean(scores))
 
     @property
     def coef_(self) -> FloatArray:
@@ -135,11 +158,16 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
         return PairRank(n_features, seed=self.random_state, lam=self.lam, pairs=self.pairs, z=self.z, learn_from="all")
 
 
-def _offsets(qid: ArrayLike | None, n: int) -> IntArray:
-    """(n_queries + 1,): where each run of equal query ids begins and ends."""
-    if qid is None:
-        offsets = np.array([0, n])
-    else:
+def _offsets(qid: ArrayLike | None, group: ArrayLike | None, n: int) -> IntArray:
+    """(n_queries + 1,): where each run of equal query ids, or each group, begins and ends."""
+    if qid is not None and group is not None:
+        raise DataError("qid and group say the same thing twice; give one of them")
+    if group is not None:
+        sizes = np.asarray(group)
+        if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes < 1).any() or sizes.sum() != n:
+            raise DataError(f"group must hold whole numbers from 1 that add up to {n}, the rows of X")
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+    elif qid is not None:
         ids = np.asarray(qid)
         if ids.shape != (n,):
             raise DataError(f"qid has shape {ids.shape}; expected ({n},), one for each row of X")
@@ -147,8 +175,10 @@ def _offsets(qid: ArrayLike | None, n: int) -> IntArray:
         if len(np.unique(ids)) != len(starts):
             raise DataError("rows of one query do not stand together: sort X, y and qid by qid")
         offsets = np.append(starts, n)
+    else:
+        offsets = np.array([0, n])
     if np.diff(offsets).max() > LONGEST:
-        raise DataError(f"a query has more than {LONGEST:,} rows; say with qid which rows belong together")
+        raise DataError(f"a query has more than {LONGEST:,} rows; say with qid or group which rows belong together")
     return offsets
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,14 @@ def in_memory(made: list[tuple[np.ndarray, np.ndarray]], kind: str = "averaged")
     return differences, np.concatenate([p.weight for _, p in found])
 
 
+def spread(made: list[tuple[np.ndarray, np.ndarray]]) -> FloatArray:
+    """E[(x_i - x_j)²] per feature: over all pairs of a list, then over the lists that have one."""
+    squares = [
+        np.mean([(x - y) ** 2 for x, y in combinations(X.astype(np.float64), 2)], axis=0) for X, _ in made if len(X) > 1
+    ]
+    return np.asarray(np.mean(squares, axis=0))
+
+
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clicklog, "GROUP_BYTES", 4000)
@@ -38,7 +47,8 @@ def test_equals_the_fit_in_memory(kind: str, write: Callable[..., str]) -> None:
     paths = [write("a.parquet", made[:150]), write("b.parquet", made[150:])]
     found = fit(paths, lam=LAM, pairs=kind)
     differences, weight = in_memory(made, kind)
-    penalty = LAM * np.eye(4)
+    penalty = np.diag(LAM * 4 * spread(made))
+    np.testing.assert_allclose(np.diag(found.penalty), penalty, rtol=1e-12)
     theta = logistic.minimise(differences, weight, penalty, np.zeros(4))
     assert np.linalg.norm(found.theta - theta) <= 1e-10 * np.linalg.norm(theta)
     np.testing.assert_allclose(
@@ -103,22 +113,24 @@ def test_an_interrupted_fit_resumes(write: Callable[..., str], tmp_path: Path, m
 
 def test_long_steps_are_halved(write: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     made = [(100 * X, clicks) for X, clicks in lists(60)]
-    found = fit([write("a.parquet", made)], lam=1e-4, pairs="all")
+    found = fit([write("a.parquet", made)], lam=1e-9, pairs="all")
     differences, weight = in_memory(made, "all")
-    theta = logistic.minimise(differences, weight, 1e-4 * np.eye(4), np.zeros(4))
+    theta = logistic.minimise(differences, weight, np.diag(found.penalty), np.zeros(4))
     np.testing.assert_allclose(found.theta, theta, rtol=1e-8)
     monkeypatch.setattr(newton, "MAX_PASSES", 2)
     with pytest.raises(pairrank.errors.PairRankError, match="no minimum"):
-        fit([write("b.parquet", made)], lam=1e-4, pairs="all")
+        fit([write("b.parquet", made)], lam=1e-9, pairs="all")
 
 
 def test_locked_positions_teach_nothing(write: Callable[..., str]) -> None:
     made = lists(200)
     tails = [(X[2:], clicks[2:]) for X, clicks in made if len(X) > 2]
     for kind in ("averaged", "adjacent"):
-        cut, whole = fit([write("a.parquet", tails)], pairs=kind), fit([write("b.parquet", made, locked=2)], pairs=kind)
-        assert cut.n_pairs == whole.n_pairs
-        np.testing.assert_allclose(cut.theta, whole.theta, rtol=1e-9)
+        whole = fit([write("b.parquet", made, locked=2)], pairs=kind)
+        differences, weight = in_memory(tails, kind)
+        assert whole.n_pairs == len(weight)
+        theta = logistic.minimise(differences, weight, np.diag(whole.penalty), np.zeros(4))
+        np.testing.assert_allclose(whole.theta, theta, rtol=1e-9)
 
 
 def test_the_result_continues_online(write: Callable[..., str]) -> None:
@@ -174,23 +186,53 @@ def test_a_share_of_a_fit(write: Callable[..., str]) -> None:
     np.testing.assert_allclose(same.precision, whole.precision, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(same.M, whole.M, rtol=1e-9, atol=1e-9)
     tenth = found.prior(found.weight / 10)
-    # The minimiser of a tenth of the pairs' quadratic model at θ̂, whose gradient there is -λθ̂, and the penalty.
-    J = found.hessian - LAM * np.eye(4)
-    gradient = 0.1 * (J @ (tenth.mean - found.theta) - LAM * found.theta) + LAM * tenth.mean
+    # The minimiser of a tenth of the pairs' quadratic model at θ̂, whose gradient there is -Λθ̂, and the penalty.
+    J = found.hessian - np.diag(found.penalty)
+    gradient = 0.1 * (J @ (tenth.mean - found.theta) - found.penalty * found.theta) + found.penalty * tenth.mean
     np.testing.assert_allclose(gradient, 0.0, atol=1e-9)
 
 
-def test_a_log_teaches_what_the_same_lists_taught_online(tmp_path: Path) -> None:
-    ranker, rng = pairrank.PairRank(4, estimator="exact", learn_from="all"), np.random.default_rng(5)
+def test_a_log_teaches_what_the_same_lists_teach_online(tmp_path: Path) -> None:
+    shower, rng = pairrank.PairRank(4, estimator="exact", learn_from="all"), np.random.default_rng(5)
+    shown = [(shower.rank(rng.normal(size=(9, 4)), k=6), rng.random(6) < 0.4) for _ in range(150)]
     with clicklog.Writer(tmp_path / "log.parquet", 4) as writer:
-        for number in range(150):
-            # Features that 32 bits hold exactly, as the log keeps them.
-            impression = ranker.rank(rng.integers(-8, 9, size=(9, 4)) / 8, k=6)
-            clicks = rng.random(6) < 0.4
-            ranker.learn(impression, clicks)
+        for number, (impression, clicks) in enumerate(shown):
             writer.add("q", float(number), list("abcdef"), impression.features, clicks)
-    found = fit([str(tmp_path / "log.parquet")], lam=ranker.lam_t)
-    np.testing.assert_allclose(found.theta, ranker.weights, rtol=1e-6, atol=1e-9)
+    found = fit([str(tmp_path / "log.parquet")])
+    online = pairrank.PairRank(4, estimator="exact", learn_from="all")
+    online.set_prior(np.zeros(4), np.diag(found.penalty))
+    for impression, clicks in shown:
+        online.learn(impression, clicks)
+    np.testing.assert_allclose(found.theta, online.weights, rtol=1e-6, atol=1e-9)
     again = pairrank.PairRank(4, learn_from="all")
     found.prior().apply(again)
-    np.testing.assert_allclose(again.uncertainty(), ranker.uncertainty(), rtol=0.02)
+    np.testing.assert_allclose(again.uncertainty(), online.uncertainty(), rtol=0.02)
+
+
+UNITS = np.array([1e-6, 1e6, 1.0, 3e4])
+
+
+@pytest.mark.usefixtures("small_groups")
+@pytest.mark.parametrize("kind", ["averaged", "all", "adjacent"])
+def test_units_and_constants_do_not_matter(kind: str, write: Callable[..., str]) -> None:
+    made, rng = lists(400), np.random.default_rng(3)
+    plain = fit([write("a.parquet", made)], pairs=kind)
+    other = [((X + rng.integers(-(10**8), 10**8, size=4)) * UNITS, clicks) for X, clicks in made]
+    # 1e8 leaves 8 digits, and the unit 1e6 would take it beyond what is accepted.
+    other = [(np.where(UNITS > 10, (X * UNITS), Y), clicks) for (X, clicks), (Y, _) in zip(made, other, strict=True)]
+    found = fit([write("b.parquet", other)], pairs=kind)
+    np.testing.assert_allclose(found.theta * UNITS, plain.theta, rtol=1e-5, atol=1e-6)
+    assert found.passes == plain.passes
+    again = pairrank.PairRank(4, learn_from="all")
+    found.prior(100.0).apply(again)
+    np.testing.assert_allclose(again.weights * UNITS, plain.prior(100.0).mean, rtol=1e-5, atol=1e-6)
+
+
+def test_a_feature_that_never_varies_changes_nothing(write: Callable[..., str]) -> None:
+    made = lists(100)
+    plain = fit([write("a.parquet", made)])
+    same = fit([write("b.parquet", [(np.where([1, 1, 1, 0], X, 1e9 / 7), clicks) for X, clicks in made])])
+    assert same.theta[3] == 0.0
+    assert np.isfinite(same.hessian).all()
+    # The fourth feature taught next to nothing: THETA has a 0 there.
+    np.testing.assert_allclose(same.theta[:3], plain.theta[:3], atol=0.1)

@@ -48,12 +48,23 @@ def test_sums_are_those_of_the_kernel(batch: Batch) -> None:
     theta = np.array([0.5, -1.0, 2.0])
     winner, loser, weight = preferences(batch, "averaged")
     x, nothing = batch.features[winner] - batch.features[loser], np.zeros((3, 3))
-    found = sums(batch, theta, "averaged", with_M=True)
+    found = sums(batch, theta, "averaged", first=True)
     np.testing.assert_allclose(found.loss, logistic.pair_loss(theta, x, weight, nothing, theta), atol=1e-12)
     np.testing.assert_allclose(found.gradient, logistic.pair_gradient(theta, x, weight, nothing, theta), atol=1e-12)
     np.testing.assert_allclose(found.hessian, logistic.pair_hessian(theta, x, weight, nothing), atol=1e-12)
     np.testing.assert_allclose(found.M, x.T @ (weight[:, None] * x), atol=1e-12)
-    assert not sums(batch, theta, "averaged", with_M=False).M.any()
+    assert not sums(batch, theta, "averaged", first=False).M.any()
+
+
+@given(batch=batch(), offset=st.sampled_from([1e6, -1e8]))
+def test_a_constant_in_every_list_changes_nothing_but_rounding(batch: Batch, offset: float) -> None:
+    theta = np.array([0.5, -1.0, 2.0])
+    by_list = offset * np.repeat(np.arange(len(batch.locked)), np.diff(batch.offsets))[:, None]
+    plain = sums(batch, theta, "all", first=True)
+    moved = sums(batch._replace(features=batch.features + by_list), theta, "all", first=True)
+    for name in ("loss", "gradient", "hessian", "M", "spread"):
+        np.testing.assert_allclose(getattr(moved, name), getattr(plain, name), rtol=1e-5, atol=1e-5)
+    assert (moved.varied == plain.varied).all()
 
 
 def test_compensated_sums_keep_what_plain_ones_lose() -> None:

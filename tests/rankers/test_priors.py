@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.integrate import quad
 
 import pairrank
@@ -19,6 +22,11 @@ from pairrank.sim.spec import RunSpec
 from pairrank.sim.world import World
 
 LAM = 20.0
+
+
+def even(d: int) -> float:
+    """λ_f of features spread evenly over [0, 1]."""
+    return LAM * d / 6
 
 
 @pytest.mark.parametrize("size", [0.0, 0.3, 1.0, 5.0, 200.0])
@@ -41,14 +49,15 @@ def test_weights_are_worth_so_many_even_pairs() -> None:
     found = priors.from_weights(theta, lam=LAM, strength=50.0, variance=variance)
     x = rng.normal(size=(400_000, 3)) * np.sqrt(variance)
     J = (x * logistic.slope(x @ theta)[:, None]).T @ x / len(x)
-    np.testing.assert_allclose(found.precision, LAM * np.eye(3) + 50 * J, rtol=0.02, atol=0.02)
+    penalty = np.diag(LAM * 3 * variance)
+    np.testing.assert_allclose(found.precision, penalty + 50 * J, rtol=0.02, atol=0.02)
     np.testing.assert_allclose(found.mean, np.linalg.solve(found.precision, 50 * J @ theta), rtol=0.03)
-    np.testing.assert_allclose(found.M, LAM * np.eye(3) + 50 * np.diag(variance))
+    np.testing.assert_allclose(found.M, penalty + 50 * np.diag(variance))
 
 
 def test_narrow_where_known_and_wide_where_not() -> None:
-    ranker = pairrank.PairRank(3, lam=LAM)
-    wide = ranker.uncertainty()
+    ranker = pairrank.PairRank(3)
+    wide = np.full(3, even(3) ** -0.5)
     priors.from_weights([2.0, np.nan, -1.0], lam=LAM, strength=1e4).apply(ranker)
     narrow = ranker.uncertainty()
     assert ranker.weights[1] == 0.0
@@ -63,7 +72,7 @@ def test_narrow_where_known_and_wide_where_not() -> None:
 
 def test_a_prior_of_no_strength_is_a_cold_start() -> None:
     weak = priors.from_weights([2.0, -1.0], lam=LAM, strength=1e-9)
-    np.testing.assert_allclose(weak.precision, LAM * np.eye(2), atol=1e-9)
+    np.testing.assert_allclose(weak.precision, even(2) * np.eye(2), atol=1e-9)
     np.testing.assert_allclose(weak.mean, 0.0, atol=1e-9)
     strong = priors.from_weights([2.0, -1.0], lam=LAM, strength=1e9)
     np.testing.assert_allclose(strong.mean, [2.0, -1.0], rtol=1e-6)
@@ -72,16 +81,38 @@ def test_a_prior_of_no_strength_is_a_cold_start() -> None:
 def test_labels_are_worth_so_many_pairs() -> None:
     labelled = data.load("synthetic:tiny", "train", 1)
     found = priors.from_labels(labelled.features, labelled.grades, labelled.offsets, lam=LAM, strength=200.0)
-    theta = rankers.make("offline-ranknet", n_features=labelled.n_features)
-    theta.fit(labelled.features, labelled.grades, labelled.offsets)  # type: ignore[attr-defined]
-    rows = []
+    rows, squares = [], []
     for X, grades in labelled.queries():
         better, worse = np.nonzero(np.greater.outer(grades, grades))
         rows.append(X[better].astype(np.float64) - X[worse])
-    x = np.concatenate(rows)
-    J = (x * logistic.slope(x @ theta.weights)[:, None]).T @ x / len(x)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(found.precision, LAM * np.eye(x.shape[1]) + 200 * J, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(found.M, LAM * np.eye(x.shape[1]) + 200 * x.T @ x / len(x), rtol=1e-9, atol=1e-9)
+        squares.append(np.mean([(y - z) ** 2 for y, z in combinations(X.astype(np.float64), 2)], axis=0))
+    x, d = np.concatenate(rows), labelled.n_features
+    spread = np.array([np.mean([square[f] for square in squares if square[f] > 0]) for f in range(d)])
+    # RankNet with the penalty l2/2 · 6 spread_f per weight, which is l2/2 for features spread evenly over [0, 1].
+    smooth = np.diag(1e-3 * 6 * spread) * len(x)
+    theta = logistic.minimise(x, np.ones(len(x)), smooth, np.zeros(d))
+    J = (x * logistic.slope(x @ theta)[:, None]).T @ x / len(x)
+    penalty = np.diag(LAM * d * spread)
+    np.testing.assert_allclose(found.precision, penalty + 200 * J, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found.M, penalty + 200 * x.T @ x / len(x), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.mean, np.linalg.solve(found.precision, 200 * J @ theta), rtol=0.02, atol=1e-3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(-6, 6), min_size=4, max_size=4), st.sampled_from([0.0, 1e6, -1e8]))
+def test_units_and_constants_do_not_matter(exponents: list[float], constant: float) -> None:
+    rng, units = np.random.default_rng(1), 10.0 ** np.array(exponents)
+    X, offsets = rng.normal(size=(60, 4)), np.arange(0, 61, 10)
+    grades = (X @ [1.0, -1.0, 0.5, 0.0] + rng.normal(size=60) > 0.5).astype(np.int64)
+    plain = priors.from_labels(X, grades, offsets)
+    found = priors.from_labels((X + constant) * units, grades, offsets)
+    np.testing.assert_allclose(found.mean * units, plain.mean, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.precision / np.outer(units, units), plain.precision, rtol=1e-4, atol=1e-6)
+    theta, variance = np.array([1.0, np.nan, 0.5, 0.0]), np.array([0.2, 0.5, 1.0, 2.0])
+    plain = priors.from_weights(theta, strength=50.0, variance=variance)
+    found = priors.from_weights(theta / units, strength=50.0, variance=variance * units**2)
+    np.testing.assert_allclose(found.mean * units, plain.mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.precision / np.outer(units, units), plain.precision, rtol=1e-9, atol=1e-12)
 
 
 def test_wrong_priors_are_refused() -> None:
@@ -99,7 +130,8 @@ def test_wrong_priors_are_refused() -> None:
 
 
 def test_a_fit_takes_the_rankers_own_settings() -> None:
-    assert priors.settings_of(pairrank.PairRank(2, lam=3.0, pairs="all")) == (3.0, "all")
+    assert priors.settings_of(pairrank.PairRank(2, lam=5.0, pairs="all")) == (5.0, "all")
+    assert priors.settings_of(pairrank.PairRank(2)) == (3.0, "averaged")
     assert priors.settings_of(pairrank.PairRank(2, lam=3.0, pairs="matched")) == (3.0, "averaged")
 
 
@@ -108,8 +140,7 @@ def test_labels_replace_a_thousand_rounds_and_a_wrong_prior_is_unlearned(real_da
     """On MQ2008: warm after 50 rounds as good as cold after 1,000; turned around, it is overruled."""
     folder = str(real_data / "MQ2008")
     train, test = data.load(folder, "train", 1), data.load(folder, "test", 1)
-    lam, _ = priors.settings_of(pairrank.PairRank(train.n_features))
-    known = priors.from_labels(train.features, train.grades, train.offsets, lam=lam, strength=300.0)
+    known = priors.from_labels(train.features, train.grades, train.offsets, strength=300.0)
 
     def held_out(start: priors.Prior | None, seed: int, rounds: int) -> float:
         spec = RunSpec(data=folder, ranker="pairrank(learn_from=all)", rounds=rounds, seed=seed, panel=0, ideal="")

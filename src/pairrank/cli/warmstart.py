@@ -18,7 +18,9 @@ def add_parser(commands: Any) -> None:
         help="start a ranker from weights, labelled data or click logs",
         description="Make a ranker that begins with what is known already: the weights of another model, labelled data "
         "(LETOR), or click logs. --strength says how many pairs of clicks that knowledge is worth: exploration begins "
-        "narrow where it knows and wide where it does not, and about as many pairs of clicks overrule it.",
+        "narrow where it knows and wide where it does not, and about as many pairs of clicks overrule it. Weights do "
+        "not tell the units of their features: name data or logs beside them, and these do; else features are taken to "
+        "be spread evenly over [0, 1].",
         epilog="examples: pairrank warmstart --data MQ2008 --out model.pairrank; "
         "pairrank warmstart --weights old-solr-model.json --names title,body,age --strength 100 --out model.pairrank",
     )
@@ -41,8 +43,8 @@ def add_parser(commands: Any) -> None:
 @threads.single()
 def run(args: argparse.Namespace) -> int:
     """Find the prior, give it to a new ranker, save it."""
-    if sum(map(bool, (args.weights, args.data, args.logs))) != 1:
-        raise OptionError("expected one of --weights FILE, --data DATA or LOGS")
+    if bool(args.data) == bool(args.logs) and (args.data or not args.weights):
+        raise OptionError("expected --weights FILE, --data DATA or LOGS; data or logs may stand beside weights")
     if args.weights:
         ranker = _from_weights(args)
     elif args.data:
@@ -55,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _from_weights(args: argparse.Namespace) -> Any:
+    import numpy as np
+
     from pairrank import export, rankers
     from pairrank.cli.export import feature_names
     from pairrank.rankers import priors
@@ -66,8 +70,25 @@ def _from_weights(args: argparse.Namespace) -> Any:
     weights = model.reordered(feature_names(args.names) or model.feature_names)
     ranker = rankers.make(args.ranker, n_features=len(weights), seed=args.seed)
     lam, _ = priors.settings_of(ranker)
-    priors.from_weights(args.scale * weights, lam=lam, strength=args.strength).apply(ranker)
+    variance = _spread(args)
+    if np.ndim(variance) and len(variance) != len(weights):
+        raise OptionError(f"the data or logs have {len(variance)} features that vary, the weights {len(weights)}")
+    priors.from_weights(args.scale * weights, lam=lam, strength=args.strength, variance=variance).apply(ranker)
     return ranker
+
+
+def _spread(args: argparse.Namespace) -> Any:
+    """E[(x_i - x_j)_f²], (d,), of the data or logs that stand beside weights; else that of features over [0, 1]."""
+    from pairrank import data, logs
+    from pairrank.rankers import priors, spread
+
+    if args.data:
+        documents = data.load(args.data, args.split, args.fold, normalise=args.normalise)
+        return spread.of(documents.features, documents.offsets)
+    if not args.logs:
+        return priors.EVEN
+    with click_logs(args) as (paths, _), progress() as tell:
+        return logs.spread(paths, engine=args.engine, workers=args.workers, progress=tell)
 
 
 def _from_labels(args: argparse.Namespace) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pairrank.logs.clicklog import Writer
 from pairrank.logs.ingest import Ingested, ingest
-from pairrank.logs.newton import Fit, fit, validate
+from pairrank.logs.newton import Fit, fit, spread, validate
 from pairrank.logs.problems import Problems, Reason
 
-__all__ = ["Fit", "Ingested", "Problems", "Reason", "Writer", "fit", "ingest", "validate"]
+__all__ = ["Fit", "Ingested", "Problems", "Reason", "Writer", "fit", "ingest", "spread", "validate"]

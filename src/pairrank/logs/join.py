@@ -141,7 +141,7 @@ class Join:
 
     def _joined(
         self,
-    ) -> Iterator[tuple[str, float, list[str], NDArray[np.float32], set[str], int, str]]:
+    ) -> Iterator[tuple[str, float, list[str], NDArray[np.float64], set[str], int, str]]:
         columns = "id, query_id, time, documents, features, width, locked, place"
         with closing(self._db.execute(f"SELECT {columns} FROM lists ORDER BY time, id")) as rows:
             for key, query_id, time, text, body, width, locked, place in rows:
@@ -152,7 +152,7 @@ class Join:
                 if body is None:
                     X = self._features(query_id, documents)
                 else:
-                    X = np.frombuffer(body, dtype=np.float32).reshape(-1, width)
+                    X = np.frombuffer(body, dtype=np.float64).reshape(-1, width)
                 if X is None:
                     self.problems.add(Reason.NO_FEATURES, place)
                     continue
@@ -174,7 +174,7 @@ class Join:
                 clicked.add(document)
         return clicked
 
-    def _features(self, query_id: str, documents: Sequence[str]) -> NDArray[np.float32] | None:
+    def _features(self, query_id: str, documents: Sequence[str]) -> NDArray[np.float64] | None:
         query = "SELECT body FROM features WHERE document = ? AND query_id IN (?, ?) ORDER BY query_id = ? LIMIT 1"
         rows = []
         for document in documents:
@@ -182,19 +182,19 @@ class Join:
             found = self._db.execute(query, (document, query_id, ANY_QUERY, ANY_QUERY)).fetchone()
             if found is None:
                 return None
-            rows.append(np.frombuffer(found[0], dtype=np.float32))
+            rows.append(np.frombuffer(found[0], dtype=np.float64))
         if len({len(row) for row in rows}) != 1:
             return None
         return np.stack(rows)
 
 
-def _matrix(features: ArrayLike, n_documents: int) -> NDArray[np.float32] | Reason:
+def _matrix(features: ArrayLike, n_documents: int) -> NDArray[np.float64] | Reason:
     try:
         wide = np.asarray(features, dtype=np.float64)
     except (TypeError, ValueError):
         return Reason.WRONG_WIDTH
     if wide.ndim != 2 or len(wide) != n_documents:
         return Reason.LENGTHS_DIFFER
-    if not (np.abs(wide) <= min(MAX_MAGNITUDE, float(np.finfo(np.float32).max))).all():
+    if not (np.abs(wide) <= MAX_MAGNITUDE).all():
         return Reason.NOT_FINITE
-    return wide.astype(np.float32)
+    return wide

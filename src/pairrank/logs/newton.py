@@ -25,8 +25,9 @@ from pairrank.logs.problems import Problems, Reason
 from pairrank.logs.reader import Chunk
 from pairrank.logs.sums import KINDS, Compensated, Sums, sums
 from pairrank.rankers.base import check_choice, check_number_in
-from pairrank.rankers.pairrank import PRESETS, PairRank
+from pairrank.rankers.pairrank import PRESETS
 from pairrank.rankers.priors import Prior
+from pairrank.rankers.spread import STRENGTH, mean_spread, precision
 from pairrank.types import FloatArray
 
 # Newton's steps square the error: below this decrement one more step leaves nothing but rounding.
@@ -51,15 +52,15 @@ class Part(NamedTuple):
 class Fit:
     """θ̂ over the logs, and what is known about it.
 
-    theta : (d,). hessian : (d, d), ∇²L(θ̂) with the penalty. M : (d, d), λI + Σ w x xᵀ. loss : L(θ̂).
-    weight : Σ w, the number of pairs where every pair weighs 1.
+    theta : (d,). hessian : (d, d), ∇²L(θ̂) with the penalty. M : (d, d), Λ + Σ w x xᵀ. loss : L(θ̂).
+    penalty : (d,), λ_f, the diagonal of Λ. weight : Σ w, the number of pairs where every pair weighs 1.
     """
 
     theta: FloatArray
     hessian: FloatArray
     M: FloatArray
     loss: float
-    lam: float
+    penalty: FloatArray
     pairs: str
     n_lists: int
     n_pairs: int
@@ -70,22 +71,22 @@ class Fit:
     def prior(self, strength: float | None = None) -> Prior:
         """What the logs know, for a ranker to begin with; worth all their pairs unless ``strength`` says how many.
 
-        At θ̂ the pairs' gradient is -λθ̂, so with J = H - λI a share r of them has its minimum at
-        (λI + rJ)⁻¹ r(J + λI) θ̂.
+        At θ̂ the pairs' gradient is -Λθ̂, so with J = H - Λ a share r of them has its minimum at
+        (Λ + rJ)⁻¹ r(J + Λ) θ̂.
         """
         if strength is None:
             return Prior(self.theta, self.hessian, self.M)
         share = check_number_in("strength", strength, 0.0, 1e12, open_low=True) / self.weight
-        penalty = self.lam * np.eye(len(self.theta))
-        precision = penalty + share * (self.hessian - penalty)
-        mean = cho_solve(cho_factor(precision), share * (self.hessian @ self.theta))
-        return Prior(mean, precision, penalty + share * (self.M - penalty))
+        penalty = np.diag(self.penalty)
+        both = penalty + share * (self.hessian - penalty)
+        mean = cho_solve(cho_factor(both), share * (self.hessian @ self.theta))
+        return Prior(mean, both, penalty + share * (self.M - penalty))
 
 
 def fit(
     paths: Sequence[str],
     *,
-    lam: float | None = None,
+    lam: float = STRENGTH,
     pairs: str = PRESETS["best"].pairs,
     engine: str = "serial",
     workers: int | None = None,
@@ -93,18 +94,20 @@ def fit(
     checkpoint: str | None = None,
     progress: Progress | None = None,
 ) -> Fit:
-    """Minimise L(θ) = Σ w log(1 + exp(-x·θ)) + λ/2 ‖θ‖² over all pairs of the click logs at ``paths``.
+    """Minimise L(θ) = Σ w log(1 + exp(-x·θ)) + ½ Σ_f λ_f θ_f² over all pairs of the click logs at ``paths``.
+
+    Neither the unit of a feature nor a constant added to it in a list changes any score.
 
     Parameters
     ----------
-    lam, pairs : λ, and "averaged", "all" or "adjacent" pairs; by default those that a new `PairRank` has.
+    lam : λ_f = lam · d · E[(x_i - x_j)_f²] over the documents of a list; the default is that of a new `PairRank`.
+    pairs : "averaged" (a new `PairRank`'s), "all" or "adjacent" pairs.
     engine, workers : "serial", "processes" or "ray"; the model does not depend on it.
     on_error : "skip" leaves bad rows out and counts them, "stop" raises `LogError` at the first.
     checkpoint : a file to write after every pass; if it is there and of the same job, work resumes from it.
     progress : called with what is going on, how many row groups are done, and of how many.
     """
-    if lam is not None:
-        check_number_in("lam", lam, 0.0, 1e12, open_low=True)
+    check_number_in("lam", lam, 0.0, 1e12, open_low=True)
     check_choice("pairs", pairs, KINDS)
     check_choice("on_error", on_error, ("skip", "stop"))
     problems = Problems()
@@ -112,7 +115,7 @@ def fit(
     if on_error == "stop":
         problems.stop()
     width = reader.width(chunks)
-    job = _Job(chunks, width, PairRank(width).lam_t if lam is None else lam, pairs, on_error, checkpoint, progress)
+    job = _Job(chunks, width, lam, pairs, on_error, checkpoint, progress)
     with Engine(engine, workers) as running:
         return job.run(running, problems)
 
@@ -131,6 +134,17 @@ def validate(
     return problems, total.n_lists, total.n_pairs
 
 
+def spread(
+    paths: Sequence[str], *, engine: str = "serial", workers: int | None = None, progress: Progress | None = None
+) -> FloatArray:
+    """(d,): E[(x_i - x_j)_f²] over the documents of a list, of the click logs at ``paths``."""
+    chunks = reader.chunks(paths, Problems())
+    job = _Job(chunks, reader.width(chunks), 1.0, "all", "skip", None, progress)
+    with Engine(engine, workers) as running:
+        total = job.sweep(running, np.zeros(job.n_features), Problems())
+    return mean_spread(total.spread, total.varied)
+
+
 @dataclass
 class _Job:
     chunks: list[Chunk]
@@ -142,15 +156,20 @@ class _Job:
     progress: Progress | None
     passes: int = 0
 
+    def __post_init__(self) -> None:
+        self.penalty = np.ones(self.n_features)  # λ_f, known after the first pass
+
     def run(self, engine: Engine, problems: Problems) -> Fit:
-        penalty = self.lam * np.eye(self.n_features)
         theta, done, M, resumed = self._resume(problems)
         if done is None:
             theta = self._first_guess(engine)
-            done = self._penalised(theta, self.sweep(engine, theta, resumed))
-            M = done.M + penalty
+            done = self.sweep(engine, theta, resumed)
             if not done.n_pairs:
                 raise DataError(f"the logs hold no pair to learn from:\n{resumed.text()}")
+            # The first pass tells the features' spread, and so the penalty; it was not needed before.
+            self.penalty = precision(mean_spread(done.spread, done.varied), self.lam)
+            M = done.M + np.diag(self.penalty)
+            done = self._penalised(theta, done)
             self._save(theta, done, M, resumed)
         while True:
             step = cho_solve(cho_factor(done.hessian), done.gradient)
@@ -166,7 +185,7 @@ class _Job:
             done.hessian,
             M,
             done.loss,
-            self.lam,
+            self.penalty,
             self.pairs,
             done.n_lists,
             done.n_pairs,
@@ -207,15 +226,15 @@ class _Job:
             size /= 2
 
     def _penalised(self, theta: FloatArray, total: Sums) -> Sums:
-        total.loss += 0.5 * self.lam * float(theta @ theta)
-        total.gradient = total.gradient + self.lam * theta
-        total.hessian = total.hessian + self.lam * np.eye(self.n_features)
+        total.loss += 0.5 * float(self.penalty @ theta**2)
+        total.gradient = total.gradient + self.penalty * theta
+        total.hessian = total.hessian + np.diag(self.penalty)
         return total
 
     def sweep(self, engine: Engine, theta: FloatArray, problems: Problems | None) -> Sums:
         """One pass; with ``problems`` the first one, which also adds up M and notes what is wrong with the log."""
         self.passes += 1
-        task = partial(_part, theta=theta, pairs=self.pairs, with_M=problems is not None)
+        task = partial(_part, theta=theta, pairs=self.pairs, first=problems is not None)
         total = Compensated(self.n_features)
         previous: tuple[str, int] = ("", 0)
         for number, (chunk, part) in enumerate(zip(self.chunks, engine.map(task, self.chunks), strict=True), 1):
@@ -254,7 +273,7 @@ class _Job:
             "counts": dict(problems.counts),
             "examples": dict(problems.examples),
         }
-        arrays = {"theta": theta, "gradient": done.gradient, "hessian": done.hessian, "M": M}
+        arrays = {"theta": theta, "gradient": done.gradient, "hessian": done.hessian, "M": M, "penalty": self.penalty}
         archive.write_atomically(self.checkpoint, archive.pack("fit-checkpoint", values, arrays))
 
     def _resume(self, problems: Problems) -> tuple[FloatArray, Sums | None, FloatArray, Problems]:
@@ -268,8 +287,11 @@ class _Job:
                 f"{self.checkpoint} belongs to another fit (other logs or options): delete it, or name another file"
             )
         self.passes = values["passes"]
+        self.penalty = arrays["penalty"]
         counts = (values["n_lists"], values["n_pairs"], values["weight"])
-        done = Sums(values["loss"], arrays["gradient"], arrays["hessian"], np.zeros((d, d)), *counts)
+        # What only the first pass adds up is in M and the penalty already.
+        none = np.zeros(d)
+        done = Sums(values["loss"], arrays["gradient"], arrays["hessian"], np.zeros((d, d)), none, none, *counts)
         noted = Problems(
             {Reason(reason): count for reason, count in values["counts"].items()},
             {Reason(reason): places for reason, places in values["examples"].items()},
@@ -277,11 +299,11 @@ class _Job:
         return arrays["theta"], done, arrays["M"], noted
 
 
-def _part(chunk: Chunk, *, theta: FloatArray, pairs: str, with_M: bool) -> Part:
+def _part(chunk: Chunk, *, theta: FloatArray, pairs: str, first: bool) -> Part:
     total, problems = Compensated(len(theta)), Problems()
-    first = last = None
+    earliest = latest = None
     for batch, times in reader.batches(chunk, len(theta), problems):
-        total.add(sums(batch, theta, pairs, with_M=with_M))
+        total.add(sums(batch, theta, pairs, first=first))
         if len(times):
-            first, last = times[0] if first is None else first, times[-1]
-    return Part(total.total(), problems, int(first or 0), int(last or 0))
+            earliest, latest = times[0] if earliest is None else earliest, times[-1]
+    return Part(total.total(), problems, int(earliest or 0), int(latest or 0))

@@ -10,6 +10,7 @@ from scipy.sparse import coo_array
 
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.logs.reader import Batch
+from pairrank.rankers.spread import centred, spread_sums
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 KINDS = ("adjacent", "all", "averaged")
@@ -68,12 +69,17 @@ def _adjacent(clicked: BoolArray, unclicked: BoolArray, locked: IntArray) -> tup
 
 @dataclass
 class Sums:
-    """Loss, gradient (d,), Hessian (d, d) and M (d, d) of some pairs at one θ, without the penalty; and counts."""
+    """Loss, gradient (d,), Hessian (d, d) and M (d, d) of some pairs at one θ, without the penalty; and counts.
+
+    spread, varied : (d,), the sums of `pairrank.rankers.spread.spread_sums`.
+    """
 
     loss: float
     gradient: FloatArray
     hessian: FloatArray
     M: FloatArray
+    spread: FloatArray
+    varied: FloatArray
     n_lists: int = 0
     n_pairs: int = 0
     weight: float = 0.0
@@ -81,27 +87,31 @@ class Sums:
     @classmethod
     def zero(cls, n_features: int) -> Sums:
         """Nothing yet."""
-        square = (n_features, n_features)
-        return cls(0.0, np.zeros(n_features), np.zeros(square), np.zeros(square))
+        square, row = (n_features, n_features), np.zeros(n_features)
+        return cls(0.0, row, np.zeros(square), np.zeros(square), row, row)
 
 
-def sums(batch: Batch, theta: FloatArray, kind: str, *, with_M: bool) -> Sums:
+def sums(batch: Batch, theta: FloatArray, kind: str, *, first: bool) -> Sums:
     """The sums over a batch: Σ w log(1 + e^-z), -Σ w σ(-z) x, Σ w σ'(z) x xᵀ and Σ w x xᵀ, where z = x·θ.
 
     With b_i = Σ ±w σ(-z) over the pairs of document i the gradient is -Xᵀb, and Σ v x xᵀ = Xᵀ·Laplacian(v)·X: the
-    work grows with the documents, however many pairs they make. M is left zero without ``with_M``: it needs no θ.
+    work grows with the documents, however many pairs they make. M and the features' spread are added up in the
+    ``first`` pass only: they do not depend on θ.
     """
-    X, pairs = batch.features, preferences(batch, kind)
+    X, pairs = centred(batch.features, batch.offsets), preferences(batch, kind)
     scores = X @ theta
     gap = scores[pairs.winner] - scores[pairs.loser]
     force = pairs.weight * sigmoid(-gap)
-    n = len(X)
+    n, d = X.shape
+    spread, varied = spread_sums(X, batch.offsets) if first else (np.zeros(d), np.zeros(d))
     pull = np.bincount(pairs.winner, force, n) - np.bincount(pairs.loser, force, n)
     return Sums(
         loss=float(pairs.weight @ np.logaddexp(0.0, -gap)),
         gradient=-(pull @ X),
         hessian=_spread(X, pairs, pairs.weight * slope(gap)),
-        M=_spread(X, pairs, pairs.weight) if with_M else np.zeros((X.shape[1],) * 2),
+        M=_spread(X, pairs, pairs.weight) if first else np.zeros((d, d)),
+        spread=spread,
+        varied=varied,
         n_lists=len(batch.offsets) - 1,
         n_pairs=len(gap),
         weight=float(pairs.weight.sum()),
@@ -128,7 +138,7 @@ class Compensated:
     def add(self, part: Sums) -> None:
         """Take in the next part."""
         total, error = self._total, self._error
-        for name in ("loss", "gradient", "hessian", "M", "weight"):
+        for name in ("loss", "gradient", "hessian", "M", "spread", "varied", "weight"):
             old, new = np.asarray(getattr(total, name)), np.asarray(getattr(part, name))
             both = old + new
             lost = np.where(np.abs(old) >= np.abs(new), (old - both) + new, (new - both) + old)
@@ -145,6 +155,8 @@ class Compensated:
             total.gradient + error.gradient,
             total.hessian + error.hessian,
             total.M + error.M,
+            total.spread + error.spread,
+            total.varied + error.varied,
             total.n_lists,
             total.n_pairs,
             float(total.weight + error.weight),

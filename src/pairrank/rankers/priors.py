@@ -1,10 +1,10 @@
 """Warm starts: what is known before the first click, as a Gaussian prior with a strength counted in pairs.
 
-Knowledge of θ₀ that is worth s pairs is what s such pairs would leave behind: beside the penalty λ/2 ‖θ‖², which stays
+Knowledge of θ₀ that is worth s pairs is what s such pairs would leave behind: beside the penalty ½ θᵀΛθ, which stays
 around zero, a term s/2 (θ - θ₀)ᵀ J (θ - θ₀) with J = E[σ'(x·θ₀) x xᵀ], a pair's mean information. Together they make
-the precision λI + sJ and the mean (λI + sJ)⁻¹ sJ θ₀; the paper's M starts at λI + s E[x xᵀ]. So a ranker starts out
+the precision Λ + sJ and the mean (Λ + sJ)⁻¹ sJ θ₀; the paper's M starts at Λ + s E[x xᵀ]. So a ranker starts out
 certain along directions in which such pairs differ, and as ignorant as ever along those in which they do not; and a
-weak prior is a small one.
+weak prior is a small one. Λ = diag(λ_f) follows the spread of each feature (see `spread`), so units do not matter.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pairrank.kernel.logistic import slope
 from pairrank.rankers.base import Ranker, check_number_in
 from pairrank.rankers.pairrank import PairRank
 from pairrank.rankers.ranknet import OfflineRankNet
+from pairrank.rankers.spread import STRENGTH, centred, mean_spread, precision, spread_sums
 from pairrank.types import FloatArray
 
 # The variance of the difference of two features that are spread evenly over [0, 1], as min-max leaves them.
@@ -41,9 +42,10 @@ class Prior:
 
 
 def settings_of(ranker: Ranker) -> tuple[float, str]:
-    """λ and the kind of pairs with which a fit is the same problem as the ranker's own, or as its expectation."""
-    ours = _pairrank(ranker)
-    return ours.lam_t, "averaged" if ours.settings.pairs == "matched" else ours.settings.pairs
+    """``lam`` and the kind of pairs with which a fit is the same problem as the ranker's own, or as its expectation."""
+    settings = _pairrank(ranker).settings
+    lam = STRENGTH if settings.lam == "scaled" else float(settings.lam)
+    return lam, "averaged" if settings.pairs == "matched" else settings.pairs
 
 
 def from_labels(
@@ -51,7 +53,7 @@ def from_labels(
     grades: ArrayLike,
     offsets: ArrayLike,
     *,
-    lam: float,
+    lam: float = STRENGTH,
     strength: float | None = None,
     l2: float = 1e-3,
 ) -> Prior:
@@ -61,15 +63,20 @@ def from_labels(
     ----------
     features : (n_docs, d). grades : (n_docs,), whole numbers, higher is better.
     offsets : (n_queries + 1,), query q owns the rows from offsets[q] up to offsets[q + 1].
-    lam : the ranker's λ. strength : how many pairs of clicks the labels are worth; None counts each as one.
-    l2 : RankNet's own penalty.
+    lam : λ_f = lam · d · E[(x_i - x_j)_f²] over documents of one query.
+    strength : how many pairs of clicks the labels are worth; None counts each as one.
+    l2 : RankNet's own penalty, as it is for features spread evenly over [0, 1].
     """
-    X, labels, bounds = np.asarray(features), np.asarray(grades), np.asarray(offsets)
-    theta = OfflineRankNet(X.shape[-1], l2=l2).fit(X, labels, bounds).weights
+    labels, bounds = np.asarray(grades), np.asarray(offsets)
+    X = centred(features, bounds)
+    spread = mean_spread(*spread_sums(X, bounds))
+    unit = np.sqrt(spread)
+    # Features of spread 1 instead of 1/6 have weights √6 times smaller.
+    theta = OfflineRankNet(X.shape[-1], l2=l2 / EVEN).fit(X / unit, labels, bounds).weights / unit
     J, M = np.zeros((len(theta),) * 2), np.zeros((len(theta),) * 2)
     n_pairs = 0
     for start, stop in pairwise(bounds.tolist()):
-        documents = X[start:stop].astype(np.float64)
+        documents = X[start:stop]
         scores = documents @ theta
         differ = np.not_equal.outer(labels[start:stop], labels[start:stop])
         # Every pair stands twice in the matrix, and both times as itself: hence the halves.
@@ -77,10 +84,10 @@ def from_labels(
         M += 0.5 * _spread(documents, differ.astype(np.float64))
         n_pairs += int(differ.sum()) // 2
     worth = float(n_pairs) if strength is None else _check_strength(strength)
-    return _prior(theta, J / n_pairs, M / n_pairs, lam, worth)
+    return _prior(theta, J / n_pairs, M / n_pairs, precision(spread, lam), worth)
 
 
-def from_weights(weights: ArrayLike, *, lam: float, strength: float, variance: ArrayLike = EVEN) -> Prior:
+def from_weights(weights: ArrayLike, *, strength: float, lam: float = STRENGTH, variance: ArrayLike = EVEN) -> Prior:
     """What weights alone know: θ₀ itself, and nothing of how documents differ.
 
     So pairs are taken to differ evenly, x ~ N(0, diag(variance)), in the features whose weight is known; with s = ‖θ₀‖
@@ -88,9 +95,10 @@ def from_weights(weights: ArrayLike, *, lam: float, strength: float, variance: A
 
     Parameters
     ----------
-    weights : (d,); NaN where nothing is known, and there the ranker starts wide, at λ.
-    lam : the ranker's λ. strength : how many pairs of clicks the weights are worth.
-    variance : of the difference of two documents, a number or (d,); the default fits features evenly over [0, 1].
+    weights : (d,); NaN where nothing is known, and there the ranker starts wide, at λ_f.
+    strength : how many pairs of clicks the weights are worth. lam : λ_f = lam · d · variance_f.
+    variance : of the difference of two documents of a list, a number or (d,): weights do not tell the unit of their
+        features. The default fits features spread evenly over [0, 1].
     """
     _check_strength(strength)
     given = np.array(weights, dtype=np.float64)
@@ -106,15 +114,15 @@ def from_weights(weights: ArrayLike, *, lam: float, strength: float, variance: A
     across, along = information(size)
     direction = spread * theta / size if size > 0 else np.zeros_like(theta)
     inner = across * np.diag(known.astype(np.float64)) + (along - across) * np.outer(direction, direction)
-    return _prior(theta, spread[:, None] * inner * spread, np.diag(spread**2), lam, strength)
+    return _prior(theta, spread[:, None] * inner * spread, np.diag(spread**2), precision(even, lam), strength)
 
 
-def _prior(theta: FloatArray, J: FloatArray, second_moment: FloatArray, lam: float, strength: float) -> Prior:
-    """λ around zero and ``strength`` pairs of information ``J`` around ``theta``."""
-    penalty = lam * np.eye(len(theta))
-    precision = penalty + strength * J
-    mean: FloatArray = cho_solve(cho_factor(precision), strength * (J @ theta))
-    return Prior(mean, precision, penalty + strength * second_moment)
+def _prior(theta: FloatArray, J: FloatArray, second_moment: FloatArray, lam: FloatArray, strength: float) -> Prior:
+    """Λ = diag(``lam``) around zero and ``strength`` pairs of information ``J`` around ``theta``."""
+    penalty = np.diag(lam)
+    both = penalty + strength * J
+    mean: FloatArray = cho_solve(cho_factor(both), strength * (J @ theta))
+    return Prior(mean, both, penalty + strength * second_moment)
 
 
 def information(size: float) -> tuple[float, float]:
