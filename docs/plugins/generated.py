@@ -147,7 +147,7 @@ def _session(client: Any) -> dict[tuple[str, str], Any]:
     ask("post", f"{one}/feedback", {"impression_id": shown, "clicks": ["boots"]})
     ask("post", f"{one}/limits", {"explore_share": 0.5})
     ask("post", f"{one}/freeze", {"frozen": False})
-    for path in ("/v1/rankers", one, f"{one}/versions", f"{one}/statistics", "/v1/audit", "/healthz", "/readyz"):
+    for path in ("/v1/rankers", one, f"{one}/versions", "/v1/audit", "/healthz", "/readyz"):
         ask("get", path)
     for repeated in (("post", f"{one}/limits"), ("post", f"{one}/freeze"), ("put", one), ("get", "/v1/rankers")):
         del found[repeated]  # the description of the ranker again, as for GET

@@ -221,7 +221,7 @@ def test_the_services_store(tmp_path: Path) -> None:
             shown = ranker.rank(X, number=number)
             ids = json.dumps([f"d{document}" for document in shown.ranking.tolist()])
             token = token_of(row.secret, number)
-            served = Served(row.id, number, token, 100.0 + number, 1e6, 2e6, 0, "q", ids, shown.to_bytes(), True, 1)
+            served = Served(row.id, number, token, 100.0 + number, 1e6, 2e6, 0, "q", ids, shown.to_bytes())
             store.serve([served])
             if number < first + 3:  # the last list never gets an answer
                 store.feedback([Feedback(row.id, number, token, frozenset({"d1"}))], 200.0)

@@ -53,8 +53,6 @@ class Scene:
             f"q{shown.number}",
             json.dumps([f"d{place}" for place in shown.ranking.tolist()]),
             shown.to_bytes(),
-            shown.explored,
-            len(set(shown.blocks.tolist())),
         )
 
     def feedback(self, items: Iterable[Served], position: int | None = 0) -> list[Verdict]:

@@ -96,7 +96,6 @@ def test_every_good_answer_is_the_one_declared(walk: Walk, monkeypatch: pytest.M
         walk("GET", f"{one}/impressions/{shown['impression_id']}", 200)
     states = {item["state"] for item in walk("GET", f"{one}/impressions", 200)["impressions"]}
     assert "learned" in states
-    walk("GET", f"{one}/statistics", 200)
     walk("POST", f"{one}/limits", 200, json={"locked": 1})
     walk("POST", f"{one}/freeze", 200, json={})
     walk("POST", f"{one}/pin", 200, json={"version": 0})
@@ -136,7 +135,7 @@ def test_every_refusal_is_the_one_declared(walk: Walk, monkeypatch: pytest.Monke
     walk("POST", f"{one}/feedback", 404, json={**told, "impression_id": "1-x"})
     walk("POST", f"{one}/events", 422, json={})
     walk("POST", f"{one}/pin", 404, json={"version": 99})
-    for path in ("", "/versions", "/impressions", "/impressions/1-x", "/statistics"):
+    for path in ("", "/versions", "/impressions", "/impressions/1-x"):
         walk("GET", f"/v1/rankers/nobody{path}", 404)
     walk("GET", f"{one}/impressions/1-x", 404)
     walk("GET", f"{one}?wait=99", 422)

@@ -36,7 +36,6 @@ TABLE = {
     ("POST", "/v1/rankers/{name}/rollback"): "admin",
     ("GET", "/v1/rankers/{name}/impressions"): "admin",
     ("GET", "/v1/rankers/{name}/impressions/{impression_id}"): "admin",
-    ("GET", "/v1/rankers/{name}/statistics"): "any",
     ("GET", "/v1/audit"): "admin",
     ("GET", "/v1/stream"): "any",
     ("GET", "/metrics"): "any",

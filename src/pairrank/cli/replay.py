@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
             word = "the same" if result.same else f"NOT THE SAME: {result.replayed[:16]} from the log"
             print(
                 f"{result.name}: {result.entries} entries, version {result.version}, digest {result.stored[:16]}, "
-                f"{word} ({result.versions_checked} versions checked, {result.pending} entries pending)"
+                f"{word} ({result.versions_checked} versions checked, {result.pending} entries pending, "
+                f"{len(result.set_aside)} set aside)"
             )
         if not results:
             print("The store has no rankers.")

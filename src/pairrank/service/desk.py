@@ -69,9 +69,10 @@ def refusal(problem: Exception) -> Response:
         status, code = problem.status, problem.code
     else:
         status, code = next(((s, c) for kind, s, c in _STATUS if isinstance(problem, kind)), (500, "internal"))
-    if status == 500:
+    message = str(problem)
+    if code == "internal":
         logger.error("a fault in the program", exc_info=problem)
-    message = str(problem) if status != 500 else "something went wrong; the log tells more"
+        message = "something went wrong; the log tells more"
     response = answer({"error": code, "message": message}, status)
     if status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"

@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from pairrank import threads
 from pairrank.errors import FileFormatError, StorageError
-from pairrank.service.model import Model, finder, load_head
+from pairrank.service.model import Log, Model, load_head
 from pairrank.service.replay import rebuild
-from pairrank.service.store.base import Entry, Progress
 from pairrank.service.store.log import SqlStore
 
 logger = logging.getLogger("pairrank.learner")
@@ -31,7 +31,7 @@ class Learner:
         self._store = store
         self._clock = clock
         self._models: dict[int, Model] = {}
-        self._progress: dict[int, Progress] = {}  # what was applied and not yet published
+        self._changed: set[int] = set()  # rankers with something applied and not yet published
         self._published: dict[int, float] = {}
         self._broken: set[int] = set()
         self._tended = self._counted = -COUNT_SECONDS
@@ -62,26 +62,28 @@ class Learner:
     def _forget(self) -> None:
         """Drop what is in memory: the store says where to go on from."""
         self._models.clear()
-        self._progress.clear()
+        self._changed.clear()
         self._broken.clear()
 
+    @threads.single()  # the same sums in the same order as a replay
     def step(self, *, publish: bool = False) -> bool:
         """Apply what is new, publish what is due, close windows; whether there was anything to apply."""
         self._tend()
         heads = self._store.heads()
         for gone in self._models.keys() - heads.keys():
             del self._models[gone]
-            self._progress.pop(gone, None)
+            self._changed.discard(gone)
         busy = False
         for ranker_id, head in heads.items():
             if ranker_id in self._broken or (ranker_id not in self._models and head.applied == head.log_seq):
                 continue
             try:
                 busy |= self._follow(ranker_id, head.log_seq)
-            except FileFormatError as problem:
+            except StorageError:
+                raise
+            except Exception as problem:
                 # One damaged ranker must not stop the others; `pairrank store verify` tells more.
-                logger.error("ranker %d stops learning: %s", ranker_id, problem)
-                self._broken.add(ranker_id)
+                self._stop(ranker_id, problem)
                 continue
             if publish or time.monotonic() - self._published.get(ranker_id, 0.0) >= PUBLISH_SECONDS:
                 self._publish(ranker_id)
@@ -92,16 +94,16 @@ class Learner:
         if model is None or model.applied >= log_seq:
             return False
         self._models[ranker_id] = model
-        past = finder(self._store, ranker_id)
+        log = Log(self._store, ranker_id)
         for entry in self._store.log(ranker_id, model.applied, BATCH):
             if entry.kind == "rollback":
                 self._publish(ranker_id)  # so that the version before it can be gone back to
-            model.apply(entry, past)
-            self._progress[ranker_id] = _counted(self._progress.get(ranker_id, Progress()), entry)
+            model.apply(entry, log)
+            self._changed.add(ranker_id)
         return True
 
     def _load(self, ranker_id: int) -> Model | None:
-        row = next((row for row in self._store.rankers() if row.id == ranker_id), None)
+        row = self._store.ranker_by_id(ranker_id)
         if row is None:
             return None
         try:
@@ -111,12 +113,23 @@ class Learner:
             return rebuild(self._store, row, row.applied)
 
     def _publish(self, ranker_id: int) -> None:
-        progress = self._progress.pop(ranker_id, None)
-        if progress is None:
+        if ranker_id not in self._changed:
             return
         model = self._models[ranker_id]
-        self._store.publish(ranker_id, model.snapshot(self._clock()), model.applied, progress)
+        self._store.publish(ranker_id, model.snapshot(self._clock()), model.applied, model.aside)
+        model.aside = []
+        self._changed.discard(ranker_id)
         self._published[ranker_id] = time.monotonic()
+
+    def _stop(self, ranker_id: int, problem: Exception) -> None:
+        reason = f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:200]
+        logger.error("ranker %d stops learning: %s", ranker_id, reason)
+        self._broken.add(ranker_id)
+        if isinstance(problem, FileFormatError):  # found before the model was touched: what came before it is sound
+            self._publish(ranker_id)
+        self._models.pop(ranker_id, None)
+        self._changed.discard(ranker_id)
+        self._store.stop(ranker_id, reason)
 
     def _tend(self) -> None:
         if time.monotonic() - self._tended < TEND_SECONDS:
@@ -132,10 +145,3 @@ class Learner:
             for row in self._store.rankers():
                 self._store.count_open(row.id)
                 self._store.thin(row, now)
-
-
-def _counted(progress: Progress, entry: Entry) -> Progress:
-    if entry.clicks is None:
-        return progress
-    clicks = sum(entry.clicks)
-    return Progress(progress.lists + 1, progress.clicked_lists + (clicks > 0), progress.clicks + clicks)

@@ -1,25 +1,56 @@
 """A model and its place in the log.
 
 `Model.apply` is the only place where a log entry changes a model. It is a function of (model, entry), so a model
-restored from any published version and taken through the rest of the log is, bit for bit, the model of the log.
+restored from any published version and taken through the rest of the log is, bit for bit, the model of the log. That
+holds for entries that make a ranker fail, too: they are set aside, by number and with a reason, and change nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from pairrank import rankers
 from pairrank.errors import FileFormatError, InputError
-from pairrank.service.store.base import Entry, RankerRow, Snapshot
+from pairrank.service.store.base import Aside, Entry, RankerRow, Snapshot
 from pairrank.service.store.log import SqlStore
 from pairrank.types import Impression
 
 logger = logging.getLogger("pairrank.model")
+
+BATCH = 500
+
+
+class Log:
+    """One ranker's log and kept versions, as `Model.apply` reads them again when it must.
+
+    met : versions that are already in memory; they are taken before stored ones.
+    """
+
+    def __init__(self, store: SqlStore, ranker_id: int) -> None:
+        self._store, self._ranker_id = store, ranker_id
+        self.met: dict[int, Snapshot] = {}
+
+    def version(self, version: int) -> Snapshot:
+        """The version that a rollback names."""
+        snapshot = self.met.get(version) or self._store.snapshot(self._ranker_id, version)
+        if snapshot is None:
+            raise FileFormatError(f"version {version}, which the log goes back to, is missing")
+        return snapshot
+
+    def entries(self, after: int, upto: int) -> Iterator[Entry]:
+        """The entries after number ``after``, up to and with number ``upto``."""
+        while after < upto:
+            entries = self._store.log(self._ranker_id, after, min(BATCH, upto - after))
+            if not entries:
+                raise FileFormatError(f"the log ends at entry {after}; the model has seen {upto}")
+            yield from entries
+            after = entries[-1].seq
 
 
 @dataclass(slots=True)
@@ -28,7 +59,8 @@ class Model:
 
     version : the last entry that changed it.
     applied : the last entry that was looked at.
-    learned, skipped : entries that taught it something, and entries that the ranker refused.
+    learned, skipped : entries that taught it something, and entries that did not.
+    aside : entries that it refused or failed on, since `snapshot` was last taken.
     """
 
     ranker: rankers.Ranker
@@ -36,6 +68,10 @@ class Model:
     applied: int
     learned: int
     skipped: int
+    aside: list[Aside] = field(default_factory=list)
+    # A state to go back to when a ranker fails half-way, and the entry after which the log goes on from there.
+    _sound: bytes = b""
+    _sound_at: int = 0
 
     @classmethod
     def restore(cls, snapshot: Snapshot, applied: int | None = None) -> Model:
@@ -44,50 +80,64 @@ class Model:
             raise FileFormatError(f"version {snapshot.version} is damaged: its digest does not match")
         ranker = rankers.from_bytes(snapshot.body, source=f"version {snapshot.version}")
         at = snapshot.version if applied is None else applied
-        return cls(ranker, snapshot.version, at, snapshot.learned, snapshot.skipped)
+        return cls(ranker, snapshot.version, at, snapshot.learned, snapshot.skipped, [], snapshot.body, at)
 
     def snapshot(self, now: float) -> Snapshot:
         """The model as it is now."""
         body = self.ranker.to_bytes()
+        self._sound, self._sound_at = body, self.applied
         digest = hashlib.sha256(body).hexdigest()
         return Snapshot(self.version, self.learned, self.skipped, digest, now, False, body)
 
-    def apply(self, entry: Entry, past: Callable[[int], Snapshot]) -> None:
-        """Take one entry; ``past`` finds the version that a rollback names."""
+    def apply(self, entry: Entry, log: Log) -> None:
+        """Take one entry; ``log`` finds the version that a rollback names."""
         if entry.seq != self.applied + 1:
             raise FileFormatError(f"the log goes from entry {self.applied} to {entry.seq}; it is damaged")
         if entry.kind == "rollback":
-            target = past(int(entry.target or 0))
+            target = log.version(int(entry.target or 0))
             old = Model.restore(target)
             self.ranker, self.learned, self.version = old.ranker, old.learned, entry.seq
-        elif entry.kind == "feedback" and self._learn(entry):
+            self._sound, self._sound_at = target.body, entry.seq
+        elif entry.kind == "feedback" and self._take(entry, log):
             self.learned += 1
             self.version = entry.seq
         self.applied = entry.seq
 
-    def _learn(self, entry: Entry) -> bool:
-        if entry.body is None or entry.clicks is None:
-            raise FileFormatError(f"entry {entry.seq} of the log has no impression; it is damaged")
+    def _take(self, entry: Entry, log: Log) -> bool:
+        """Whether the entry taught the ranker something."""
         try:
-            impression = Impression.from_bytes(entry.body)
-            learned = self.ranker.learn(impression, np.frombuffer(entry.clicks, dtype=np.uint8))
-        except InputError as problem:  # decided by (model, entry) alone, so a replay skips the same entries
-            logger.warning("entry %d teaches nothing: %s", entry.seq, problem)
+            learned = _learn(self.ranker, entry)
+        except (FileFormatError, MemoryError, OSError):  # not decided by (model, entry) alone
+            raise
+        except Exception as problem:
             learned = False
+            if not isinstance(problem, InputError):
+                self._go_back(entry.seq, log)
+            reason = f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:200]
+            self.aside.append(Aside(entry.seq, reason))
+            logger.warning("entry %d is set aside: %s", entry.seq, reason)
         self.skipped += not learned
         return learned
 
+    def _go_back(self, seq: int, log: Log) -> None:
+        """Be as before entry ``seq``, whatever the ranker did before it failed."""
+        self.ranker = rankers.from_bytes(self._sound)
+        for entry in log.entries(self._sound_at, seq - 1):
+            if entry.kind == "feedback":
+                with suppress(InputError):  # it was refused the first time, too
+                    _learn(self.ranker, entry)
+        # From here on: the next failure does not come back to this one.
+        self._sound, self._sound_at = self.ranker.to_bytes(), seq
 
-def finder(store: SqlStore, ranker_id: int) -> Callable[[int], Snapshot]:
-    """What `Model.apply` needs to roll back: kept versions from the store."""
 
-    def past(version: int) -> Snapshot:
-        snapshot = store.snapshot(ranker_id, version)
-        if snapshot is None:
-            raise FileFormatError(f"version {version}, which the log goes back to, is missing")
-        return snapshot
-
-    return past
+def _learn(ranker: rankers.Ranker, entry: Entry) -> bool:
+    if entry.body is None or entry.clicks is None:
+        raise FileFormatError(f"entry {entry.seq} of the log has no impression; it is damaged")
+    impression = Impression.from_bytes(entry.body)
+    learned = ranker.learn(impression, np.frombuffer(entry.clicks, dtype=np.uint8))
+    if learned and not np.isfinite(ranker.score(impression.features)).all():
+        raise ArithmeticError("the ranker's scores are no longer finite")
+    return learned
 
 
 def load_head(store: SqlStore, row: RankerRow) -> Model:

@@ -1,4 +1,4 @@
-"""What the pages and the people who watch need: impressions, statistics, the audit, a stream, metrics, health."""
+"""What the pages and the people who watch need: impressions, the audit, a stream, metrics, health."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from pairrank.service.schemas import (
     AuditAnswer,
     ImpressionDetailAnswer,
     ImpressionsAnswer,
-    StatisticsAnswer,
     StatusAnswer,
     answers,
 )
@@ -88,16 +87,6 @@ def routes(desk: Desk) -> APIRouter:
         )
 
     @router.get(
-        "/v1/rankers/{name}/statistics",
-        summary="Lists, clicks and exploration by the minute",
-        dependencies=[KEY],
-        responses=answers(StatisticsAnswer, 404, 422),
-    )
-    async def statistics(name: str, request: Request, minutes: Annotated[int, Query(ge=1, le=1440)] = 60) -> Response:
-        desk.allow(request, None)
-        return answer(await _statistics(desk, await desk.ranker(name), minutes))
-
-    @router.get(
         "/v1/audit",
         summary="The newest administrative acts",
         dependencies=[KEY],
@@ -156,28 +145,6 @@ async def _lag(desk: Desk, row: RankerRow) -> float:
     """Seconds since the oldest entry that is not applied was logged."""
     since = await desk.shelf.read(desk.store.oldest_pending, row.id, row.applied)
     return 0.0 if since is None else max(0.0, desk.clock() - since)
-
-
-async def _statistics(desk: Desk, row: RankerRow, minutes: int) -> dict[str, Any]:
-    found = await desk.shelf.read(desk.store.statistics, row.id, desk.clock() - 60 * minutes)
-    return {
-        "name": row.name,
-        "model_version": row.version,
-        "lag_events": row.log_seq - row.applied,
-        "lag_seconds": await _lag(desk, row),
-        "minutes": [
-            {
-                "time": 60 * item["minute"],
-                "lists": item["shown"].get("lists", 0),
-                "explored": item["shown"].get("explored", 0),
-                "blocks": item["shown"].get("blocks", 0),
-                "feedback": item["clicked"].get("lists", 0),
-                "clicked": item["clicked"].get("clicked_lists", 0),
-                "clicks": item["clicked"].get("clicks", 0),
-            }
-            for item in found
-        ],
-    }
 
 
 async def _stream(desk: Desk, request: Request) -> AsyncIterator[bytes]:

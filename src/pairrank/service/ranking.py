@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl
 
+import numpy as np
 import orjson
 from fastapi import APIRouter, Request, Response
 
@@ -32,6 +34,8 @@ from pairrank.service.schemas import (
 )
 from pairrank.service.shelf import Shelved
 from pairrank.service.store.base import Event, Feedback, Served, Status, token_of
+
+logger = logging.getLogger("pairrank.ranking")
 
 # The fractional parts of n·φ are spread evenly, so any share of consecutive numbers is explored to within one list.
 GOLDEN = 0.6180339887498949
@@ -175,18 +179,26 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
     """Draw one list, keep its impression, and say what is shown: the answer of the rank endpoint."""
     # A newer model may be put on the shelf while this waits: one list is one model's.
     row, ranker, number, version = item.row, item.ranker, item.next_number, item.version
-    impression = ranker.rank(
-        query.features,
-        query.k,
-        number=number,
-        explore=explores(number, row.limits.explore_share),
-        locked=row.limits.locked,
-    )
+    try:
+        impression = ranker.rank(
+            query.features,
+            query.k,
+            number=number,
+            explore=explores(number, row.limits.explore_share),
+            locked=row.limits.locked,
+        )
+        scores = ranker.score(impression.features)
+        if not np.isfinite(scores).all():
+            raise ArithmeticError("scores are not finite")
+    except InputError:
+        raise
+    except Exception as problem:
+        logger.exception("ranker %s cannot order %d documents", row.name, len(query.ids))
+        raise RefusalError(500, "ranker", f"the ranker {row.name!r} failed on these documents") from problem
     item.next_number = number + 1
     desk.recent.keep(row.name, number, query.ids, query.features)
     await asyncio.sleep(0)  # and packed together
     shown = [query.ids[place] for place in impression.ranking.tolist()]
-    scores = ranker.score(impression.features).tolist()
     blocks = impression.blocks.tolist()
     token, now = token_of(row.secret, number), desk.clock()
     n_blocks = len(set(blocks))
@@ -202,8 +214,6 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
             query.query_id,
             orjson.dumps(shown).decode(),
             impression.to_bytes(),
-            impression.explored,
-            n_blocks,
         )
     )
     counted = desk.metrics.ranked(row.name)
@@ -217,6 +227,6 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
         "explored": impression.explored,
         "ranking": [
             {"id": name, "position": position, "score": score, "block": block}
-            for position, (name, score, block) in enumerate(zip(shown, scores, blocks, strict=True), 1)
+            for position, (name, score, block) in enumerate(zip(shown, scores.tolist(), blocks, strict=True), 1)
         ],
     }

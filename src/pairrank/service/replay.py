@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pairrank import threads
 from pairrank.errors import FileFormatError
-from pairrank.service.model import Model, finder
-from pairrank.service.store.base import Entry, RankerRow, Snapshot
+from pairrank.service.model import Log, Model
+from pairrank.service.store.base import Entry, RankerRow
 from pairrank.service.store.log import SqlStore
-
-BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +24,16 @@ class Replay:
     replayed: str
     versions_checked: int
     wrong_versions: tuple[int, ...]
+    set_aside: tuple[int, ...]  # entries that made the ranker fail
+    set_aside_stored: tuple[int, ...]
 
     @property
     def same(self) -> bool:
-        """Whether the stored model, and every version kept on the way, is the log's."""
-        return self.stored == self.replayed and not self.wrong_versions
+        """Whether the stored model, every version kept on the way and what was set aside are the log's."""
+        return self.stored == self.replayed and not self.wrong_versions and self.set_aside == self.set_aside_stored
 
 
+@threads.single()
 def replay(store: SqlStore, row: RankerRow) -> Replay:
     """Replay a ranker's log from its base up to where the stored model stands."""
     kept = {s.version: s.digest for s in store.versions(row.id) if row.base <= s.version <= row.version}
@@ -52,9 +54,12 @@ def replay(store: SqlStore, row: RankerRow) -> Replay:
         model.ranker.digest(),
         checked,
         tuple(wrong),
+        tuple(item.seq for item in model.aside),
+        tuple(item.seq for item in store.set_aside(row.id, row.base) if item.seq <= row.applied),
     )
 
 
+@threads.single()
 def rebuild(store: SqlStore, row: RankerRow, upto: int) -> Model:
     """The model after entry ``upto``, from the base and the log alone."""
     model = base_model(store, row)
@@ -74,20 +79,11 @@ def base_model(store: SqlStore, row: RankerRow) -> Model:
 def _walk(store: SqlStore, row: RankerRow, model: Model, upto: int) -> Iterator[Entry]:
     """Apply entries one by one up to ``upto``. Rollbacks go to states met on the way, not to stored ones."""
     targets = {target for target in store.rollback_targets(row.id) if target >= row.base}
-    met: dict[int, Snapshot] = {}
-    stored = finder(store, row.id)
-
-    def past(version: int) -> Snapshot:
-        return met[version] if version in met else stored(version)
-
+    log = Log(store, row.id)
     if model.version in targets:
-        met[model.version] = model.snapshot(0.0)
-    while model.applied < upto:
-        entries = store.log(row.id, model.applied, min(BATCH, upto - model.applied))
-        if not entries:
-            raise FileFormatError(f"the log of {row.name!r} ends at {model.applied}; the model has seen {upto}")
-        for entry in entries:
-            model.apply(entry, past)
-            if model.version == entry.seq and entry.seq in targets:
-                met[entry.seq] = model.snapshot(0.0)
-            yield entry
+        log.met[model.version] = model.snapshot(0.0)
+    for entry in log.entries(model.applied, upto):
+        model.apply(entry, log)
+        if model.version == entry.seq and entry.seq in targets:
+            log.met[entry.seq] = model.snapshot(0.0)
+        yield entry

@@ -136,6 +136,13 @@ class LimitsAnswer(Answer):
     max_open: int
 
 
+class AsideAnswer(Answer):
+    """A log entry that made the ranker fail and changed nothing."""
+
+    log_entry: int
+    reason: str
+
+
 class RankerAnswer(Answer):
     """A ranker: its configuration, the head of its log and of its model."""
 
@@ -155,6 +162,9 @@ class RankerAnswer(Answer):
     feedback_count: int
     learned_count: int
     skipped_count: int
+    set_aside: int
+    last_set_aside: AsideAnswer | None
+    stopped: str | None
     log_length: int
     log_applied: int
     lag: int
@@ -229,28 +239,6 @@ class ImpressionDetailAnswer(ImpressionAnswer):
     features: list[list[float]]
     feature_names: list[str] | None
     inspection: InspectionAnswer | None
-
-
-class MinuteAnswer(Answer):
-    """Counts of one minute."""
-
-    time: int
-    lists: int
-    explored: int
-    blocks: int
-    feedback: int
-    clicked: int
-    clicks: int
-
-
-class StatisticsAnswer(Answer):
-    """Counts by the minute."""
-
-    name: str
-    model_version: int
-    lag_events: int
-    lag_seconds: float
-    minutes: list[MinuteAnswer]
 
 
 class ActAnswer(Answer):

@@ -108,7 +108,7 @@ class Shelf:
             return True
         for ranker_id, target in list(self._targets.items()):
             head = self._heads.get(ranker_id)
-            if head is None or head.applied >= target:
+            if head is None or head.applied >= target or head.stopped:
                 del self._targets[ranker_id]
         return bool(self._targets)
 

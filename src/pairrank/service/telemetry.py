@@ -100,7 +100,9 @@ class _Gauges:
             ("learner_lag_events", "Entries logged and not yet applied", lambda row: row.log_seq - row.applied),
             ("learner_lag_seconds", "Age of the oldest entry not applied", lambda row: self._lags.get(row.name, 0.0)),
             ("open_impressions", "Impressions waiting for feedback", lambda row: row.open_count),
-            ("skipped_entries", "Entries that the ranker refused", lambda row: row.skipped),
+            ("skipped_entries", "Entries that taught nothing", lambda row: row.skipped),
+            ("set_aside_entries", "Entries that the ranker refused or failed on", lambda row: row.set_aside),
+            ("stopped", "1 when the log is damaged and not followed", lambda row: int(row.stopped is not None)),
             ("frozen", "1 when the ranker does not learn", lambda row: int(row.frozen)),
         ):
             family = GaugeMetricFamily(f"pairrank_{name}", text, labels=["ranker"])

@@ -94,6 +94,13 @@ class Limits:
         return merged
 
 
+class Aside(NamedTuple):
+    """A log entry that was set aside: it made the ranker fail, changed nothing, and is passed over by every replay."""
+
+    seq: int
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class RankerRow:
     """A ranker as the store has it: its configuration, the head of its log and the head of its model."""
@@ -117,6 +124,9 @@ class RankerRow:
     digest: str
     updated: float
     open_count: int
+    set_aside: int  # entries that the ranker refused or failed on
+    aside: Aside | None  # the last of them
+    stopped: str | None  # why the learner does not follow this ranker's log any further
 
 
 class Head(NamedTuple):
@@ -126,6 +136,7 @@ class Head(NamedTuple):
     applied: int
     log_seq: int
     open_count: int
+    stopped: bool
 
 
 def token_of(secret: str, number: int) -> str:
@@ -154,8 +165,6 @@ class Served(NamedTuple):
     query_id: str | None
     ids: str  # JSON: the shown documents' ids in shown order
     body: bytes  # Impression.to_bytes()
-    explored: bool
-    n_blocks: int
 
 
 class Feedback(NamedTuple):
@@ -207,14 +216,6 @@ class Snapshot(NamedTuple):
     created: float
     kept: bool
     body: bytes
-
-
-class Progress(NamedTuple):
-    """What a learner has done since it last published: for the counts by minute."""
-
-    lists: int = 0
-    clicked_lists: int = 0
-    clicks: int = 0
 
 
 class ImpressionRow(NamedTuple):

@@ -34,6 +34,10 @@ class Database(ABC):
         """The rows that a statement answers."""
 
     @abstractmethod
+    def named(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows that a statement answers, each by the names of its columns."""
+
+    @abstractmethod
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """One statement for many rows of values."""
 

@@ -64,7 +64,6 @@ class ImpressionTables(RankerTables):
 
     def serve(self, impressions: Sequence[Served]) -> None:
         """Keep impressions until they are logged or expire; those of rankers deleted meanwhile are dropped."""
-        shown: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
         with self.database.transaction(flush=False):
             ids = sorted({item.ranker_id for item in impressions})
             living = {row[0] for row in self.database.all(f"SELECT id FROM rankers WHERE id IN {_list(ids)}", ids)}
@@ -72,18 +71,7 @@ class ImpressionTables(RankerTables):
             self.database.many(
                 "INSERT INTO impressions (ranker_id, number, token, created, closes, expires, version, query_id, "
                 "ids, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [item[:10] for item in rows],
-            )
-            for item in rows:
-                count = shown[item.ranker_id, int(item.created // 60)]
-                count[0] += 1
-                count[1] += item.explored
-                count[2] += item.n_blocks
-            self.database.many(
-                "INSERT INTO shown (ranker_id, minute, lists, explored, blocks) VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT (ranker_id, minute) DO UPDATE SET lists = shown.lists + excluded.lists, "
-                "explored = shown.explored + excluded.explored, blocks = shown.blocks + excluded.blocks",
-                [(*key, *count) for key, count in sorted(shown.items())],
+                rows,
             )
 
     def feedback(self, items: Sequence[Feedback], now: float) -> list[Verdict]:

@@ -1,10 +1,10 @@
-"""The log as the learner reads it, snapshots, and what is counted by the minute."""
+"""The log as the learner reads it, and the models that it publishes."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from pairrank.service.store.base import Entry, Progress, RankerRow, Snapshot
+from pairrank.service.store.base import Aside, Entry, RankerRow, Snapshot
 from pairrank.service.store.database import Row
 from pairrank.service.store.impressions import ImpressionTables
 
@@ -51,12 +51,13 @@ class SqlStore(ImpressionTables):
             )
         return [_snapshot((*row, b"")) for row in rows]
 
-    def publish(self, ranker_id: int, snapshot: Snapshot, applied: int, progress: Progress) -> None:
-        """Make a model the head, if the ranker is still there and nobody has gone further."""
+    def publish(self, ranker_id: int, snapshot: Snapshot, applied: int, aside: Sequence[Aside] = ()) -> None:
+        """Make a model the head, if the ranker is still there and nobody has gone further; ``aside``: what was set
+        aside since the last one."""
         with self.database.transaction(flush=False):
             moved = self.database.all(
-                "UPDATE heads SET version = ?, applied = ?, learned = ?, skipped = ?, digest = ?, updated = ? "
-                "WHERE ranker_id = ? AND applied < ? RETURNING version",
+                "UPDATE heads SET version = ?, applied = ?, learned = ?, skipped = ?, digest = ?, updated = ?, "
+                "set_aside = set_aside + ?, stopped = NULL WHERE ranker_id = ? AND applied < ? RETURNING version",
                 (
                     snapshot.version,
                     applied,
@@ -64,6 +65,7 @@ class SqlStore(ImpressionTables):
                     snapshot.skipped,
                     snapshot.digest,
                     snapshot.created,
+                    len(aside),
                     ranker_id,
                     applied,
                 ),
@@ -73,15 +75,33 @@ class SqlStore(ImpressionTables):
             self.database.all(
                 "INSERT INTO snapshots (ranker_id, version, learned, skipped, digest, created, kept, body) "
                 "VALUES (?, ?, ?, ?, ?, ?, 0, ?) ON CONFLICT (ranker_id, version) DO NOTHING",
-                (ranker_id, *snapshot[:5], snapshot.body),
+                (
+                    ranker_id,
+                    snapshot.version,
+                    snapshot.learned,
+                    snapshot.skipped,
+                    snapshot.digest,
+                    snapshot.created,
+                    snapshot.body,
+                ),
             )
-            self.database.all(
-                "INSERT INTO clicked (ranker_id, minute, lists, clicked_lists, clicks) VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT (ranker_id, minute) DO UPDATE SET lists = clicked.lists + excluded.lists, "
-                "clicked_lists = clicked.clicked_lists + excluded.clicked_lists, "
-                "clicks = clicked.clicks + excluded.clicks",
-                (ranker_id, int(snapshot.created // 60), *progress),
+            self.database.many(
+                "INSERT INTO set_aside (ranker_id, seq, reason) VALUES (?, ?, ?)",
+                [(ranker_id, item.seq, item.reason) for item in aside],
             )
+
+    def set_aside(self, ranker_id: int, after: int = 0) -> list[Aside]:
+        """The entries after number ``after`` that were set aside, in order."""
+        with self.database.reading():
+            rows = self.database.all(
+                "SELECT seq, reason FROM set_aside WHERE ranker_id = ? AND seq > ? ORDER BY seq", (ranker_id, after)
+            )
+        return [Aside(seq, reason) for seq, reason in rows]
+
+    def stop(self, ranker_id: int, reason: str) -> None:
+        """Note why a ranker's log is not followed; the next model that is published takes the note away."""
+        with self.database.transaction(flush=False):
+            self.database.all("UPDATE heads SET stopped = ? WHERE ranker_id = ?", (reason, ranker_id))
 
     def thin(self, ranker: RankerRow, now: float) -> int:
         """Drop versions that nobody needs: see `surplus`."""
@@ -107,24 +127,6 @@ class SqlStore(ImpressionTables):
         with self.database.reading():
             row = self.database.one("SELECT created FROM log WHERE ranker_id = ? AND seq = ?", (ranker_id, applied + 1))
         return float(row[0]) if row else None
-
-    def statistics(self, ranker_id: int, since: float, limit: int = 1500) -> list[dict[str, Any]]:
-        """By the minute: lists shown, explored, blocks; lists learned from, with a click, clicks."""
-        minutes: dict[int, dict[str, Any]] = {}
-        with self.database.reading():
-            for table, names in (
-                ("shown", ("lists", "explored", "blocks")),
-                ("clicked", ("lists", "clicked_lists", "clicks")),
-            ):
-                rows = self.database.all(
-                    f"SELECT minute, {', '.join(names)} FROM {table} WHERE ranker_id = ? AND minute >= ? "
-                    "ORDER BY minute DESC LIMIT ?",
-                    (ranker_id, int(since // 60), limit),
-                )
-                for minute, *counts in rows:
-                    empty = {"minute": minute, "shown": {}, "clicked": {}}
-                    minutes.setdefault(minute, empty)[table] = dict(zip(names, counts, strict=True))
-        return [minutes[minute] for minute in sorted(minutes)]
 
     def compact(self, ranker: RankerRow, now: float, actor: str) -> int:
         """Make the model's head the new beginning of the truth and drop the log before it; entries dropped."""

@@ -62,6 +62,16 @@ class PostgresDatabase(Database):
         except psycopg.Error as problem:
             raise unavailable(problem) from problem
 
+    def named(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows that a statement answers, each by the names of its columns."""
+        connection = self._connect()
+        try:
+            cursor = connection.execute(_own(sql), values or None)
+            names = [column.name for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+        except psycopg.Error as problem:
+            raise unavailable(problem) from problem
+
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """One statement for many rows of values, in one round trip."""
         connection = self._connect()

@@ -1,6 +1,6 @@
 """The tables, as a list of migrations: a database of version n has had the first n of them.
 
-Written once for both databases; the four words in capitals that differ are replaced by each (`Database.words`).
+Written once for both databases; the two words in capitals that differ are replaced by each (`Database.words`).
 A migration that has been released is never edited: add another.
 """
 
@@ -117,6 +117,18 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (ranker_id, minute)
     );
     """,
+    """
+    DROP TABLE shown;
+    DROP TABLE clicked;
+    ALTER TABLE heads ADD COLUMN set_aside BIGINT NOT NULL DEFAULT 0;
+    ALTER TABLE heads ADD COLUMN stopped TEXT;
+    CREATE TABLE set_aside (
+        ranker_id BIGINT NOT NULL REFERENCES rankers(id) ON DELETE CASCADE,
+        seq BIGINT NOT NULL,
+        reason TEXT NOT NULL,
+        PRIMARY KEY (ranker_id, seq)
+    );
+    """,
 )
 
 VERSION = len(MIGRATIONS)
@@ -131,6 +143,5 @@ TABLES: tuple[str, ...] = (
     "log",
     "keys",
     "audit",
-    "shown",
-    "clicked",
+    "set_aside",
 )

@@ -55,6 +55,15 @@ class SqliteDatabase(Database):
         except sqlite3.Error as problem:
             raise unavailable(problem) from problem
 
+    def named(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows that a statement answers, each by the names of its columns."""
+        try:
+            cursor = self._connection.execute(sql, values)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+        except sqlite3.Error as problem:
+            raise unavailable(problem) from problem
+
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """One statement for many rows of values."""
         try:

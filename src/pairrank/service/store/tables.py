@@ -9,6 +9,7 @@ from typing import Any
 
 from pairrank.errors import UnknownNameError
 from pairrank.service.store.base import (
+    Aside,
     Config,
     Head,
     Key,
@@ -17,13 +18,15 @@ from pairrank.service.store.base import (
     RankerRow,
     VersionError,
 )
-from pairrank.service.store.database import Database, Row
+from pairrank.service.store.database import Database
 
+# The columns have the names of `RankerRow`'s fields.
 _RANKER = """
     SELECT r.id, r.name, r.config, r.limits, r.secret, r.frozen, r.pinned, r.next_number, r.log_seq, r.base,
-           r.feedback_count,
-           r.created, h.version, h.applied, h.learned, h.skipped, h.digest, h.updated, h.open_count
+           r.feedback_count, r.created, h.version, h.applied, h.learned, h.skipped, h.digest, h.updated, h.open_count,
+           h.set_aside, h.stopped, a.seq AS aside_seq, a.reason AS aside_reason
     FROM rankers r JOIN heads h ON h.ranker_id = r.id
+    LEFT JOIN set_aside a ON a.ranker_id = r.id AND a.seq = (SELECT max(seq) FROM set_aside WHERE ranker_id = r.id)
 """
 
 
@@ -76,7 +79,13 @@ class RankerTables:
     def rankers(self) -> list[RankerRow]:
         """All rankers, by name."""
         with self.database.reading():
-            return [_row(row) for row in self.database.all(f"{_RANKER} ORDER BY r.name")]
+            return [_row(row) for row in self.database.named(f"{_RANKER} ORDER BY r.name")]
+
+    def ranker_by_id(self, ranker_id: int) -> RankerRow | None:
+        """The ranker with this number, or None."""
+        with self.database.reading():
+            rows = self.database.named(f"{_RANKER} WHERE r.id = ?", (ranker_id,))
+        return _row(rows[0]) if rows else None
 
     def delete(self, name: str, now: float, actor: str) -> bool:
         """Forget a ranker with its log, models and impressions; False when there was none."""
@@ -134,11 +143,11 @@ class RankerTables:
     def heads(self) -> dict[int, Head]:
         """Where each ranker stands, by its id."""
         with self.database.reading():
-            rows = self.database.all(
-                "SELECT r.id, h.version, h.applied, r.log_seq, h.open_count "
+            rows = self.database.named(
+                "SELECT r.id, h.version, h.applied, r.log_seq, h.open_count, h.stopped "
                 "FROM rankers r JOIN heads h ON h.ranker_id = r.id"
             )
-            return {int(row[0]): Head(*row[1:]) for row in rows}
+        return {row.pop("id"): Head(**row | {"stopped": row["stopped"] is not None}) for row in rows}
 
     # Keys and the audit.
 
@@ -185,8 +194,8 @@ class RankerTables:
     def _find(self, name: str, *, lock: bool = False) -> RankerRow | None:
         if lock:  # so that the log's numbers are given out in the order of commits
             self.database.all("UPDATE rankers SET log_seq = log_seq WHERE name = ?", (name,))
-        row = self.database.one(f"{_RANKER} WHERE r.name = ?", (name,))
-        return _row(row) if row else None
+        rows = self.database.named(f"{_RANKER} WHERE r.name = ?", (name,))
+        return _row(rows[0]) if rows else None
 
     def _get(self, name: str, *, lock: bool = False) -> RankerRow:
         found = self._find(name, lock=lock)
@@ -203,6 +212,14 @@ class RankerTables:
             raise VersionError(f"version {version} of ranker {ranker.name!r} is not kept: list its versions")
 
 
-def _row(row: Row) -> RankerRow:
-    config, limits = Config.from_json(row[2]), Limits(**json.loads(row[3]))
-    return RankerRow(row[0], row[1], config, limits, row[4], bool(row[5]), *row[6:])
+def _row(row: dict[str, Any]) -> RankerRow:
+    seq, reason = row.pop("aside_seq"), row.pop("aside_reason")
+    return RankerRow(
+        **row
+        | {
+            "config": Config.from_json(row["config"]),
+            "limits": Limits(**json.loads(row["limits"])),
+            "frozen": bool(row["frozen"]),
+            "aside": None if seq is None else Aside(seq, reason),
+        }
+    )
