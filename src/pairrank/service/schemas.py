@@ -285,7 +285,7 @@ _PROBLEM = {"content": {"application/json": {"schema": {"$ref": "#/components/sc
 def answers(
     model: Any, *refused: int, status: int = 200, also: int | None = None, body: bool = False, key: bool = True
 ) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of a route: its answer (None: its response class tells it) and the refusals that it can give."""
+    """The ``responses`` of a route: its answer (None: the response class tells it) and the refusals it can give."""
     good = {number: {"model": model} for number in (status, also) if number is not None and model is not None}
     own = {*refused, *_ALWAYS, *(_BODY if body else ()), *(_KEYED if key else ())}
     # A route that does not answer JSON still refuses in JSON.
