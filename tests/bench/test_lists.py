@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pairrank.bench.lists import Stream, candidates, make, two_products
+from pairrank.bench.lists import Candidates, Stream, candidates, make, two_products
 
 
 @pytest.mark.parametrize(("n_docs", "n_features"), [(20, 46), (250, 12)])
@@ -34,7 +34,20 @@ def test_a_stream_played_twice_teaches_the_same() -> None:
 
 
 def test_the_floor_is_taken_on_the_query_asked_last() -> None:
-    stream = Stream(candidates(15, 8, 2))
+    used: list[int] = []
+
+    class Noted(np.ndarray):  # type: ignore[type-arg]
+        def __matmul__(self, other: object) -> object:
+            used.append(len(self))
+            return np.asarray(self) @ other
+
+    queries = [
+        Candidates(q.features[:n].view(Noted), q.grades[:n]) for q, n in zip(candidates(15, 8, 2), (15, 7), strict=True)
+    ]
+    stream = Stream(queries)
     floor = two_products(stream, 8)
-    stream.next()
-    assert floor() >= 0
+    for length in (7, 15, 7):
+        stream.next()
+        used.clear()
+        assert floor() > 0
+        assert used == [length]

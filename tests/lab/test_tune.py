@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pairrank import rankers
@@ -80,8 +81,12 @@ def test_settings_whose_runs_fail_are_out() -> None:
 
 @pytest.mark.parametrize("name", sorted(tune.SPACES))
 def test_every_space_gives_rankers(name: str) -> None:
-    for options in TASK.draws(tune.SPACES[name]):
-        rankers.make(name, n_features=3, **options)
+    drawn = TASK.draws(tune.SPACES[name])
+    for options in drawn:
+        impression = rankers.make(name, n_features=3, **options).rank(np.eye(3))
+        assert sorted(impression.ranking) == [0, 1, 2]
+    for option in set().union(*drawn):
+        assert len({str(options[option]) for options in drawn if option in options}) > 1, f"{option} is never varied"
 
 
 def test_nothing_to_tune() -> None:

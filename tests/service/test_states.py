@@ -61,9 +61,13 @@ class ImpressionStates(RuleBasedStateMachine):
         self.twins += [Twin(item) for item in self.scene.serve(count)]
 
     @precondition(lambda self: self.twins)
-    @rule(data=st.data(), position=st.none() | st.integers(0, SHOWN - 1))
-    def feedback(self, data: st.DataObject, position: int | None) -> None:
+    @rule(data=st.data(), position=st.none() | st.integers(0, SHOWN - 1), times=st.integers(1, 2))
+    def feedback(self, data: st.DataObject, position: int | None, times: int) -> None:
         twin = data.draw(st.sampled_from(self.twins))
+        for _ in range(times):
+            self.answer(twin, position)
+
+    def answer(self, twin: Twin, position: int | None) -> None:
         verdict = self.scene.feedback([twin.served], position)[0]
         if twin.state == "logged":
             assert verdict.status is Status.DUPLICATE
@@ -73,6 +77,14 @@ class ImpressionStates(RuleBasedStateMachine):
             assert verdict.status is Status.ACCEPTED
             assert verdict.late == (twin.served.closes <= self.scene.now)
             self.append(twin, set() if position is None else {position})
+
+    @precondition(lambda self: self.twins)
+    @rule(data=st.data(), moment=st.sampled_from(["closes", "expires"]), early=st.sampled_from([0.0, 0.001]))
+    def answer_at(self, data: st.DataObject, moment: str, early: float) -> None:
+        """Feedback at the very moment that the window closes or the retention passes, or just before."""
+        twin = data.draw(st.sampled_from(self.twins))
+        self.scene.now = max(self.scene.now, getattr(twin.served, moment) - early)
+        self.answer(twin, 0)
 
     @precondition(lambda self: self.twins)
     @rule(data=st.data(), position=st.integers(0, SHOWN - 1), again=st.booleans())
@@ -100,13 +112,18 @@ class ImpressionStates(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
+        closed = self.scene.store.close_windows(self.scene.now)
+        self.scene.store.expire(self.scene.now)
+        assert closed == self.swept()
+
+    def swept(self) -> int:
+        """Do to the twins what a sweep does; how many windows it closes."""
         due = [t for t in self.twins if t.state == "collecting" and t.served.closes <= self.scene.now]
-        assert self.scene.store.close_windows(self.scene.now) == len(due)
         for twin in sorted(due, key=lambda t: (t.served.closes, t.served.number)):
             self.append(twin, set(twin.events.values()))
-        self.scene.store.expire(self.scene.now)
         for twin in self.twins:
             twin.age(self.scene.now)
+        return len(due)
 
     @rule(frozen=st.booleans())
     def freeze(self, frozen: bool) -> None:
@@ -122,12 +139,15 @@ class ImpressionStates(RuleBasedStateMachine):
 
     @rule(publish=st.booleans())
     def learn(self, publish: bool) -> None:
-        self.learner._tended = float("inf")  # windows are closed by `sweep` alone, so that the twin knows when
+        self.sweep()  # a learner sweeps by itself now and then: it finds nothing to do
         self.learner.step(publish=publish)
 
-    @rule()
-    def lose_the_learner(self) -> None:
+    @rule(publish=st.booleans())
+    def lose_the_learner(self, publish: bool) -> None:
+        """A new one sweeps first of all."""
         self.learner = self.new_learner()
+        self.learner.step(publish=publish)
+        self.swept()
 
     @rule()
     def lose_everything(self) -> None:
@@ -155,7 +175,8 @@ class ImpressionStates(RuleBasedStateMachine):
         if not hasattr(self, "scene"):
             return
         learner = self.new_learner()
-        learner._tended = float("inf")
+        learner.step()
+        self.swept()
         while learner.step(publish=True):
             pass
         row = self.scene.row
