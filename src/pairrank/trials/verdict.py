@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import gammainc, gammaln
 
 from pairrank.errors import InputError, OptionError
@@ -50,15 +49,25 @@ _START = RHO * math.log(RHO) - float(gammaln(RHO)) - math.log(gammainc(RHO, RHO)
 
 
 def boundary(v: float, log_evidence: float) -> float:
-    """The s at which `log_mixture` reaches ``log_evidence``, for c = 1: sums further off are improbable."""
+    """The s at which `log_mixture` reaches ``log_evidence``, for c = 1: sums further off are improbable.
 
-    def excess(s: float) -> float:
-        return float(log_mixture(s, v)) - log_evidence
-
-    high = 1.0 + math.sqrt(2.0 * v * log_evidence) + log_evidence
-    while excess(high) < 0:
-        high *= 2.0
-    return float(brentq(excess, 0.0, high, xtol=1e-12 * high))
+    By Newton's method: the mixture's logarithm is convex and rises in s, so steps from the right never overshoot.
+    """
+    shape = v + RHO
+    log_gamma = float(gammaln(shape))
+    constant = _START - RHO + log_gamma - log_evidence
+    s = math.sqrt(2.0 * v * log_evidence) + log_evidence
+    for _ in range(60):
+        x = s + shape
+        lower = float(gammainc(shape, x))
+        excess = constant + math.log(lower) - shape * math.log(x) + x
+        # d/dx log P(a, x) = x^(a-1) e^(-x) / (Γ(a) P(a, x))
+        slope = math.exp((shape - 1.0) * math.log(x) - x - log_gamma) / lower - shape / x + 1.0
+        step = excess / slope
+        s = max(s - step, 0.0)
+        if abs(step) <= 1e-12 * (1.0 + s):
+            break
+    return s
 
 
 @dataclass(frozen=True, slots=True)
