@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from pairrank.errors import DataError, LogError, OptionError
-from pairrank.logs import Reason, ingest
+from pairrank.logs import Reason, fit, ingest
 from pairrank.logs.ingest import kind_of, seconds
 
 pa = pytest.importorskip("pyarrow")
@@ -106,8 +106,81 @@ def test_user_behaviour_insights(tmp_path: Path) -> None:
     (row,) = rows(out)
     assert row["clicks"] == [False, True]
     assert row["features"] == [[1, 2], [3, 4]]
-    found = ingest([str(tmp_path / "events.json.gz"), queries], out, features=[features], click_actions=["hover"])
+    found = ingest([str(tmp_path / "events.json.gz"), queries], out, features=[features], actions={"hover": 0.5})
     assert (found.n_clicks, found.passed_over) == (1, {"click": 1})
+    assert rows(out)[0]["clicks"] == [0, 0.5]
+    for wrong in ({"impression": 1.0}, {"click": 0.0}, {"click": float("nan")}):
+        with pytest.raises(OptionError, match="worth"):
+            ingest([queries], out, actions=wrong)
+
+
+def opensearch_bulk(folder: Path) -> str:
+    """A file in the shape of OpenSearch's own sample: bulk lines, queries without hits, lists as impression events."""
+    application = {"application": "shop", "client_id": "c1", "session_id": "s1", "message_type": None, "message": None}
+    records: list[Any] = []
+
+    def query(query_id: str, words: str, second: int) -> None:
+        stamp = f"2024-12-11T04:56:{second:02}.000Z"
+        records.append({"index": {"_index": "ubi_queries", "_id": query_id}})
+        found = {"query_id": query_id, "user_query": words, "query_response_hit_ids": [], "timestamp": stamp}
+        records.append({**application, "query_attributes": {}, **found})
+
+    def event(action: str, query_id: str, document: str, ordinal: int, second: int) -> None:
+        where = {
+            "object": {"object_id": document, "object_id_field": "product_id"},
+            "position": {"ordinal": ordinal},
+        }
+        facts = {"action_name": action, "query_id": query_id, "user_query": "tv", "event_attributes": where}
+        records.append({"index": {"_index": "ubi_events"}})
+        records.append({**application, **facts, "timestamp": f"2024-12-11T04:56:{second:02}.419Z"})
+
+    query("tv", "tv", 10)
+    for ordinal, document in ((3, "B3"), (1, "B1"), (2, "B2"), (4, "B4"), (1, "B1")):
+        event("impression", "tv", document, ordinal, 10 + ordinal)
+    event("click", "tv", "B2", 2, 20)
+    event("add_to_cart", "tv", "B2", 2, 25)
+    event("click", "tv", "B3", 3, 26)
+    event("purchase", "tv", "B3", 3, 30)
+    event("declined_product", "tv", "B4", 4, 31)
+    event("product_hover", "tv", "B1", 1, 32)
+    query("socks", "socks", 40)
+    event("impression", "socks", "B4", 1, 40)
+    event("impression", "socks", "B1", 2, 40)
+    event("click", "socks", "B4", 1, 41)
+    event("declined_product", "socks", "B4", 1, 44)
+    return lines(folder / "ubi.ndjson", *records)
+
+
+def test_opensearchs_own_shape(tmp_path: Path) -> None:
+    features = feature_file(tmp_path / "f.parquet", [(None, f"B{n}", [float(n), 0.5]) for n in (1, 2, 3, 4)])
+    out = tmp_path / "log.parquet"
+    found = ingest([opensearch_bulk(tmp_path)], out, features=[features])
+    assert not found.problems
+    assert found.passed_over == {"product_hover": 1}
+    tv, socks = rows(out)
+    assert (tv["query_id"], tv["documents"]) == ("tv", ["B1", "B2", "B3", "B4"])
+    assert tv["clicks"] == [0, 2, 3, -1]
+    assert tv["features"] == [[1, 0.5], [2, 0.5], [3, 0.5], [4, 0.5]]
+    assert tv["timestamp"] == datetime(2024, 12, 11, 4, 56, 11, 419_000, tzinfo=UTC)
+    assert (socks["documents"], socks["clicks"]) == (["B4", "B1"], [0, 0])  # clicked, and then turned down
+    # A purchase (3) over what was put in the cart (2), nothing (0) and what was turned down (-1), and so on.
+    assert fit([str(out)], pairs="all").weight == (1 + 3 + 4) + (2 + 3) + 1
+
+
+def test_impressions_tell_what_hits_do_not(tmp_path: Path) -> None:
+    """Where a query says what it found and events say what was seen, what was seen counts."""
+    seen = [{**EVENT, "action_name": "impression"}]
+    features = feature_file(tmp_path / "f.parquet", [(None, "a", [1.0]), (None, "b", [2.0])])
+    path = lines(tmp_path / "ubi.json", QUERY, *seen, EVENT)
+    found = ingest([path], tmp_path / "log.parquet", features=[features])
+    assert not found.problems
+    assert [row["documents"] for row in rows(tmp_path / "log.parquet")] == [["b"]]
+
+
+def test_gains_in_feedback(tmp_path: Path) -> None:
+    feedback = {"type": "feedback", "impression_id": "i1", "clicks": ["a"], "gains": {"b": 3, "c": -1}}
+    ingest([lines(tmp_path / "events.jsonl", SHOWN, feedback)], tmp_path / "log.parquet")
+    assert rows(tmp_path / "log.parquet")[0]["clicks"] == [1, 3, -1]
 
 
 def without(record: dict[str, Any], key: str) -> dict[str, Any]:
@@ -135,7 +208,16 @@ def without(record: dict[str, Any], key: str) -> dict[str, Any]:
         ({**SHOWN, "impression_id": "i3", "documents": [{"id": "a", "features": [1, None]}]}, Reason.NOT_FINITE),
         ({**SHOWN, "impression_id": "i3", "documents": [{"id": "a", "features": [1, 1e60]}]}, Reason.NOT_FINITE),
         ({**SHOWN, "impression_id": "i3", "documents": [{"id": "a", "features": 3}]}, Reason.WRONG_TYPE),
-        (without(QUERY, "user_query"), Reason.MISSING_COLUMN),
+        (without(QUERY, "query_id"), Reason.MISSING_COLUMN),
+        (without(QUERY, "query_response_hit_ids"), Reason.MISSING_VALUE),
+        ({**QUERY, "query_response_hit_ids": "a"}, Reason.WRONG_TYPE),
+        ({"type": "feedback", "impression_id": "i1"}, Reason.MISSING_COLUMN),
+        ({"type": "feedback", "impression_id": "i1", "gains": {"a": True}}, Reason.WRONG_TYPE),
+        (
+            {**EVENT, "action_name": "impression", "event_attributes": {"object": {"object_id": "a"}}},
+            Reason.MISSING_COLUMN,
+        ),
+        ({**EVENT, "action_name": "impression"}, Reason.NO_FEATURES),
         ({**QUERY, "query_response_hit_ids": []}, Reason.MISSING_VALUE),
         (QUERY, Reason.NO_FEATURES),
         (without(EVENT, "timestamp"), Reason.MISSING_COLUMN),
@@ -206,37 +288,6 @@ def test_kinds(tmp_path: Path) -> None:
     assert kind_of(lines(tmp_path / "c.parquet", "ruined")) == "parquet"
 
 
-def test_the_services_store(tmp_path: Path) -> None:
-    from pairrank.service.store import open_store
-    from pairrank.service.store.base import Config, Feedback, Limits, Served, token_of
-
-    X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-    path = tmp_path / "store.db"
-    store = open_store(path)
-    for name in ("main", "other"):
-        row, _ = store.create(name, Config(2, seed=3), Limits(), 1.0, "test")
-        ranker = row.config.make()
-        first = store.allocate(row.id, 4)
-        for number in range(first, first + 4):
-            shown = ranker.rank(X, number=number)
-            ids = json.dumps([f"d{document}" for document in shown.ranking.tolist()])
-            token = token_of(row.secret, number)
-            served = Served(row.id, number, token, 100.0 + number, 1e6, 2e6, 0, "q", ids, shown.to_bytes())
-            store.serve([served])
-            if number < first + 3:  # the last list never gets an answer
-                store.feedback([Feedback(row.id, number, token, frozenset({"d1"}))], 200.0)
-    store.close()
-    with pytest.raises(OptionError, match="main, other"):
-        ingest([str(path)], tmp_path / "log.parquet")
-    found = ingest([str(path)], tmp_path / "log.parquet", ranker="main")
-    assert (found.n_lists, found.n_clicks) == (3, 3)
-    assert not found.problems
-    for number, row in enumerate(rows(tmp_path / "log.parquet")):
-        assert row["clicks"] == [document == "d1" for document in row["documents"]]
-        assert row["timestamp"].timestamp() == 100.0 + number
-        np.testing.assert_array_equal(row["features"], X[[int(document[1:]) for document in row["documents"]]])
-
-
 def test_a_damaged_store_is_told(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(b"SQLite format 3\0" + bytes(100))
@@ -244,3 +295,6 @@ def test_a_damaged_store_is_told(tmp_path: Path) -> None:
     found = ingest([str(path), log], tmp_path / "log.parquet")
     assert found.problems.counts == {Reason.UNREADABLE: 1}
     assert found.n_lists == 1
+    sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE log (seq)").connection.close()
+    found = ingest([str(tmp_path / "other.db"), log], tmp_path / "log.parquet")
+    assert "not a store" in found.problems.examples[Reason.UNREADABLE][0]

@@ -102,6 +102,16 @@ def test_wrong_inner_types(tmp_path: Path) -> None:
     assert problems.counts == {Reason.WRONG_TYPE: 1}
 
 
+def test_gains_of_any_number_type(tmp_path: Path) -> None:
+    whole, halves, absurd = (str(tmp_path / f"{name}.parquet") for name in ("whole", "halves", "absurd"))
+    pq.write_table(table([{**GOOD, "clicks": [3, 0]}], clicks=pa.list_(pa.int8())), whole)
+    pq.write_table(table([{**GOOD, "clicks": [1.5, -1.5]}], clicks=pa.list_(pa.float32())), halves)
+    assert fit([whole]).weight == 3.0
+    np.testing.assert_array_equal(fit([whole]).theta, fit([halves]).theta)
+    pq.write_table(table([{**GOOD, "clicks": [float("nan"), 0.0]}], clicks=pa.list_(pa.float64())), absurd)
+    assert validate([absurd])[0].counts == {Reason.NOT_FINITE: 1}
+
+
 def test_truncated_and_damaged_files(
     write: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

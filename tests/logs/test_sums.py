@@ -20,7 +20,7 @@ def batch(draw: st.DrawFn) -> Batch:
     return Batch(
         rng.normal(size=(n, 3)),
         np.cumsum([0, *sizes]),
-        np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n))),
+        np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n)), dtype=np.float64),
         np.array([draw(st.integers(0, size)) for size in sizes]),
     )
 
@@ -30,7 +30,7 @@ def one_by_one(batch: Batch, kind: str) -> set[tuple[int, int, float]]:
     found = set()
     for start, stop, locked in zip(batch.offsets, batch.offsets[1:], batch.locked, strict=False):
         first = start + locked
-        for winner, loser, weight in zip(*take(batch.clicks[first:stop]), strict=True):
+        for winner, loser, weight in zip(*take(batch.gains[first:stop] > 0), strict=True):
             found.add((int(first + winner), int(first + loser), float(weight)))
     return found
 
@@ -41,6 +41,28 @@ def test_pairs_are_those_of_the_kernel(kind: str, batch: Batch) -> None:
     found = preferences(batch, kind)
     assert {(int(w), int(x), float(v)) for w, x, v in zip(*found, strict=True)} == one_by_one(batch, kind)
     assert len(found.weight) == len(one_by_one(batch, kind))
+
+
+@pytest.mark.parametrize("kind", ["averaged", "all", "adjacent"])
+@given(batch=batch(), seed=st.integers(0, 1000))
+def test_gains_prefer_the_higher_by_their_difference(kind: str, batch: Batch, seed: int) -> None:
+    gains = np.random.default_rng(seed).choice([-1.0, 0.0, 0.0, 1.0, 3.0], size=len(batch.gains))
+    expected = {}
+    for start, stop, locked in zip(batch.offsets, batch.offsets[1:], batch.locked, strict=False):
+        first = int(start + locked)
+        acted = [row for row in range(first, stop) if gains[row]]
+        examined = range(first, min(stop, acted[-1] + 2)) if acted else range(0)
+        found = {
+            (i, j): gains[i] - gains[j]
+            for i in examined
+            for j in examined
+            if gains[i] > gains[j] and (kind != "adjacent" or (i - first) // 2 == (j - first) // 2)
+        }
+        most = max((sum(row in pair for pair in found) for row in examined), default=1)
+        expected |= {pair: weight / (most if kind == "averaged" else 1) for pair, weight in found.items()}
+    pairs = preferences(batch._replace(gains=gains), kind)
+    got = {(int(w), int(x)): float(v) for w, x, v in zip(*pairs, strict=True)}
+    assert got == pytest.approx(expected)
 
 
 @given(batch=batch())

@@ -24,8 +24,8 @@ def add_parser(commands: Any) -> None:
         "fit",
         help="learn a ranker from click logs of any size, on one core, all cores or a Ray cluster",
         description="Learn a ranker from click logs. LOGS are Parquet click logs, our own event logs (JSON lines), "
-        "stores of the service (SQLite), or User Behavior Insights 1.3 (JSON lines of queries and events, with "
-        "--features). The result continues online from there.",
+        "stores of the service (a SQLite file, postgresql://…), or User Behavior Insights 1.3 (JSON lines of queries "
+        "and events, with --features). The result continues online from there.",
         epilog="example: pairrank fit logs/*.parquet --engine processes --out model.pairrank",
     )
     add_log_options(parser)
@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
 
 def add_log_options(parser: argparse.ArgumentParser) -> None:
     """The options that say which logs, and how to go through them."""
-    parser.add_argument("logs", metavar="LOGS", nargs="*", help="the log files, or folders of them")
+    parser.add_argument("logs", metavar="LOGS", nargs="*", help="the log files, folders of them, or stores")
     parser.add_argument(
         "--engine",
         default="serial",
@@ -51,7 +51,12 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
         "--on-error", default="skip", choices=("skip", "stop"), help="leave bad rows out and count them, or stop"
     )
     parser.add_argument("--features", action="append", default=[], metavar="FILE", help="Parquet of features, for UBI")
-    parser.add_argument("--click-action", action="append", metavar="NAME", help="UBI action that is a click")
+    parser.add_argument(
+        "--action",
+        action="append",
+        metavar="NAME=GAIN",
+        help="what a UBI action is worth, in clicks (default: click=1 add_to_cart=2 purchase=3 declined_product=-1)",
+    )
     parser.add_argument("--store-ranker", metavar="NAME", help="which ranker of a store that holds several")
     parser.add_argument("--keep", metavar="FILE", help="keep the joined click log (Parquet) here")
     parser.add_argument("--checkpoint", metavar="FILE", help="default: MODEL.checkpoint; work resumes from it")
@@ -105,7 +110,7 @@ def fit_ranker(args: argparse.Namespace, paths: Sequence[str], tell: Callable[[s
 @contextmanager
 def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Parquet as it came; everything else joined into a click log that is gone afterwards unless kept."""
-    from pairrank.logs.ingest import ingest, kind_of
+    from pairrank.logs.ingest import ACTIONS, ingest, kind_of
     from pairrank.logs.problems import Problems
 
     files = [name for path in args.logs for name in _files(path)]
@@ -121,7 +126,7 @@ def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, 
             others,
             joined,
             features=args.features,
-            click_actions=args.click_action or ("click",),
+            actions=_actions(args.action) or ACTIONS,
             ranker=args.store_ranker,
             on_error="skip" if args.check else args.on_error,
         )
@@ -129,8 +134,15 @@ def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, 
         yield [*ready, joined], facts
 
 
+def _actions(given: Sequence[str] | None) -> dict[str, float]:
+    try:
+        return {name: float(gain or 1.0) for name, _, gain in (text.partition("=") for text in given or ())}
+    except ValueError:
+        raise OptionError(f"--action is {' '.join(given or ())}; expected NAME=GAIN, such as purchase=3") from None
+
+
 def _files(path: str) -> list[str]:
-    """A file itself, or the files of a folder by name; hidden ones are left out."""
+    """A file or an address itself, or the files of a folder by name; hidden ones are left out."""
     if not Path(path).is_dir():
         return [path]
     return sorted(str(entry) for entry in Path(path).iterdir() if entry.is_file() and not entry.name.startswith("."))

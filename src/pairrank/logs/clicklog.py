@@ -7,7 +7,8 @@ query_id       string                                          which query (or s
 timestamp      timestamp, any unit                             when the list was shown
 documents      list<string>                                    the shown documents' ids, best first
 features       list<list<float>> (lists may be fixed in size)  their features, as the ranker saw them
-clicks         list<bool>                                      which of them were clicked
+clicks         list<bool>, or list<number>                     which of them were clicked; or a gain for each:
+                                                               0 nothing, 1 a click, 3 a purchase, -1 turned down
 locked         integer, optional                               positions at the top that nothing is learned from
 =============  ==============================================  ==================================================
 
@@ -69,7 +70,7 @@ class Writer:
                 pa.field(
                     "features", pa.list_(pa.list_(pa.from_numpy_dtype(self.dtype), self.n_features)), nullable=False
                 ),
-                pa.field("clicks", pa.list_(pa.bool_()), nullable=False),
+                pa.field("clicks", pa.list_(pa.float32()), nullable=False),
                 pa.field("locked", pa.int32(), nullable=False),
             ]
         )
@@ -87,9 +88,9 @@ class Writer:
         clicks: ArrayLike,
         locked: int = 0,
     ) -> None:
-        """One list: ``features`` (k, d) and ``clicks`` (k,) in shown order, ``timestamp`` in seconds since 1970."""
+        """One list: ``features`` (k, d), clicks or gains (k,), in shown order; ``timestamp`` in seconds since 1970."""
         X = np.asarray(features, dtype=self.dtype)
-        C = np.asarray(clicks, dtype=np.bool_)
+        C = np.asarray(clicks, dtype=np.float32)
         if X.shape != (len(documents), self.n_features) or C.shape != (len(documents),):
             raise DataError(
                 f"features {X.shape} and clicks {C.shape} do not fit {len(documents)} documents "

@@ -2,15 +2,18 @@
 
 **Event log**: JSON lines, as the service's HTTP bodies are: ``{"type": "impression", "impression_id", "timestamp",
 "query_id"?, "documents": [{"id", "features"}…], "locked"?}`` in shown order; ``{"type": "feedback",
-"impression_id", "clicks": [ids], "timestamp"?}``, whole and final; ``{"type": "click", "impression_id",
-"document_id", "timestamp"?}``.
+"impression_id", "clicks": [ids], "timestamp"?}``, or ``"gains": {id: gain}``, whole and final; ``{"type": "click",
+"impression_id", "document_id", "timestamp"?}``.
 
-**Store**: the service's SQLite file; its log of feedback.
+**Store**: the service's store, a SQLite file or a PostgreSQL URL; its log of feedback.
 
-**User Behavior Insights**: JSON lines of queries and events, in one file or several. A query with
-``query_response_hit_ids`` is a list; an event with ``action_name`` "click" is a click on
-``event_attributes.object.object_id``. UBI holds no features: they come from Parquet files with the columns
-``object_id`` (string), ``features`` (list<float>) and perhaps ``query_id`` (string).
+**User Behavior Insights**: JSON lines of queries and events, in one file or several, as they are indexed, answered or
+sent in bulk (lines of actions such as ``{"index": …}`` are passed over). A list is what the ``impression`` events of a
+``query_id`` show, each a document ``event_attributes.object.object_id`` at ``event_attributes.position.ordinal``; where
+there are none, the ``query_response_hit_ids`` of the query. Other events on such documents are worth what `ACTIONS`
+says of their ``action_name``; of several on one document the best and the worst add up. UBI holds no features: they
+come from Parquet files with the columns ``object_id`` (string), ``features`` (list<float>) and perhaps ``query_id``
+(string).
 
 Times are ISO 8601 texts, or numbers: seconds since 1970, or milliseconds when above 10^11.
 """
@@ -19,21 +22,27 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from pairrank import store_log
 from pairrank.errors import DataError, FileFormatError, OptionError, StorageError
 from pairrank.logs.clicklog import parquet
 from pairrank.logs.join import Join
 from pairrank.logs.problems import Problems, Reason
-from pairrank.types import Impression
+from pairrank.logs.reader import MAX_GAIN
+
+# What a UBI action on a document is worth, in clicks. All others are counted and passed over.
+ACTIONS: Mapping[str, float] = {"click": 1.0, "add_to_cart": 2.0, "purchase": 3.0, "declined_product": -1.0}
+IMPRESSION = "impression"
+# Lines of a bulk request that say where the next line goes.
+BULK = ("index", "create")
 
 
 @dataclass
@@ -55,7 +64,9 @@ class _RecordError(Exception):
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """ "parquet", "store" or "json", by the first bytes of a file."""
+    """ "parquet", "store" or "json", by the first bytes of a file; an address is a store's."""
+    if store_log.is_address(path):
+        return "store"
     try:
         with _opened(path) as file:
             start = file.read(16)
@@ -74,7 +85,7 @@ def ingest(
     out: str | os.PathLike[str],
     *,
     features: Sequence[str] = (),
-    click_actions: Sequence[str] = ("click",),
+    actions: Mapping[str, float] = ACTIONS,
     ranker: str | None = None,
     on_error: str = "skip",
 ) -> Ingested:
@@ -82,10 +93,13 @@ def ingest(
 
     Parameters
     ----------
-    features : Parquet files with features, for UBI. click_actions : UBI's actions that count as clicks.
+    features : Parquet files with features, for UBI. actions : what UBI's actions are worth, by name.
     ranker : the ranker's name, for a store that holds several.
     on_error : "skip" or "stop" (raise `LogError` if anything is wrong, and write nothing).
     """
+    for action, gain in actions.items():
+        if action == IMPRESSION or not 0 < abs(gain) <= MAX_GAIN:
+            raise OptionError(f"the action {action!r} is worth {gain}; expected another than impression, and not 0")
     result = Ingested()
     with Join(result.problems, Path(out).parent) as join:
         for path in features:
@@ -94,7 +108,7 @@ def ingest(
             if kind_of(path) == "store":
                 _read_store(path, join, ranker)
             else:
-                _read_lines(path, join, frozenset(click_actions), result.passed_over)
+                _read_lines(path, join, actions, result.passed_over)
         if on_error == "stop":
             result.problems.stop()
         partial = Path(out).with_name(f".{Path(out).name}.joined")
@@ -123,17 +137,19 @@ def seconds(value: object) -> float:
 # JSON lines.
 
 
-def _read_lines(path: str, join: Join, click_actions: frozenset[str], passed_over: Counter[str]) -> None:
+def _read_lines(path: str, join: Join, actions: Mapping[str, float], passed_over: Counter[str]) -> None:
     for place, line in _lines(path, join.problems):
         try:
             record = json.loads(line)
             if not isinstance(record, dict):
                 raise _RecordError(Reason.WRONG_TYPE, "not an object")
             record = record.get("_source", record)  # as search engines answer
+            if len(record) == 1 and isinstance(next((record[word] for word in BULK if word in record), None), dict):
+                continue
             if "type" in record:
                 _read_event(record, join, place)
             elif "action_name" in record:
-                _read_ubi_event(record, join, place, click_actions, passed_over)
+                _read_ubi_event(record, join, place, actions, passed_over)
             else:
                 _read_ubi_query(record, join, place)
         except _RecordError as problem:
@@ -177,39 +193,58 @@ def _read_event(record: Mapping[str, Any], join: Join, place: str) -> None:
             int(record.get("locked") or 0),
         )
     elif kind == "feedback":
-        clicks = _get(record, "clicks", list)
-        if not all(isinstance(document, str) for document in clicks):
-            raise _RecordError(Reason.WRONG_TYPE, "clicks are not texts")
-        join.add_feedback(_get(record, "impression_id", str), clicks, _time(record, None), place)
+        join.add_feedback(_get(record, "impression_id", str), _feedback(record), _time(record, None), place)
     elif kind == "click":
         key, document = _get(record, "impression_id", str), _get(record, "document_id", str)
-        join.add_click(key, document, _time(record, None), place)
+        join.add_click(key, document, 1.0, _time(record, None), place)
     else:
         raise _RecordError(Reason.WRONG_TYPE, f"type is {kind!r}")
 
 
+def _feedback(record: Mapping[str, Any]) -> dict[str, float]:
+    """Gains by document: those given, and 1 for each click."""
+    gains = _get(record, "gains", dict) if "gains" in record else {}
+    if not all(_is_number(gain) and abs(gain) <= MAX_GAIN for gain in gains.values()):
+        raise _RecordError(Reason.WRONG_TYPE, f"gains are not numbers up to {MAX_GAIN:g}")
+    clicks = _get(record, "clicks", list) if "clicks" in record or not gains else []
+    if not all(isinstance(document, str) for document in clicks):
+        raise _RecordError(Reason.WRONG_TYPE, "clicks are not texts")
+    return dict.fromkeys(clicks, 1.0) | gains
+
+
 def _read_ubi_query(record: Mapping[str, Any], join: Join, place: str) -> None:
-    _get(record, "user_query", str)
-    hits = _get(record, "query_response_hit_ids", list)
-    if not hits:
-        raise _RecordError(Reason.MISSING_VALUE, "no query_response_hit_ids")
-    key = _get(record, "query_id", str)
-    join.add_list(key, key, _time(record), [str(hit) for hit in hits], None, place)
+    key, time = _get(record, "query_id", str), _time(record)
+    hits = record.get("query_response_hit_ids") or []
+    if not isinstance(hits, list):
+        raise _RecordError(Reason.WRONG_TYPE, f"query_response_hit_ids is a {type(hits).__name__}")
+    if hits:
+        join.add_list(key, key, time, [str(hit) for hit in hits], None, place)
+    else:
+        join.add_query(key, place)
 
 
 def _read_ubi_event(
-    record: Mapping[str, Any], join: Join, place: str, click_actions: frozenset[str], passed_over: Counter[str]
+    record: Mapping[str, Any], join: Join, place: str, actions: Mapping[str, float], passed_over: Counter[str]
 ) -> None:
-    action = _get(record, "action_name", str)
-    time = _time(record)
-    if action not in click_actions:
+    action, time = _get(record, "action_name", str), _time(record)
+    if action != IMPRESSION and action not in actions:
         passed_over[action] += 1
         return
-    attributes = _get(record, "event_attributes", dict)
+    key, attributes = _get(record, "query_id", str), _get(record, "event_attributes", dict)
     document = _get(attributes, "object", dict).get("object_id")
     if document is None:
         raise _RecordError(Reason.MISSING_COLUMN, "no event_attributes.object.object_id")
-    join.add_click(_get(record, "query_id", str), str(document), time, place)
+    if action != IMPRESSION:
+        join.add_click(key, str(document), actions[action], time, place)
+        return
+    ordinal = _get(attributes, "position", dict).get("ordinal")
+    if not _is_number(ordinal):
+        raise _RecordError(Reason.MISSING_COLUMN, "no event_attributes.position.ordinal, a number")
+    join.add_shown(key, str(document), float(ordinal), time, place)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _get(record: Mapping[str, Any], key: str, kind: type) -> Any:
@@ -238,34 +273,20 @@ def _time(record: Mapping[str, Any], default: object = ...) -> Any:
 
 def _read_store(path: str, join: Join, ranker: str | None) -> None:
     try:
-        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as db:
-            names = [name for (name,) in db.execute("SELECT name FROM rankers ORDER BY name")]
-            if ranker is None and len(names) > 1:
-                raise OptionError(f"{path} holds the rankers {', '.join(names)}: say which one")
-            rows = db.execute(
-                "SELECT l.seq, l.served, l.query_id, l.ids, l.clicks, l.body FROM log l JOIN rankers r "
-                "ON r.id = l.ranker_id WHERE l.body IS NOT NULL AND r.name = ? ORDER BY l.seq",
-                (ranker or (names or [""])[0],),
+        for entry in store_log.entries(path, ranker):
+            key, place = f"{entry.ranker}-{entry.number}", f"{path} log entry {entry.seq}"
+            try:
+                shown = entry.impression()
+            except FileFormatError as problem:
+                join.problems.add(Reason.UNREADABLE, f"{place}: {problem}")
+                continue
+            gains = dict(zip(entry.documents, entry.clicks, strict=True))
+            join.add_list(
+                key, entry.query_id or key, entry.served, entry.documents, shown.features, place, shown.locked
             )
-            for seq, served, query_id, ids, clicks, body in rows:
-                _add_stored(f"{path} log entry {seq}", served, query_id, ids, clicks, body, join)
-    except sqlite3.Error as problem:
+            join.add_feedback(key, {document: float(gain) for document, gain in gains.items() if gain}, None, place)
+    except StorageError as problem:
         join.problems.add(Reason.UNREADABLE, f"{path}: {problem}")
-
-
-def _add_stored(
-    place: str, served: float, query_id: str | None, ids: str, clicks: bytes, body: bytes, join: Join
-) -> None:
-    try:
-        impression = Impression.from_bytes(body)
-        documents = [str(document) for document in json.loads(ids)]
-        key = f"{impression.ranker}-{impression.number}"
-        clicked = [document for document, mark in zip(documents, clicks, strict=True) if mark]
-    except (FileFormatError, ValueError, TypeError) as problem:
-        join.problems.add(Reason.UNREADABLE, f"{place}: {problem}")
-        return
-    join.add_list(key, query_id or key, served, documents, impression.features, place, impression.locked)
-    join.add_feedback(key, clicked, None, place)
 
 
 def _read_features(path: str, join: Join) -> None:

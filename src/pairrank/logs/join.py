@@ -6,8 +6,10 @@ import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -22,7 +24,9 @@ from pairrank.rankers.base import MAX_MAGNITUDE
 _TABLES = """
 CREATE TABLE lists (id TEXT PRIMARY KEY, query_id TEXT, time REAL, documents TEXT, features BLOB, width INTEGER,
     locked INTEGER, place TEXT) WITHOUT ROWID;
-CREATE TABLE clicks (list TEXT, document TEXT, time REAL, place TEXT);
+CREATE TABLE bare (list TEXT, place TEXT);
+CREATE TABLE shown (list TEXT, document TEXT, ordinal REAL, time REAL, place TEXT);
+CREATE TABLE clicks (list TEXT, document TEXT, gain REAL, time REAL, place TEXT);
 CREATE TABLE feedback (list TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE features (query_id TEXT, document TEXT, body BLOB, PRIMARY KEY (query_id, document)) WITHOUT ROWID;
 """
@@ -83,21 +87,28 @@ class Join:
         except sqlite3.IntegrityError:
             self.problems.add(Reason.DUPLICATE, place)
 
-    def add_click(self, key: str, document: str, time: float | None, place: str) -> None:
-        """A click on a document of the list ``key``."""
-        self._db.execute("INSERT INTO clicks VALUES (?, ?, ?, ?)", (key, document, time, place))
+    def add_query(self, key: str, place: str) -> None:
+        """A query that does not say what it found: a fault unless documents come by `add_shown`."""
+        self._db.execute("INSERT INTO bare VALUES (?, ?)", (key, place))
 
-    def add_feedback(self, key: str, documents: Sequence[str], time: float | None, place: str) -> None:
-        """All clicks of the list ``key``, whole and final; a second time is noted and left out."""
+    def add_shown(self, key: str, document: str, ordinal: float, time: float, place: str) -> None:
+        """One document of the list ``key``, at the place ``ordinal``; the list is what came like this."""
+        self._db.execute("INSERT INTO shown VALUES (?, ?, ?, ?, ?)", (key, document, ordinal, time, place))
+
+    def add_click(self, key: str, document: str, gain: float, time: float | None, place: str) -> None:
+        """An action on a document of the list ``key`` that is worth ``gain``; 1 for a click."""
+        self._db.execute("INSERT INTO clicks VALUES (?, ?, ?, ?, ?)", (key, document, gain, time, place))
+
+    def add_feedback(self, key: str, gains: Mapping[str, float], time: float | None, place: str) -> None:
+        """All gains of the list ``key``, whole and final; a second time is noted and left out."""
         try:
             self._db.execute("INSERT INTO feedback VALUES (?)", (key,))
         except sqlite3.IntegrityError:
             self.problems.add(Reason.DUPLICATE, place)
             return
-        marks: Sequence[str | None] = documents or [None]
-        for document in marks:
-            # A row even without a click, so that feedback on a list that is not there comes to light.
-            self._db.execute("INSERT INTO clicks VALUES (?, ?, ?, ?)", (key, document, time, place))
+        # A row even without a click, so that feedback on a list that is not there comes to light.
+        for document, gain in gains.items() or [(None, 0.0)]:
+            self._db.execute("INSERT INTO clicks VALUES (?, ?, ?, ?, ?)", (key, document, gain, time, place))
 
     def add_features(self, query_id: str | None, document: str | None, features: ArrayLike, place: str) -> None:
         """What is known of a document for a query, or (None) for all; the last to come counts."""
@@ -112,19 +123,20 @@ class Join:
     def write(self, path: str | os.PathLike[str]) -> Tally:
         """Join, and write the click log; it is not written when no list is left."""
         self._db.executescript("CREATE INDEX clicks_list ON clicks (list);")
+        self._assemble()
         self._strangers()
         n_lists = n_clicks = 0
         writer: Writer | None = None
         try:
-            for query_id, time, documents, X, clicked, locked, place in self._joined():
+            for query_id, time, documents, X, gains, locked, place in self._joined():
                 if writer is None:
                     writer = Writer(path, X.shape[1])
                 if X.shape[1] != writer.n_features:
                     self.problems.add(Reason.WRONG_WIDTH, place)
                     continue
-                marks = np.array([document in clicked for document in documents])
-                writer.add(query_id, time, documents, X, marks, locked)
-                n_lists, n_clicks = n_lists + 1, n_clicks + int(marks.sum())
+                worth = np.array([gains.get(document, 0.0) for document in documents])
+                writer.add(query_id, time, documents, X, worth, locked)
+                n_lists, n_clicks = n_lists + 1, n_clicks + int((worth > 0).sum())
         except BaseException as problem:
             if writer is not None:
                 writer.__exit__(type(problem), problem, None)
@@ -133,21 +145,36 @@ class Join:
             writer.close()
         return Tally(n_lists, n_clicks)
 
+    def _assemble(self) -> None:
+        """Make lists of what was shown piece by piece; they stand in place of what a query said that it found."""
+        query = (
+            "SELECT list, document, min(ordinal), min(time), place FROM shown GROUP BY list, document "
+            "ORDER BY list, min(ordinal), min(rowid)"
+        )
+        for key, rows in groupby(self._db.execute(query), key=itemgetter(0)):
+            pieces = list(rows)
+            documents, time = json.dumps([piece[1] for piece in pieces]), min(piece[3] for piece in pieces)
+            self._db.execute(
+                "INSERT OR REPLACE INTO lists VALUES (?, ?, ?, ?, NULL, 0, 0, ?)",
+                (key, key, time, documents, pieces[0][4]),
+            )
+
     def _strangers(self) -> None:
-        """Note clicks whose list is not there."""
-        query = "SELECT c.place FROM clicks c LEFT JOIN lists l ON l.id = c.list WHERE l.id IS NULL ORDER BY c.rowid"
-        for (place,) in self._db.execute(query):
-            self.problems.add(Reason.CLICK_WITHOUT_IMPRESSION, place)
+        """Note clicks whose list is not there, and queries of which no list is known."""
+        for table, reason in (("clicks", Reason.CLICK_WITHOUT_IMPRESSION), ("bare", Reason.MISSING_VALUE)):
+            query = f"SELECT t.place FROM {table} t LEFT JOIN lists l ON l.id = t.list WHERE l.id IS NULL"
+            for (place,) in self._db.execute(f"{query} ORDER BY t.rowid"):
+                self.problems.add(reason, place)
 
     def _joined(
         self,
-    ) -> Iterator[tuple[str, float, list[str], NDArray[np.float64], set[str], int, str]]:
+    ) -> Iterator[tuple[str, float, list[str], NDArray[np.float64], dict[str, float], int, str]]:
         columns = "id, query_id, time, documents, features, width, locked, place"
         with closing(self._db.execute(f"SELECT {columns} FROM lists ORDER BY time, id")) as rows:
             for key, query_id, time, text, body, width, locked, place in rows:
                 documents = json.loads(text)
-                clicked = self._clicked(key, time, set(documents))
-                if clicked is None:
+                gains = self._gains(key, time, set(documents))
+                if gains is None:
                     continue
                 if body is None:
                     X = self._features(query_id, documents)
@@ -156,13 +183,14 @@ class Join:
                 if X is None:
                     self.problems.add(Reason.NO_FEATURES, place)
                     continue
-                yield query_id, time, documents, X, clicked, locked, place
+                yield query_id, time, documents, X, gains, locked, place
 
-    def _clicked(self, key: str, shown: float, documents: set[str]) -> set[str] | None:
-        """The clicked documents of a list, or None where a click is older than the list."""
-        clicked = set()
-        query = "SELECT document, time, place FROM clicks WHERE list = ? ORDER BY rowid"
-        for document, time, place in self._db.execute(query, (key,)):
+    def _gains(self, key: str, shown: float, documents: set[str]) -> dict[str, float] | None:
+        """By document, the gains of its best and worst action added; None where an action is older than the list."""
+        best: dict[str, float] = {}
+        worst: dict[str, float] = {}
+        query = "SELECT document, gain, time, place FROM clicks WHERE list = ? ORDER BY rowid"
+        for document, gain, time, place in self._db.execute(query, (key,)):
             if document is None:
                 continue
             if document not in documents:
@@ -171,8 +199,9 @@ class Join:
                 self.problems.add(Reason.CLICK_TOO_EARLY, place)
                 return None
             else:
-                clicked.add(document)
-        return clicked
+                best[document] = max(best.get(document, 0.0), gain)
+                worst[document] = min(worst.get(document, 0.0), gain)
+        return {document: gain + worst[document] for document, gain in best.items()}
 
     def _features(self, query_id: str, documents: Sequence[str]) -> NDArray[np.float64] | None:
         query = "SELECT body FROM features WHERE document = ? AND query_id IN (?, ?) ORDER BY query_id = ? LIMIT 1"

@@ -37,7 +37,7 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.MISSING_VALUE: "a value is null or a list is empty; left out",
     Reason.LENGTHS_DIFFER: "documents, features and clicks are not of one length; left out",
     Reason.WRONG_WIDTH: "a document has more or fewer features than the first had; left out",
-    Reason.NOT_FINITE: "features hold NaN, infinity or absurd sizes; left out",
+    Reason.NOT_FINITE: "features or gains hold NaN, infinity or absurd sizes; left out",
     Reason.DUPLICATE: "an impression's id came before; the first was taken",
     Reason.CLICK_WITHOUT_IMPRESSION: "a click on a list that the log does not have; left out",
     Reason.CLICK_ELSEWHERE: "a click on a document that the list did not show; left out",

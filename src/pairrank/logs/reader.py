@@ -16,6 +16,7 @@ from pairrank.types import BoolArray, FloatArray, IntArray
 
 # Lists decoded at a time: bounds memory whatever the size of a file's row groups.
 BATCH = 4096
+MAX_GAIN = 1e6
 
 
 class Chunk(NamedTuple):
@@ -30,12 +31,12 @@ class Chunk(NamedTuple):
 class Batch(NamedTuple):
     """Lists that passed all checks, one after the other.
 
-    features : (n_docs, d). offsets : (n_lists + 1,). clicks : (n_docs,). locked : (n_lists,).
+    features : (n_docs, d). offsets : (n_lists + 1,). gains : (n_docs,), 1 for a click. locked : (n_lists,).
     """
 
     features: FloatArray
     offsets: IntArray
-    clicks: BoolArray
+    gains: FloatArray
     locked: IntArray
 
 
@@ -121,7 +122,7 @@ def _wrong_columns(schema: Any) -> tuple[Reason, str] | None:
             lambda kind: _is_list(kind) and _is_list(kind.value_type) and types.is_floating(kind.value_type.value_type),
             "list<list<float>>",
         ),
-        "clicks": (lambda kind: _is_list(kind) and types.is_boolean(kind.value_type), "list<bool>"),
+        "clicks": (lambda kind: _is_list(kind) and _is_gain(kind.value_type), "list<bool> or a list of numbers"),
     }
     missing = [name for name in rules if name not in schema.names]
     if missing:
@@ -137,6 +138,11 @@ def _wrong_columns(schema: Any) -> tuple[Reason, str] | None:
 def _is_list(kind: Any) -> bool:
     types = arrow().types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _is_gain(kind: Any) -> bool:
+    types = arrow().types
+    return bool(types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind))
 
 
 def _is_text(kind: Any) -> bool:
@@ -164,7 +170,9 @@ def _check(table: Any, n_features: int, problems: Problems, place: str, first: i
     values = features.flatten().flatten().to_numpy(zero_copy_only=False).astype(np.float64)
     # Comparisons with NaN are false, so one test answers NaN, infinity and absurd sizes.
     absurd = ~(np.abs(values) <= MAX_MAGNITUDE)
-    bad[Reason.NOT_FINITE] = _any(np.repeat(owner, widths), absurd, n)
+    gains = np.asarray(clicks.flatten().cast("float64").fill_null(0.0))
+    absurd_gains = _any(np.repeat(np.arange(n), sizes[2]), ~(np.abs(gains) <= MAX_GAIN), n)
+    bad[Reason.NOT_FINITE] = _any(np.repeat(owner, widths), absurd, n) | absurd_gains
     good = np.ones(n, dtype=np.bool_)
     for reason, rows in bad.items():
         for row in np.flatnonzero(rows & good):
@@ -172,11 +180,10 @@ def _check(table: Any, n_features: int, problems: Problems, place: str, first: i
         good &= ~rows
     kept = np.repeat(good, sizes[1])
     X = values[np.repeat(kept, widths)].reshape(-1, n_features)
-    clicked = clicks.flatten().to_numpy(zero_copy_only=False)[np.repeat(good, sizes[2])].astype(np.bool_)
     times = _microseconds(table.column("timestamp"))
     locked = _locked(table, n)
     offsets = np.concatenate([[0], np.cumsum(sizes[0][good])])
-    return Batch(X, offsets, clicked, locked[good]), np.flatnonzero(good), times[good]
+    return Batch(X, offsets, gains[np.repeat(good, sizes[2])], locked[good]), np.flatnonzero(good), times[good]
 
 
 def _microseconds(column: Any) -> IntArray:

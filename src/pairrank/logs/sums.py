@@ -11,7 +11,7 @@ from scipy.sparse import coo_array
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.logs.reader import Batch
 from pairrank.rankers.spread import centred, spread_sums
-from pairrank.types import BoolArray, FloatArray, IntArray
+from pairrank.types import FloatArray, IntArray
 
 KINDS = ("adjacent", "all", "averaged")
 
@@ -27,44 +27,40 @@ class DocumentPairs(NamedTuple):
 def preferences(batch: Batch, kind: str) -> DocumentPairs:
     """The pairs of every list of a batch, as `pairrank.kernel.pairs` takes them from one list.
 
-    Lists of one length are taken together, as a matrix of clicks (n_lists, k).
+    Of two examined documents the one with the higher gain is preferred, with weight g_i - g_j: 1 where clicks are yes
+    or no. "averaged" divides by the most pairs that a document of the list is part of, which for clicks is the larger
+    of the numbers of clicked and unclicked ones. Lists of one length are taken together, as a matrix (n_lists, k).
     """
     sizes = np.diff(batch.offsets)
     parts = []
     for k in np.unique(sizes):
         lists = np.flatnonzero(sizes == k)
         start = batch.offsets[lists]
-        clicks = batch.clicks[start[:, None] + np.arange(k)]
-        parts.append(_of_equal_length(clicks, start, batch.locked[lists], kind))
+        gains = batch.gains[start[:, None] + np.arange(k)]
+        parts.append(_of_equal_length(gains, start, batch.locked[lists], kind))
     if not parts:
         none = np.empty(0, dtype=np.int64)
         return DocumentPairs(none, none, np.empty(0))
     return DocumentPairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _of_equal_length(clicks: BoolArray, start: IntArray, locked: IntArray, kind: str) -> DocumentPairs:
-    k = clicks.shape[1]
+def _of_equal_length(gains: FloatArray, start: IntArray, locked: IntArray, kind: str) -> DocumentPairs:
+    k = gains.shape[1]
     place = np.arange(k)
     free = place >= locked[:, None]
-    clicked = clicks & free
-    last = np.where(clicked.any(axis=1), k - 1 - np.argmax(clicked[:, ::-1], axis=1), -2)
-    unclicked = ~clicks & free & (place <= last[:, None] + 1)
+    acted = (gains != 0) & free
+    last = np.where(acted.any(axis=1), k - 1 - np.argmax(acted[:, ::-1], axis=1), -2)
+    examined = free & (place <= last[:, None] + 1)
+    better = (gains[:, :, None] > gains[:, None, :]) & examined[:, :, None] & examined[:, None, :]
     if kind == "adjacent":
-        winners, losers = _adjacent(clicked, unclicked, np.minimum(locked, k))
-    else:
-        winners, losers = clicked[:, :, None], unclicked[:, None, :]
-    rows, winner, loser = np.nonzero(winners & losers)
-    weight = np.ones(len(rows))
+        # Only positions (1,2), (3,4), … below the locked ones.
+        cell = (place - np.minimum(locked, k)[:, None]) // 2
+        better &= cell[:, :, None] == cell[:, None, :]
+    rows, winner, loser = np.nonzero(better)
+    weight = gains[rows, winner] - gains[rows, loser]
     if kind == "averaged":
-        weight = 1.0 / np.maximum(clicked.sum(axis=1), unclicked.sum(axis=1))[rows]
+        weight /= (better.sum(axis=1) + better.sum(axis=2)).max(axis=1)[rows]
     return DocumentPairs(start[rows] + winner, start[rows] + loser, weight)
-
-
-def _adjacent(clicked: BoolArray, unclicked: BoolArray, locked: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Only positions (1,2), (3,4), … below the locked ones."""
-    cell = (np.arange(clicked.shape[1]) - locked[:, None]) // 2
-    together = cell[:, :, None] == cell[:, None, :]
-    return clicked[:, :, None] & together, unclicked[:, None, :] & together
 
 
 @dataclass

@@ -1,0 +1,122 @@
+"""The log of a service's store as others may read it: the lists that were answered, in order. Nothing is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pairrank.errors import MissingExtraError, NewerFormatError, OptionError, StorageError
+from pairrank.types import Impression
+
+# The newest version of the tables whose log is known to look like this; a test compares it with the service's own.
+SCHEMA = 3
+ROWS = 500  # fetched at a time
+
+
+class LoggedList(NamedTuple):
+    """A list that was answered: who showed it, what it showed, and one byte of clicks for each position."""
+
+    ranker: str
+    seq: int
+    number: int
+    served: float
+    query_id: str | None
+    documents: list[str]
+    clicks: bytes
+    body: bytes
+
+    def impression(self) -> Impression:
+        """The impression with its features; raises `FileFormatError` where it is damaged."""
+        return Impression.from_bytes(self.body)
+
+
+def is_address(path: str | os.PathLike[str]) -> bool:
+    """Whether ``path`` is the address of a store (``sqlite:///FILE``, ``postgresql://…``) and not a plain path."""
+    return "://" in os.fspath(path)
+
+
+def entries(store: str | os.PathLike[str], ranker: str | None = None) -> Iterator[LoggedList]:
+    """What a ranker of the store has learned from, or will: lists answered while it was frozen, or whose entries were
+    set aside, are left out. ``ranker`` may be None where the store holds one only.
+    """
+    with _opened(os.fspath(store)) as rows:
+        _check_schema(store, rows)
+        ids = {str(name): int(key) for key, name in rows("SELECT id, name FROM rankers ORDER BY name")}
+        if ranker is None and len(ids) > 1:
+            raise OptionError(f"{store} holds the rankers {', '.join(ids)}: say which one")
+        if ranker is not None and ranker not in ids:
+            raise OptionError(f"{store} holds no ranker {ranker!r}; it has: {', '.join(ids) or 'none'}")
+        aside = _has_table(rows, "set_aside")
+        for name in [ranker] if ranker is not None else ids:
+            skip = "AND NOT EXISTS (SELECT 1 FROM set_aside s WHERE s.ranker_id = l.ranker_id AND s.seq = l.seq) "
+            query = (
+                "SELECT seq, number, served, query_id, ids, clicks, body FROM log l "
+                f"WHERE ranker_id = ? AND kind = 'feedback' {skip if aside else ''}ORDER BY seq"
+            )
+            for seq, number, served, query_id, documents, clicks, body in rows(query, (ids[name],)):
+                shown = [str(document) for document in json.loads(documents)]
+                yield LoggedList(name, seq, number, served, query_id, shown, bytes(clicks), bytes(body))
+
+
+class _Rows:
+    """Calls give the rows of a statement, some at a time; driver errors come out as `StorageError`."""
+
+    def __init__(self, connection: Any, errors: type[Exception], postgres: bool) -> None:
+        self._connection, self._errors, self.postgres = connection, errors, postgres
+
+    def __call__(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Any]:
+        try:
+            # A named cursor of PostgreSQL stays in the server; SQLite's are like that anyway.
+            with closing(self._connection.cursor(*(["log"] if self.postgres else []))) as cursor:
+                cursor.execute(sql.replace("?", "%s") if self.postgres else sql, values)
+                while rows := cursor.fetchmany(ROWS):
+                    yield from rows
+        except self._errors as problem:
+            raise StorageError(f"the store cannot be read: {' '.join(str(problem).split())}") from problem
+
+
+@contextmanager
+def _opened(address: str) -> Iterator[_Rows]:
+    if address.startswith(("postgresql://", "postgres://")):
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingExtraError("psycopg", "postgres") from None
+        try:
+            connection: Any = psycopg.connect(address, connect_timeout=5)
+        except psycopg.Error as problem:
+            raise StorageError(f"the store cannot be read: {' '.join(str(problem).split())}") from problem
+        connection.read_only = True
+        # One transaction, so that everything read is of one moment.
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        with closing(connection):
+            yield _Rows(connection, psycopg.Error, postgres=True)
+        return
+    path = Path(address.removeprefix("sqlite:///"))
+    if is_address(path) or not path.exists():
+        raise StorageError(f"there is no store at {address}")
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)) as file:
+        try:
+            file.execute("BEGIN")
+        except sqlite3.Error as problem:
+            raise StorageError(f"the store cannot be read: {problem}") from problem
+        yield _Rows(file, sqlite3.Error, postgres=False)
+
+
+def _check_schema(store: str | os.PathLike[str], rows: _Rows) -> None:
+    if not _has_table(rows, "meta"):
+        raise StorageError(f"{store} is not a store of the service")
+    found = max((int(value) for (value,) in rows("SELECT value FROM meta WHERE name = 'schema'")), default=0)
+    if found > SCHEMA:
+        raise NewerFormatError(f"the store has schema {found}; this PairRank knows up to {SCHEMA}: upgrade pairrank")
+
+
+def _has_table(rows: _Rows, name: str) -> bool:
+    if rows.postgres:
+        return [*rows("SELECT to_regclass(?)", (name,))] != [(None,)]
+    return bool([*rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,))])

@@ -1,0 +1,84 @@
+"""Others read a store's log through one door: what was learned from, in order, of a schema that is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scene import FEATURES, Scene
+
+import pairrank
+from pairrank import store_log
+from pairrank.cli import main
+from pairrank.errors import NewerFormatError, OptionError, StorageError
+from pairrank.service.store import SqlStore
+from pairrank.service.store.schema import VERSION
+
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def test_the_reader_knows_todays_schema() -> None:
+    """Whoever adds a migration looks at what `store_log` reads, and raises its number."""
+    assert VERSION <= store_log.SCHEMA
+
+
+def test_what_was_answered_in_order(store: SqlStore, store_url: str) -> None:
+    scene, other = Scene(store), Scene(store, "b")
+    served = scene.serve(6)
+    scene.feedback(served[:3], 1)  # one list never gets an answer, one only when the ranker is frozen
+    other.feedback(other.serve(1))
+    store.set_frozen("a", True, scene.now, "test")
+    scene.feedback(served[3:4])
+    store.set_frozen("a", False, scene.now, "test")
+    scene.feedback(served[4:5], None)
+    with pytest.raises(OptionError, match="a, b: say which"):
+        next(store_log.entries(store_url))
+    with pytest.raises(OptionError, match="no ranker 'c'"):
+        next(store_log.entries(store_url, "c"))
+    found = list(store_log.entries(store_url, "a"))
+    assert [entry.number for entry in found] == [served[place].number for place in (0, 1, 2, 4)]
+    assert [entry.clicks for entry in found] == [bytes([0, 1, 0])] * 3 + [bytes(3)]
+    for entry in found:
+        rows = [int(document[1:]) for document in entry.documents]
+        np.testing.assert_array_equal(entry.impression().features, FEATURES[rows])
+        assert (entry.ranker, entry.query_id, entry.served) == ("a", f"q{entry.number}", scene.now)
+
+
+def test_entries_set_aside_are_left_out(store: SqlStore, store_url: str) -> None:
+    scene = Scene(store)
+    scene.feedback(scene.serve(3))
+    with store.database.transaction():
+        store.database.all("INSERT INTO set_aside (ranker_id, seq, reason) VALUES (?, 2, 'bad')", (scene.row.id,))
+    assert [entry.seq for entry in store_log.entries(store_url)] == [1, 3]
+
+
+def test_a_newer_schema_is_refused(store: SqlStore, store_url: str) -> None:
+    with store.database.transaction():
+        store.database.all("UPDATE meta SET value = 99 WHERE name = 'schema'")
+    with pytest.raises(NewerFormatError, match="schema 99"):
+        next(store_log.entries(store_url))
+
+
+def test_no_store(tmp_path: Path) -> None:
+    for address in (
+        str(tmp_path / "none.db"),
+        f"sqlite:///{tmp_path}/none.db",
+        "mysql://x",
+        "postgresql://127.0.0.1:1/x",
+    ):
+        with pytest.raises(StorageError):
+            next(store_log.entries(address))
+
+
+def test_fit_from_a_store(store: SqlStore, store_url: str, tmp_path: Path) -> None:
+    scene = Scene(store)
+    scene.feedback(scene.serve(40), 2)
+    out, keep = tmp_path / "model", tmp_path / "log.parquet"
+    assert main(["fit", store_url, "--out", str(out), "--keep", str(keep)]) == 0
+    assert pairrank.load(out).n_features == 2
+    rows = pq.read_table(keep).to_pylist()
+    assert len(rows) == 40
+    for row in rows:
+        assert row["clicks"] == [0, 0, 1]
+        np.testing.assert_array_equal(row["features"], FEATURES[[int(document[1:]) for document in row["documents"]]])
