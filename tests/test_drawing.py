@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
+import pairrank
 from pairrank import drawing
 from pairrank.errors import InputError
 from pairrank.types import Inspection
@@ -88,15 +91,48 @@ def test_a_pair_is_explained_by_its_own_numbers() -> None:
     p = 1 / (1 + np.exp(-1.0))
     told = drawing.explain(panel, 0, 1)
     assert told == drawing.explain(panel, 1, 0)
-    assert f"P(good before bad) = {p:.2f}" in told
-    assert f"{p:.2f} − 0.10 = {p - 0.1:.2f} is above ½" in told
+    assert told == f"Kept: P(good before bad) is at least {p:.2f} − 0.10 = {p - 0.1:.2f}, above ½."
     wide = drawing.explain(drawing.Panel(inspection([1.0, 0.0], 0.4), ["good", "bad"]), 0, 1)
-    assert f"{p - 0.4:.2f} is not above ½, so the order is explored" in wide
+    assert wide.startswith("Open: ")
+    assert f"{p - 0.4:.2f}, which is not above ½, so either may be shown first" in wide
 
 
 def test_a_pair_in_score_units_is_compared_with_zero() -> None:
     told = drawing.explain(drawing.Panel(inspection([1.5, 0.0], 0.5, "score")), 0, 1)
-    assert f"1.50 − 0.50 = {1.5 - 0.5:.2f} is above 0" in told
+    assert f"1.50 − 0.50 = {1.5 - 0.5:.2f}, above 0" in told
+
+
+def test_a_pair_is_explained_by_the_chance_that_its_order_is_right() -> None:
+    # z = 0.2 and a width of 0.2 make one standard deviation of the score difference 1.
+    seen = replace(inspection([1.5, 0.1, 0.0], 0.2, "score"), z=0.2)
+    chance = seen.chance
+    assert chance is not None
+    expected = [[0.5, ndtr(1.4), ndtr(1.5)], [ndtr(-1.4), 0.5, ndtr(0.1)], [ndtr(-1.5), ndtr(-0.1), 0.5]]
+    assert chance == pytest.approx(np.array(expected))
+    panel = drawing.Panel(seen, ["good", "fair", "bad"])
+    assert drawing.explain(panel, 0, 1) == (
+        "Kept: the model gives “good before fair” a chance of 91.9 %, and keeps orders above 57.9 %."
+    )
+    assert drawing.explain(panel, 1, 2) == (
+        "Open: the model gives “fair before bad” a chance of 54.0 %, and keeps only orders above 57.9 %, "
+        "so either may be shown first."
+    )
+    assert inspection([1.0, 0.0], 0.1).chance is None
+
+
+def test_the_chance_is_the_posteriors_own() -> None:
+    ranker = pairrank.PairRank(2, seed=0)
+    X = np.array([[1.0, 0.0], [0.0, 1.0], [0.3, 0.4]])
+    for _ in range(20):
+        shown = ranker.rank(X)
+        ranker.learn(shown, [row == 0 for row in shown.ranking])
+    seen = ranker.inspect(X)
+    assert seen.chance is not None
+    assert seen.certain.any()
+    assert (seen.chance[seen.certain] >= ndtr(seen.z) - 1e-4).all()
+    assert (seen.chance[~seen.certain] <= ndtr(seen.z) + 1e-4).all()
+    paper = pairrank.rankers.make("pairrank-c", n_features=2)
+    assert paper.inspect(X).chance is None
 
 
 def test_an_order_certain_by_others_alone_says_so() -> None:

@@ -1,7 +1,7 @@
 """The block drawing, after the paper's Figure 1, as SVG text.
 
 Candidates stand in score order. A block is a band around the documents whose order is still open. Dashed arcs
-join uncertain pairs; solid lines are orders that are kept; lines to the right lead to the positions where the
+join open pairs; solid lines are orders that are kept; lines to the right lead to the positions where the
 documents were shown. Every mark says in its ``<title>`` what it means. Colours are classes: a drawing of its
 own carries `STYLE`, one inside a page leaves it to the page.
 """
@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr
 
 from pairrank.errors import InputError
 from pairrank.types import Inspection, IntArray
@@ -75,7 +76,7 @@ class Panel:
 
     Attributes
     ----------
-    inspection : what the model is certain of.
+    inspection : which orders the model keeps.
     labels : one per candidate, by row number; "document 1", ... by default.
     shown : row numbers in the order in which they were shown, or None to leave that column out.
     clicked : row numbers of clicked documents.
@@ -119,26 +120,30 @@ def side_by_side(panels: Sequence[Panel], *, compact: bool = False, standalone: 
 
 
 def explain(panel: Panel, first: int, second: int) -> str:
-    """Why the order of two candidates (row numbers) is certain or not, in a sentence or two."""
+    """Why the order of two candidates (row numbers) is kept or open, in one sentence with one unit."""
     ins = panel.inspection
     if ins.scores[second] > ins.scores[first] or (ins.scores[first] == ins.scores[second] and second < first):
         first, second = second, first
-    probability, width = float(ins.probability[first, second]), float(ins.width[first, second])
-    lead = f"P({panel.label(first)} before {panel.label(second)}) = {probability:.2f}"
-    if ins.unit == "probability":
-        least, bar = probability - width, 0.5
-        bound = f"the lower bound {probability:.2f} − {width:.2f} = {least:.2f}"
-        limit = "½"
+    pair = f"{panel.label(first)} before {panel.label(second)}"
+    width, kept, chance = float(ins.width[first, second]), bool(ins.certain[first, second]), ins.chance
+    if chance is not None and ins.z:
+        told = f"the model gives “{pair}” a chance of {_percent(chance[first, second])}"
+        least = _percent(float(ndtr(ins.z)))
+        # By score, kept orders are transitive: none follows from others alone.
+        above, kept_as = True, f"{told}, and keeps orders above {least}"
+        open_as = f"{told}, and keeps only orders above {least}"
+    elif ins.unit == "probability":
+        middle = float(ins.probability[first, second])
+        bound = f"P({pair}) is at least {middle:.2f} − {width:.2f} = {middle - width:.2f}"
+        above, kept_as, open_as = middle - width > 0.5, f"{bound}, above ½", f"{bound}, which is not above ½"
     else:
         gap = float(ins.scores[first] - ins.scores[second])
-        least, bar = gap - width, 0.0
-        bound = f"the lower bound of the score difference {gap:.2f} − {width:.2f} = {least:.2f}"
-        limit = "0"
-    if not ins.certain[first, second]:
-        return f"{lead}, width {width:.2f}. Uncertain: {bound} is not above {limit}, so the order is explored."
-    if least > bar:
-        return f"{lead}, width {width:.2f}. Certain: {bound} is above {limit}, so the order is kept."
-    return f"{lead}, width {width:.2f}. Certain through documents between them, so the order is kept."
+        bound = f"the score of “{pair}” differs by at least {gap:.2f} − {width:.2f} = {gap - width:.2f}"
+        above, kept_as, open_as = gap > width, f"{bound}, above 0", f"{bound}, which is not above 0"
+    if not kept:
+        return f"Open: {open_as}, so either may be shown first."
+    # A kept order that its own numbers do not carry follows from others.
+    return f"Kept: {kept_as}." if above else f"Kept through documents between them, although {open_as}."
 
 
 def _summary(panel: Panel) -> str:
@@ -149,6 +154,10 @@ def _summary(panel: Panel) -> str:
         f"{n_open} of them with more than one document; best first: sizes {', '.join(map(str, sizes[:20]))}"
     )
     return f"{panel.heading}: {text}." if panel.heading else f"{text}."
+
+
+def _percent(share: float) -> str:
+    return "more than 99.9 %" if share > 0.999 else f"{100 * share:.1f} %"
 
 
 def _document(pens: Sequence[_Pen], summary: str, standalone: bool) -> str:
@@ -232,7 +241,7 @@ class _Pen:
             band.set("width", str(self.edge - self.node + 16))
             band.set("y", str(self.y[first] - 14))
             band.set("height", str(self.y[last] - self.y[first] + 28))
-            what = f"{size} documents whose order is still open" if size > 1 else "one document, its place is certain"
+            what = f"{size} documents whose order is open" if size > 1 else "one document, its place is kept"
             self._why(band, f"Block {number + 1}: {what}")
 
     def _links(self, group: ET.Element) -> None:
@@ -245,14 +254,14 @@ class _Pen:
             ET.SubElement(group, "path", {"class": "pr-link-open" if self.size[rank] > 1 else "pr-link", "d": path})
 
     def _certain(self, group: ET.Element) -> None:
-        """Arrows from block to block; inside a block, the certain orders that no document between implies."""
+        """Arrows from block to block; inside a block, the kept orders that no document between implies."""
         for rank in range(1, len(self.order)):
             if self.block[rank] != self.block[rank - 1]:
                 start, end = self.y[rank - 1] + 14, self.y[rank] - 14
                 arrow = ET.SubElement(group, "path", {"class": "pr-tip"})
                 x = self.node
                 arrow.set("d", f"M{x - 1} {start}h2v{end - start - 6}h3l-4 6l-4 -6h3z")
-                self._why(arrow, "Everything above is certainly before everything below")
+                self._why(arrow, "Everything above is kept before everything below")
         pairs = _covers(self.panel.inspection, self.order)
         if len(pairs) > MAX_ARCS:
             pairs = list(dict(reversed(pairs)).items())  # of each document's followers the nearest

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 
 from pairrank import archive
 from pairrank.errors import ClickError, FileFormatError
@@ -116,7 +117,7 @@ def check_clicks(clicks: ArrayLike, n_shown: int) -> BoolArray:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Inspection:
-    """What a model is certain of for one set of candidates.
+    """Which orders a model keeps for one set of candidates, and which it leaves open.
 
     Attributes
     ----------
@@ -124,9 +125,11 @@ class Inspection:
     order : (n,), row numbers by falling score; ties by row number.
     probability : (n, n), P(i before j) = sigmoid(score_i - score_j).
     width : (n, n), half the confidence interval of each pair, in the unit named by ``unit``.
-    certain : (n, n) bool, certain[i, j] when i is certainly before j (after ``refine``, where that is on).
+    certain : (n, n) bool, certain[i, j] when i is kept before j (after ``refine``, where that is on). How sure that is,
+        `chance` tells.
     blocks : (n,), for each document the number of its block, 0 is best.
     unit : "probability" (the paper) or "score" (Laplace posterior).
+    z : how many standard deviations of the score difference ``width`` is, where the model knows them; else None.
     """
 
     scores: FloatArray
@@ -136,6 +139,20 @@ class Inspection:
     certain: BoolArray
     blocks: IntArray
     unit: str
+    z: float | None = None
+
+    @property
+    def chance(self) -> FloatArray | None:
+        """(n, n), the model's own chance that i belongs before j: Φ((score_i − score_j) / σ_ij), σ = width / z.
+
+        None where the model knows no standard deviations. It is what the model believes, not what was measured.
+        """
+        if not self.z:
+            return None
+        gap = np.subtract.outer(self.scores, self.scores)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            told: FloatArray = ndtr(np.where(gap == 0.0, 0.0, self.z * gap / self.width))
+        return told
 
     @property
     def n_blocks(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -86,8 +88,8 @@ def test_the_live_page_shows_a_ranker_and_follows_it(server: Server, open_page: 
     with page.expect_response(re.compile("/pairs")):
         documents.nth(0).click()
     documents.nth(13).hover()
-    until(page, "document.getElementById('hint').textContent.startsWith('P(')")
-    assert re.search(r"P\(item \d+ before item \d+\) = 0\.\d+, width .*ertain", page.inner_text("#hint"))
+    until(page, "document.getElementById('hint').textContent.includes('a chance of')")
+    assert re.match(r"(Kept|Open): the model gives “item \d+ before item \d+” a chance of", page.inner_text("#hint"))
     documents.nth(1).focus()
     assert "before" in page.inner_text(".said")
     page.get_by_role("button", name="As of now").click()
@@ -95,7 +97,7 @@ def test_the_live_page_shows_a_ranker_and_follows_it(server: Server, open_page: 
     # New feedback arrives without a reload.
     before = page.evaluate("performance.timeOrigin")
     server.traffic("shop", 5, seed=1)
-    until(page, "document.querySelector('.tiles').textContent.includes('after 45 feedbacks')")
+    until(page, "document.querySelector('.tiles').textContent.includes('45 lists with feedback')")
     assert page.evaluate("performance.timeOrigin") == before
     watched.shot("live-desktop-light")
     watched.fits()
@@ -127,6 +129,71 @@ def test_impressions_can_be_paged_and_chosen(server: Server, open_page: Open) ->
     # The first list was served by a model that knew nothing: one block of all.
     until(page, "document.querySelectorAll('.drawing .pr-band-open').length === 1")
     assert page.locator(".drawing .pr-band").count() == 0
+
+
+def test_an_empty_service_leads_to_the_first_click(server: Server, open_page: Open) -> None:
+    watched = open_page(f"{server.address}/", permissions=["clipboard-read", "clipboard-write"])
+    page = watched.page
+
+    def copied(number: int) -> list[str]:
+        page.locator("button.copy").nth(number).click()
+        page.wait_for_selector("text=Copied")
+        return shlex.split(page.evaluate("navigator.clipboard.readText()"))
+
+    # What the page says, done to the letter: its own address, and curl's words in their order.
+    words = copied(0)
+    assert words[:4] == ["curl", "-X", "PUT", f"{server.address}/v1/rankers/mine"]
+    server.call("PUT", "/v1/rankers/mine", json.loads(words[5]))
+    page.wait_for_selector("#rankers >> text=mine")
+    page.wait_for_selector("text=No feedback yet")
+    assert page.locator(".chart:visible").count() == 0
+    until(page, "document.querySelectorAll('button.copy:not([hidden])').length === 2")
+    words = copied(0)
+    shown = server.call("POST", words[1].removeprefix(server.address), json.loads(words[3]))
+    assert len(shown["ranking"]) == 3
+    words = copied(1)
+    body = json.loads(words[3]) | {"impression_id": shown["impression_id"]}
+    assert server.call("POST", words[1].removeprefix(server.address), body) == {"status": "accepted"}
+    page.wait_for_selector(".chart .dot, .chart .line", state="attached")
+    assert page.locator("text=No feedback yet").count() == 0 or page.locator("#steps").is_hidden()
+
+
+def test_clicks_of_a_list_that_still_collects_are_seen(server: Server, open_page: Open) -> None:
+    server.traffic("shop", 3)
+    documents = [{"id": f"item {i}", "features": [i / 9, 0.5, 0.1]} for i in range(8)]
+    shown = server.call("POST", "/v1/rankers/shop/rank", {"documents": documents})
+    watched = open_page(f"{server.address}/?ranker=shop")
+    page = watched.page
+    first = page.locator("[aria-label='Last impressions'] tbody tr").first
+    page.wait_for_selector("[aria-label='Last impressions'] tbody tr")
+    assert first.locator(".doc.clicked").count() == 0
+    clicked = shown["ranking"][2]["id"]
+    event = {"event_id": "e", "impression_id": shown["impression_id"], "document_id": clicked}
+    server.call("POST", "/v1/rankers/shop/events", [event])
+    until(page, "document.querySelector(\"[aria-label='Last impressions'] tbody .doc.clicked\") !== null")
+    assert first.locator(".doc.clicked").inner_text() == clicked
+    assert re.search(r"collecting until \d\d \w+ \d\d:\d\d:\d\d", first.inner_text())
+    until(page, "document.querySelectorAll('.drawing .pr-clicked').length === 1")
+    quiet = open_page(f"{server.address}/?ranker=shop", java_script_enabled=False).page
+    assert quiet.locator("[aria-label='Last impressions'] tbody tr").first.locator(".doc.clicked").count() == 1
+    watched.shot("live-collecting")
+
+
+def test_a_ranker_that_is_not_there_is_missed(server: Server, open_page: Open) -> None:
+    server.traffic("shop", 2)
+    for script in (True, False):
+        watched = open_page(f"{server.address}/?ranker=gone", java_script_enabled=script)
+        watched.tolerated = ("404",)
+        page = watched.page
+        page.wait_for_timeout(500)
+        assert "There is no ranker called “gone”" in page.inner_text("#detail")
+        assert page.locator("#detail h1").count() == 0
+        assert page.get_by_role("link", name="shop").is_visible()
+    watched = open_page(f"{server.address}/?ranker=shop")
+    watched.tolerated = ("404",)
+    watched.page.wait_for_selector(".drawing .pr-document")
+    server.call("DELETE", "/v1/rankers/shop")
+    watched.page.wait_for_selector("text=There is no ranker called “shop”")
 
 
 def test_without_script_the_live_page_is_a_readable_table(server: Server, open_page: Open) -> None:
@@ -253,7 +320,7 @@ def test_pages_survive_a_killed_server(server: Server, open_page: Open) -> None:
     for watched in (live, play):
         watched.page.wait_for_selector("#pulse[data-state=live]")
     server.traffic("shop", 3, seed=5)
-    until(live.page, "document.querySelector('.tiles').textContent.includes('after 13 feedbacks')")
+    until(live.page, "document.querySelector('.tiles').textContent.includes('13 lists with feedback')")
     # The list that was on screen before the crash can still be learned from.
     with play.page.expect_response(re.compile("/play/search")):
         play.page.get_by_role("button", name="Learn from this").click()
@@ -336,7 +403,11 @@ def test_a_key_is_asked_for_once(server: Server, open_page: Open) -> None:
     assert "shop" not in page.inner_text("body")
     page.fill("#key", "wrong")
     page.keyboard.press("Enter")
-    until(page, "document.getElementById('key').matches(':focus')")
+    page.wait_for_selector("#keysaid:visible")
+    assert page.inner_text("#keysaid") == "This key does not open the page: the key is not known."
+    page.wait_for_timeout(300)
+    assert page.locator("#keysaid").is_visible()  # it stays
+    watched.shot("live-wrong-key")
     page.fill("#key", secret)
     page.keyboard.press("Enter")
     page.wait_for_selector(".drawing .pr-document")

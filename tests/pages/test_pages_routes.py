@@ -80,6 +80,7 @@ def test_the_series_is_what_the_lists_were(client: TestClient) -> None:
 def test_the_page_is_whole_without_a_script(client: TestClient) -> None:
     empty = client.get("/")
     assert "No rankers yet" in empty.text
+    assert "curl -X PUT http://testserver/v1/rankers/mine" in empty.text
     fill(client, 3)
     fill(client, 1, "other", ranker="pdgd")
     page = client.get("/?ranker=shop")
@@ -90,7 +91,29 @@ def test_the_page_is_whole_without_a_script(client: TestClient) -> None:
     assert page.text.count("<script") == 1
     # The one that heard from its users last comes first; a name that nobody has is no reason to fail.
     assert "<h1>other</h1>" in client.get("/").text
-    assert client.get("/?ranker=nobody").status_code == 200
+    missed = client.get("/?ranker=nobody")
+    assert missed.status_code == 200
+    assert "There is no ranker called “nobody”" in missed.text
+    assert "<h1>other</h1>" not in missed.text
+
+
+def test_kept_orders_are_told_with_the_models_own_doubt(client: TestClient) -> None:
+    fill(client, 12, options={"z": 0.2})
+    kept = client.get("/live/rankers/shop").json()["detail"]["kept"]
+    model = pairrank.rankers.from_bytes(client.get("/live/rankers/shop/model").content)
+    doubts, pairs = [], 0
+    for found in client.get("/v1/rankers/shop/impressions").json()["impressions"]:
+        one = client.get(f"/v1/rankers/shop/impressions/{found['impression_id']}").json()
+        view = model.inspect(np.array(one["features"]))
+        doubts.extend((1 - view.chance[view.certain]).tolist())
+        pairs += 10  # five documents were shown
+    assert kept["share"] == pytest.approx(len(doubts) / pairs)
+    assert kept["wrong"] == pytest.approx(np.mean(doubts))
+    assert 0 < kept["wrong"] < 0.42
+    assert "the model itself expects" in client.get("/?ranker=shop").text
+    fill(client, 2, "paper", ranker="pairrank-c")
+    told = client.get("/live/rankers/paper").json()["detail"]["kept"]
+    assert told["wrong"] is None  # its widths are no standard deviations
 
 
 def test_an_impression_is_drawn_with_all_candidates_while_they_are_remembered(client: TestClient) -> None:

@@ -96,7 +96,7 @@ def _example() -> list[Panel]:
     labels, X = list(_EXAMPLE), np.array(list(_EXAMPLE.values()))
     ranker = PairRank(X.shape[1], seed=0)
     users = make("navigational", n_grades=2)
-    panels = [Panel(ranker.inspect(X), labels, ranker.rank(X).ranking, heading="Before: nothing is certain")]
+    panels = [Panel(ranker.inspect(X), labels, ranker.rank(X).ranking, heading="Before: every order is open")]
     for number in range(_LEARNED):
         rng = generator(0, number, Purpose.QUERIES)
         candidates = rng.random((12, X.shape[1]))

@@ -372,6 +372,7 @@ class PairRank(LinearRanker):
             certain=certain[np.ix_(back, back)],
             blocks=partition.block_numbers(ends, n)[back],
             unit="score" if self._precision is None else "probability",
+            z=self.alpha_t if self._precision is None else None,
         )
 
     # Learning.

@@ -64,7 +64,9 @@ def serve(settings: Settings) -> int:
     listener = _listen(settings.host, settings.port)
     settings = replace(settings, port=listener.getsockname()[1])
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    print(f"PairRank serves http://{host}:{settings.port}, with its data in {data_place(settings)}", flush=True)
+    address = f"http://{host}:{settings.port}"
+    print(f"PairRank serves {address}, with its data in {data_place(settings)}")
+    print(f"Live page: {address}/   API: {address}/openapi.json   Ctrl-C stops", flush=True)
     with tempfile.TemporaryDirectory(prefix="pairrank-") as folder:
         Supervisor(settings, listener, Path(folder)).run()
     return 0

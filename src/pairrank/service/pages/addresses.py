@@ -17,7 +17,7 @@ from pairrank.errors import InputError, UnknownNameError
 from pairrank.service.auth import NoKeyError
 from pairrank.service.desk import Desk, answer
 from pairrank.service.pages.frame import POLICY
-from pairrank.service.pages.live import closed_page, impression_page, live_page
+from pairrank.service.pages.live import Address, closed_page, impression_page, live_page
 from pairrank.service.pages.markup import Markup
 from pairrank.service.pages.views import PAGE, Scene, Views
 
@@ -74,7 +74,8 @@ def live_routes(desk: Desk) -> list[BaseRoute]:
             return html(closed_page())
         await reader.catch_up()
         wanted = request.query_params.get("ranker")
-        return html(await reader.read(lambda views: _home(views, wanted)))
+        to = Address(str(request.base_url).rstrip("/"), bool(desk.shelf.keys))
+        return html(await reader.read(lambda views: _home(views, wanted, to)))
 
     async def rankers(request: Request) -> Response:
         desk.allow(request, None)
@@ -150,17 +151,18 @@ def whole(request: Request, name: str, default: int, low: int, high: int) -> int
 
 
 def sentences(panel: drawing.Panel, row: int) -> list[str | None]:
-    """For each candidate why its order against ``row`` is certain or not; None for itself."""
+    """For each candidate why its order against ``row`` is kept or open; None for itself."""
     return [None if other == row else drawing.explain(panel, row, other) for other in range(len(panel.labels))]
 
 
-def _home(views: Views, wanted: str | None) -> Markup:
+def _home(views: Views, wanted: str | None, to: Address) -> Markup:
     rankers = views.rankers()
     names = [row["name"] for row in rankers]
     # The one asked for, else the one that heard from its users last.
     newest = max(rankers, key=lambda row: row["recent"]["at"])["name"] if rankers else None
-    name = wanted if wanted in names else newest
-    return live_page(rankers, views.detail(name) if name else None)
+    name = newest if wanted is None else wanted
+    detail = views.detail(name) if name in names else None
+    return live_page(rankers, detail, to=to, missing=wanted if detail is None else None)
 
 
 async def _scene(reader: Reader, request: Request) -> Scene:

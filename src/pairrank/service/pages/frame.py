@@ -11,7 +11,7 @@ POLICY = (
 )
 _PAGES = (("/", "Live"), ("/play", "Playground"))
 
-# Two documents in certain order above an open pair: the idea of the product in eighteen pixels.
+# Two documents in kept order above an open pair: the idea of the product in eighteen pixels.
 _MARK = (
     '<svg width="20" height="20" viewBox="0 0 20 20" aria-hidden="true" class="pr-drawing">'
     '<rect class="pr-band" x="1" y="1.5" width="18" height="5" rx="2.5"/>'

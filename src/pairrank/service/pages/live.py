@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pairrank import drawing
@@ -25,17 +26,32 @@ _SERIES = (
 _SHARES = ("ctr", "ndcg", "explored")
 
 
-def live_page(rankers: Sequence[Row], detail: Row | None) -> Markup:
-    """The whole page: all rankers, and one of them in detail."""
-    name = detail["name"] if detail else ""
+class Address(NamedTuple):
+    """Where the reader reached this service, and whether it asks for a key."""
+
+    base: str
+    keyed: bool
+
+
+def live_page(rankers: Sequence[Row], detail: Row | None, *, to: Address, missing: str | None = None) -> Markup:
+    """The whole page: all rankers, and one of them in detail; or that there is none of the name ``missing``."""
+    name = detail["name"] if detail else missing or ""
     lede = tag(
         "div",
         tag("h1", "Rankers"),
-        tag("p", "What each ranker shows, what people click, and how sure it has become."),
+        tag("p", "What each ranker shows, what people click, and which orders it keeps by now."),
         class_="lede",
     )
     known = tag("section", _rankers(rankers, name), class_="card", id="rankers", aria_label="All rankers")
-    body = join(lede, known, tag("div", _detail(detail) if detail else _nothing(), id="detail", class_="stack"))
+    if detail is not None:
+        shown = _detail(detail, to)
+    elif missing is not None:
+        shown = tag(
+            "p", f"There is no ranker called “{missing}”; it may have been deleted.", class_="notice", role="alert"
+        )
+    else:
+        shown = steps(to)
+    body = join(lede, known if rankers else None, tag("div", shown, id="detail", class_="stack"))
     return page("Live", body, current="/", script="live.js", data_ranker=name)
 
 
@@ -45,8 +61,9 @@ def closed_page(address: str = "/", script: str = "live.js") -> Markup:
     field = tag("input", type="password", id="key", autocomplete="off", required=True, aria_label="Key")
     form = tag("form", field, tag("button", "Open", class_="main"), class_="search", id="keyform")
     lede = tag("div", tag("h1", "A key is needed"), tag("p", text), class_="lede")
+    said = tag("p", class_="notice", id="keysaid", role="alert", hidden=True)
     quiet = tag("noscript", tag("p", "Without JavaScript, read /v1/rankers with an Authorization header instead."))
-    return page("Key", join(lede, form, quiet), current=address, script="key.js", data_next=script)
+    return page("Key", join(lede, form, said, quiet), current=address, script="key.js", data_next=script)
 
 
 def impression_page(name: str, scene: Scene) -> Markup:
@@ -62,10 +79,34 @@ def impression_page(name: str, scene: Scene) -> Markup:
     return page(title, join(lede, tag("section", picture, class_="card"), back), current="")
 
 
-def _nothing() -> Markup:
-    create = 'curl -X PUT localhost:8000/v1/rankers/mine -H "Content-Type: application/json" -d \'{"n_features": 3}\''
-    start = tag("p", "Create one, or try the ", tag("a", "playground", href="/play"), ", which brings its own data:")
-    return tag("section", tag("h2", "No rankers yet"), start, tag("code", create), class_="card")
+def steps(to: Address, name: str | None = None, n_features: int = 3) -> Markup:
+    """How to come to the first click: commands that can be copied, with the address that this page came from."""
+    given = name or "mine"
+    base = f"{to.base}/v1/rankers/{quote(given)}"
+    curl = "curl -H 'Authorization: Bearer KEY'" if to.keyed else "curl"
+    documents = [
+        {"id": item, "features": [round(0.9 - 0.8 * ((i + j) % 3) / 2, 1) for j in range(min(n_features, 8))]}
+        for i, item in enumerate(("boots", "sandals", "slippers"))
+    ]
+    more = "" if n_features <= 8 else f" Send {n_features} numbers per document; here are only the first eight."
+    listed = json.dumps({"query_id": "footwear", "documents": documents})
+    feedback = json.dumps({"impression_id": "PUT THE ID HERE", "clicks": ["boots"]})
+    parts = (
+        (
+            "Create a ranker: all that it must know is how many features a document has.",
+            f"{curl} -X PUT {base} -d '{json.dumps({'n_features': n_features})}'",
+        )
+        if name is None
+        else None,
+        (f"Ask for a list.{more} The answer has an impression_id.", f"{curl} {base}/rank -d '{listed}'"),
+        ("Send what was clicked, with that id.", f"{curl} {base}/feedback -d '{feedback}'"),
+    )
+    items = [
+        tag("li", tag("p", text), tag("pre", command), tag("button", "Copy", type="button", class_="copy", hidden=True))
+        for text, command in filter(None, parts)
+    ]
+    title = "No rankers yet" if name is None else "No feedback yet"
+    return tag("section", tag("h2", title), tag("ol", *items, class_="steps"), class_="card", id="steps")
 
 
 def _rankers(rankers: Sequence[Row], current: str) -> Markup:
@@ -90,22 +131,30 @@ def _rankers(rankers: Sequence[Row], current: str) -> Markup:
     return _table("All rankers", heads, rows, right=range(2, 8))
 
 
-def _detail(detail: Row) -> Markup:
-    newest = detail["recent"]
+def _detail(detail: Row, to: Address) -> Markup:
+    newest, kept = detail["recent"], detail["kept"]
+    wrong = "no order is kept yet" if not kept or not kept["share"] else "of shown pairs"
+    if kept and kept["wrong"] is not None:
+        wrong = f"of shown pairs; the model itself expects {_percent(kept['wrong'])} of them wrong"
     tiles = (
         ("Click-through", _percent(newest["ctr"]), "of lists with feedback"),
-        ("NDCG of clicks", _number(newest["ndcg"]), "1 when clicks are on top"),
+        ("NDCG of clicks", _percent(newest["ndcg"]), "100 % when clicks are on top"),
         ("Explored", _percent(newest["explored"]), "of shown positions"),
         ("Blocks", _number(newest["blocks"], 1), "in a shown list"),
-        ("Learner lag", _whole(detail["lag"]), f"entries, {detail['lag_seconds']:.1f} s"),
-        ("Model", _whole(detail["version"]), f"after {_whole(detail['feedback'])} feedbacks"),
+        ("Orders kept", _percent(kept["share"] if kept else None), wrong),
+        (
+            "Model",
+            _whole(detail["version"]),
+            f"{_whole(detail['feedback'])} lists with feedback, {_whole(detail['lag'])} waiting",
+        ),
     )
     cells = [
         tag("div", tag("dt", what), tag("dd", value), tag("dd", note, class_="note")) for what, value, note in tiles
     ]
+    window = f"Figures of the newest {_whole(newest['lists'])} lists with feedback, until {_clock(newest['at'])}."
     return join(
-        tag("div", tag("h1", detail["name"]), class_="lede"),
-        tag("dl", *cells, class_="tiles"),
+        tag("div", tag("h1", detail["name"]), tag("p", window if newest["lists"] else None), class_="lede"),
+        tag("dl", *cells, class_="tiles") if newest["lists"] else steps(to, detail["name"], detail["features"]),
         _card("Over time", _series(detail["series"]), "oldest first, lists in equal groups"),
         _card("Weights", _weights(detail["weights"]), "heaviest first, with one standard deviation"),
         _card("Model versions", _versions(detail["versions"]), "kept, newest first"),
@@ -167,7 +216,7 @@ def _impressions(name: str, impressions: Sequence[Row]) -> Markup:
             item["query"] or "–",
             tag("ul", *documents, *more, class_="list"),
             item["version"],
-            item["state"],
+            _state(item),
         ]
         rows.append((cells, False))
     return _table("Last impressions", ("Shown at", "Query", "Documents", "Model", "State"), rows, right=range(3, 4))
@@ -200,5 +249,12 @@ def _whole(value: int) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
+def _state(item: Row) -> str:
+    """Where an impression stands; one that collects single clicks says until when."""
+    closes = item["closes"]
+    return f"{item['state']} until {_clock(closes)}" if item["state"] == "collecting" and closes else item["state"]
+
+
 def _clock(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at))
+    """Day and time, where the server stands; without JavaScript nobody knows the reader's own clock."""
+    return time.strftime("%d %b %H:%M:%S", time.localtime(at))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -15,7 +16,7 @@ from pairrank.rankers import LinearRanker, Ranker
 from pairrank.service.model import Model
 from pairrank.service.pages.watch import Watch
 from pairrank.service.recent import Recent
-from pairrank.service.store.base import ImpressionRow, RankerRow
+from pairrank.service.store.base import Entry, ImpressionRow, RankerRow
 from pairrank.service.store.log import SqlStore
 from pairrank.types import Impression
 
@@ -23,6 +24,7 @@ MAX_WEIGHTS = 60
 MAX_IMPRESSIONS = 200
 MAX_SHOWN = 6  # documents of an impression in a table
 PAGE = 20
+JUDGED = 20  # newest lists whose kept orders are counted
 
 
 class Scene(NamedTuple):
@@ -80,6 +82,7 @@ class Views:
             "weights": _weights(model, row.config.feature_names),
             "versions": [_version(s.version, s.learned, s.created) for s in self._store.versions(row.id)[:12]],
             "impressions": self.impressions(name),
+            "kept": self._kept(row, model),
             "now": now,
         }
 
@@ -126,6 +129,26 @@ class Views:
             raise UnknownNameError(f"version {row.version} of ranker {name!r} is gone; ask again")
         return snapshot.body
 
+    def _kept(self, row: RankerRow, model: Ranker | None) -> dict[str, Any] | None:
+        """Of the pairs of documents in the newest lists, the share whose order today's model keeps, and how many of
+        those it expects to be wrong itself: the mean of 1 − Φ(·). Clicks cannot tell: a kept order is never shown the
+        other way round.
+        """
+        if model is None or row.log_seq == row.base:
+            return None
+        seen = [model.inspect(Impression.from_bytes(e.body).features) for e in self._newest(row) if e.body is not None]
+        views = [view for view in seen if view is not None]
+        pairs = sum(math.comb(len(view.order), 2) for view in views)
+        if not pairs:
+            return None
+        kept = sum(int(view.certain.sum()) for view in views)
+        doubts = [1.0 - view.chance[view.certain] for view in views if view.chance is not None]
+        doubt = np.concatenate(doubts) if doubts else np.empty(0)
+        return {"share": kept / pairs, "wrong": float(doubt.mean()) if len(doubt) else None, "lists": len(views)}
+
+    def _newest(self, row: RankerRow) -> list[Entry]:
+        return self._store.log(row.id, max(row.base, row.log_seq - JUDGED), JUDGED)
+
     def _find(self, name: str) -> RankerRow:
         row = self._store.ranker(name)
         if row is None:
@@ -169,6 +192,7 @@ def _impression(row: ImpressionRow) -> dict[str, Any]:
         "number": row.number,
         "state": row.state,
         "at": row.created,
+        "closes": row.closes,
         "version": row.version,
         "query": row.query_id,
         "shown": list(row.ids[:MAX_SHOWN]),

@@ -59,7 +59,7 @@ def _results() -> Markup:
         tag("p", id="summary", class_="muted", aria_live="polite"),
         class_="row",
     )
-    hint = "Results appear here in bands: amber where the order is still open and drawn by chance, grey where certain."
+    hint = "Results appear here in bands: amber where the order is open and drawn by chance, grey where it is kept."
     results = tag("div", tag("p", hint, class_="empty"), id="results", role="tabpanel", aria_labelledby="tab-results")
     drawn = tag(
         "div",

@@ -23,13 +23,14 @@ function scale(low, high) {
 
 /**
  * Draw into `host` (which holds a legend list and an svg after the first call).
- * options: label, lines [{name, values}], format(value), at(i) -> text below the cursor, from, to (limits, optional).
+ * options: label, lines [{name, values, now?}], format(value), at(i) -> text below the cursor, from, to (limits,
+ * optional). `now` is what the legend tells while nobody points; else the last value.
  */
 export function lineChart(host, options) {
   const { lines, format } = options;
   const steps = Math.max(...lines.map((line) => line.values.length), 0);
   const seen = lines.flatMap((line) => line.values).filter((value) => value !== null && value !== undefined);
-  const newest = lines.map((line) => line.values.findLast((value) => value !== null && value !== undefined));
+  const newest = lines.map((line) => line.now ?? line.values.findLast((value) => value !== null && value !== undefined));
   const legend = h("ul", { class: "legend" });
   const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
   const told = lines.map((line, i) => `${line.name} ${newest[i] === undefined ? "no value" : format(newest[i])}`);

@@ -41,7 +41,32 @@ export function seconds(value) {
   return value < 129600 ? `${Math.round(value / 3600)} h` : `${Math.round(value / 86400)} days`;
 }
 
-export const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
+const MOMENT = { day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false };
+/** Day and time of the reader's own clock, with the year where it is another one. */
+export function clock(at) {
+  const when = new Date(at * 1000);
+  const year = when.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
+  return when.toLocaleString("en-GB", { ...MOMENT, ...year }).replace(",", "");
+}
+
+/** Make every Copy button under `host` copy the text of the element before it. */
+export function copyable(host) {
+  for (const button of host.querySelectorAll("button.copy")) {
+    button.hidden = false;
+    button.onclick = async () => {
+      const text = button.previousElementSibling.textContent;
+      try {
+        await navigator.clipboard.writeText(text);
+      } catch { // no clipboard outside of https and localhost: mark the text instead
+        getSelection().selectAllChildren(button.previousElementSibling);
+        button.textContent = "Marked; press Ctrl+C";
+        return;
+      }
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    };
+  }
+}
 
 /** JSON from the server, or an Error with the server's own sentence. */
 export async function ask(address, options = {}) {

@@ -51,7 +51,7 @@ export function showDrawing(host, text, said, explain) {
       said.textContent = "Point at a mark to learn what it means; choose a document to compare it with the others.";
       return;
     }
-    said.textContent = "Chosen. Now point at another document, or move to it with Tab, to see why their order is certain or not.";
+    said.textContent = "Chosen. Now point at another document, or move to it with Tab, to see why their order is kept or open.";
     state.sentences = await explain(Number(row));
   }
 

@@ -11,16 +11,21 @@ async function open() {
   await import(`./${next}`);
 }
 
-$("keyform").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  sessionStorage.setItem("pairrank-key", $("key").value);
+async function attempt() {
   try {
     await open();
   } catch (problem) {
     sessionStorage.removeItem("pairrank-key");
-    $("key").setCustomValidity(problem.message);
-    $("key").reportValidity();
-    $("key").setCustomValidity("");
+    $("keysaid").textContent = `This key does not open the page: ${problem.message}.`;
+    $("keysaid").hidden = false;
+    $("key").setAttribute("aria-invalid", "true");
+    $("key").select();
   }
+}
+
+$("keyform").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem("pairrank-key", $("key").value.trim());
+  attempt();
 });
-if (sessionStorage.getItem("pairrank-key")) open().catch(() => sessionStorage.removeItem("pairrank-key"));
+if (sessionStorage.getItem("pairrank-key")) attempt();

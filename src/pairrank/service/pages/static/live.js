@@ -1,6 +1,6 @@
 // The live page. Everything on it is drawn from one answer of the server; a stream says when to ask again.
 
-import { $, ask, clock, fixed, h, percent, put, seconds, whole } from "./dom.js";
+import { $, ask, clock, copyable, fixed, h, percent, put, seconds, whole } from "./dom.js";
 import { lineChart } from "./chart.js";
 import { drawWeights } from "./weights.js";
 import { explainer, showDrawing, suited } from "./drawing.js";
@@ -26,21 +26,22 @@ function build() {
       when === "served" ? "As served" : "As of now"));
   parts.tabs = tabs;
   const key = [
-    ["pr-band-open", "order still open"], ["pr-band", "place certain"],
+    ["pr-band-open", "order open"], ["pr-band", "place kept"],
   ].map(([style, text]) => h("li", {}, sample("rect", style), text));
-  key.push(h("li", {}, sample("path", "pr-uncertain"), "uncertain pair"), h("li", {}, sample("path", "pr-certain"), "order kept"),
+  key.push(h("li", {}, sample("path", "pr-uncertain"), "open pair"), h("li", {}, sample("path", "pr-certain"), "kept order"),
     h("li", {}, sample("circle", "pr-clicked"), "clicked"));
   put(
     $("detail"),
-    h("div", { class: "lede" }, part("title", h("h1", {}))),
+    h("div", { class: "lede" }, part("title", h("h1", {})), part("window", h("p", {}))),
+    part("cold", h("div", { hidden: true })),
     part("tiles", h("dl", { class: "tiles" })),
-    h("div", { class: "charts" },
+    part("charts", h("div", { class: "charts" },
       chart("clicks", "Clicks", "share of lists, and how high the clicks stand"),
       chart("explored", "Exploration", "share of shown positions drawn by chance"),
-      chart("blocks", "Blocks in a shown list", "more blocks, more certainty"),
+      chart("blocks", "Blocks in a shown list", "more blocks, more orders kept"),
       chart("sizes", "Size of the block", "that ranks 1, 5 and 10 came from"),
-      chart("lag", "Learner lag", "feedback that waits to be learned"),
-      card("Model versions", "kept, newest first", part("versions", h("div", { class: "scroll dense", tabindex: 0, role: "region", "aria-label": "Model versions" })))),
+      chart("lag", "Learner lag", "lists that wait to be learned, while this page was open"),
+      card("Model versions", "kept, newest first", part("versions", h("div", { class: "scroll dense", tabindex: 0, role: "region", "aria-label": "Model versions" }))))),
     h("div", { class: "columns" },
       part("impression", h("section", { class: "card" },
         h("header", {}, part("heading", h("h2", {}, "Impression")), part("about", h("p", {})),
@@ -82,16 +83,36 @@ export function render({ rankers, detail }) {
   if (!parts.title?.isConnected) build();
   parts.title.textContent = detail.name;
   document.title = `${detail.name} · PairRank`;
-  tiles(detail);
-  charts(detail);
+  const cold = detail.recent.lists === 0;
+  for (const name of ["tiles", "charts"]) parts[name].hidden = cold;
+  parts.cold.hidden = !cold;
+  parts.window.textContent = cold ? "" : `Figures of the newest ${lists(detail.recent.lists)} with feedback, until ${clock(detail.recent.at)}; a point of a chart is ${lists(Math.max(...detail.series.map((point) => point.lists)))}.`;
+  if (cold) lead(detail);
+  else {
+    tiles(detail);
+    charts(detail);
+  }
   weigh(detail);
   put(parts.versions, table(["Version", "Lists learned", "Made"], [0, 1, 2],
     detail.versions.slice(0, 6).map((v) => ({ cells: [whole(v.version), whole(v.learned), clock(v.created)] }))));
   listImpressions(state.page === 0 ? detail.impressions : state.listed);
 }
 
+const lists = (count) => `${whole(count)} ${count === 1 ? "list" : "lists"}`;
+
+/** What to send to a ranker that has heard nothing: the server writes it, with its own address. */
+async function lead({ name }) {
+  if (parts.cold.dataset.ranker === name) return;
+  parts.cold.dataset.ranker = name;
+  const page = new DOMParser().parseFromString(await ask(`/?ranker=${encodeURIComponent(name)}`, { text: true }), "text/html");
+  const steps = page.getElementById("steps");
+  if (steps) put(parts.cold, document.importNode(steps, true));
+  copyable(parts.cold);
+}
+
 function listRankers(rankers) {
   if (!rankers.length) return;
+  if (!$("rankers")) $("detail").before(h("section", { class: "card", id: "rankers", "aria-label": "All rankers" }));
   const heads = ["Name", "Algorithm", "Features", "Feedback", "Model", "Click-through", "Explored", "Lag", ""];
   const rows = rankers.map((row) => ({
     current: row.name === state.name,
@@ -107,34 +128,35 @@ function listRankers(rankers) {
 }
 
 function tiles(detail) {
-  const { recent } = detail;
+  const { recent, kept } = detail;
+  const doubt = kept?.wrong === null || !kept ? "" : `; the model itself expects ${percent(kept.wrong)} of them wrong`;
   const all = [
     ["Click-through", percent(recent.ctr), "of lists with feedback"],
-    ["NDCG of clicks", fixed(recent.ndcg), "1 when clicks are on top"],
+    ["NDCG of clicks", percent(recent.ndcg), "100 % when clicks are on top"],
     ["Explored", percent(recent.explored), "of shown positions"],
     ["Blocks", fixed(recent.blocks, 1), "in a shown list"],
-    ["Learner lag", whole(detail.lag), `waiting, ${seconds(detail.lag_seconds)}`],
-    ["Model", whole(detail.version), `after ${whole(detail.feedback)} feedbacks`],
+    ["Orders kept", percent(kept?.share), `of shown pairs${doubt}`],
+    ["Model", whole(detail.version), `${lists(detail.feedback)} with feedback, ${whole(detail.lag)} waiting${detail.lag ? `, ${seconds(detail.lag_seconds)}` : ""}`],
   ];
   put(parts.tiles, all.map(([what, value, note]) =>
     h("div", {}, h("dt", {}, what), h("dd", {}, value), h("dd", { class: "note" }, note))));
 }
 
-function charts({ series, lags }) {
+function charts({ series, lags, recent }) {
   const values = (key) => series.map((point) => point[key]);
   const when = (i) => (series[i] ? clock(series[i].at) : "");
   const share = (value) => percent(value);
   const one = (value) => fixed(value, value >= 10 || Number.isInteger(value) ? 0 : 1);
   lineChart(parts.clicks, { label: "Clicks over time", at: when, format: share, from: 0, to: 1,
-    lines: [{ name: "click-through", values: values("ctr") }, { name: "NDCG of clicks", values: values("ndcg") }] });
+    lines: [{ name: "click-through", values: values("ctr"), now: recent.ctr }, { name: "NDCG of clicks", values: values("ndcg"), now: recent.ndcg }] });
   lineChart(parts.explored, { label: "Share of explored positions over time", at: when, format: share, from: 0, to: 1,
-    lines: [{ name: "explored", values: values("explored") }] });
+    lines: [{ name: "explored", values: values("explored"), now: recent.explored }] });
   lineChart(parts.blocks, { label: "Blocks in a shown list over time", at: when, format: one, from: 0,
-    lines: [{ name: "blocks", values: values("blocks") }] });
+    lines: [{ name: "blocks", values: values("blocks"), now: recent.blocks }] });
   lineChart(parts.sizes, { label: "Block sizes over time", at: when, format: one, from: 0,
-    lines: [{ name: "rank 1", values: values("size_1") }, { name: "rank 5", values: values("size_5") }, { name: "rank 10", values: values("size_10") }] });
+    lines: [...[1, 5, 10].map((rank) => ({ name: `rank ${rank}`, values: values(`size_${rank}`), now: recent[`size_${rank}`] }))] });
   lineChart(parts.lag, { label: "Learner lag", at: (i) => (lags[i] ? clock(lags[i][0]) : ""), format: whole, from: 0, to: Math.max(3, ...lags.map((lag) => lag[1])),
-    lines: [{ name: "feedbacks waiting", values: lags.map((lag) => lag[1]) }] });
+    lines: [{ name: "waiting", values: lags.map((lag) => lag[1]) }] });
 }
 
 function weigh({ weights }) {
@@ -153,7 +175,7 @@ function listImpressions(impressions) {
     const documents = item.shown.map((text, i) => h("li", { class: clicked.has(i) ? "doc clicked" : "doc", title: text }, text));
     if (item.more) documents.push(h("li", { class: "muted" }, `+ ${item.more}`));
     const open = h("a", { href: `/impressions/${encodeURIComponent(state.name)}/${item.number}`, onclick: (event) => { event.preventDefault(); pick(item.number); } }, clock(item.at));
-    return { current: item.number === state.picked, cells: [open, item.query ?? "–", h("ul", { class: "list" }, documents), whole(item.version), item.state] };
+    return { current: item.number === state.picked, cells: [open, item.query ?? "–", h("ul", { class: "list" }, documents), whole(item.version), item.state === "collecting" ? `collecting until ${clock(item.closes)}` : item.state] };
   });
   put(parts.impressions, rows.length ? table(["Shown at", "Query", "Documents", "Model", "State"], [3], rows) : h("p", { class: "empty" }, "None yet."));
   parts.newer.disabled = state.page === 0;
@@ -174,7 +196,8 @@ function table(heads, right, rows) {
 
 async function drawImpression(number) {
   const address = `/live/rankers/${encodeURIComponent(state.name)}/impressions/${number}`;
-  const key = `${address} ${state.when} ${state.when === "now" ? state.last.detail.version : ""}`;
+  const clicked = state.listed.find((item) => item.number === number)?.clicked ?? "";
+  const key = `${address} ${state.when} ${state.when === "now" ? state.last.detail.version : ""} ${clicked}`;
   if (state.drawn === key) return;
   // Following the newest must not tear away what somebody is looking at, nor flicker.
   const busy = parts.drawing.matches(":hover, :focus-within") || Date.now() - state.drawnAt < CALM;
@@ -237,27 +260,32 @@ const refresh = throttle(async () => {
       const { rankers } = await ask("/live/rankers");
       state.name = rankers[0]?.name ?? "";
       if (!state.name) return;
+      history.replaceState(null, "", `/?ranker=${encodeURIComponent(state.name)}`);
     }
     const answer = await ask(`/live/rankers/${encodeURIComponent(state.name)}`);
     render(answer);
     if (answer.behind) setTimeout(refresh, 0); // a long log is read in pieces
   } catch (problem) {
-    if (problem.status === 404) state.name = ""; // deleted meanwhile; the next event finds another
+    if (problem.status === 404) gone();
   }
 }, 400);
 
+/** The ranker that was asked for is not there: say so, and leave the choice of another to the reader. */
+async function gone() {
+  const { rankers } = await ask("/live/rankers");
+  listRankers(rankers);
+  document.title = "Live · PairRank";
+  put($("detail"), h("p", { class: "notice", role: "alert" }, `There is no ranker called “${state.name}”; it may have been deleted.`));
+}
+
+copyable(document);
+setInterval(() => document.hidden || refresh(), 5000); // single clicks of a list that still collects change no model
 addEventListener("popstate", () => {
   state.name = new URLSearchParams(location.search).get("ranker") ?? "";
   Object.assign(state, { picked: null, page: 0, drawn: "" });
   refresh();
 });
 
-if (!$("rankers")) {
-  put($("main"),
-    h("div", { class: "lede" }, h("h1", {}, "Rankers")),
-    h("section", { class: "card", id: "rankers" }),
-    h("div", { id: "detail", class: "stack" }));
-}
 follow("/v1/stream", refresh, (now) => {
   $("pulse").dataset.state = now;
   put($("pulse"), h("span", {}, now === "live" ? "live" : "waiting for the server"));

@@ -34,7 +34,7 @@ export function showResults(found) {
   const open = found.results.filter((hit) => hit.size > 1).length;
   const single = found.results.length - open;
   $("summary").textContent = found.results.length
-    ? `${whole(found.candidates)} candidates; of ${found.results.length} shown, ${single} certain, ${open} open`
+    ? `${whole(found.candidates)} candidates; of ${found.results.length} shown, ${single} in kept places, ${open} open`
     : `Nothing mentions “${found.query}”.`;
   put($("results"), found.results.length ? h("ol", { class: "bands" }, bands(found.results, before)) : h("p", { class: "empty" }, "Try other words."));
   mark();
@@ -50,7 +50,7 @@ function bands(results, before) {
   return groups.map((group) => {
     const { size, block } = group[0].hit;
     const rest = size > group.length ? `, ${group.length} of them shown` : "";
-    const text = size > 1 ? `${size} documents in open order${rest}` : "certain";
+    const text = size > 1 ? `${size} documents in open order${rest}` : "place kept";
     return h("li", { class: size > 1 ? "band open" : "band" },
       h("p", { class: "of" }, h("b", {}, `Block ${block + 1}`), h("span", {}, text)),
       h("ol", {}, group.map(({ hit, i }) => card(hit, i, before.get(hit.id)))));
@@ -212,7 +212,7 @@ async function show(view) {
 }
 
 const WHY = {
-  PairRank: "Keeps what is certain, shuffles what is open (amber).",
+  PairRank: "Keeps the orders it has found, draws the open ones (amber) by chance.",
   Greedy: "Always by score: never finds out what it does not show.",
   Random: "Learns from everything, serves nobody.",
 };
