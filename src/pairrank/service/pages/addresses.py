@@ -161,7 +161,7 @@ def _home(views: Views, wanted: str | None, to: Address) -> Markup:
     # The one asked for, else the one that heard from its users last.
     newest = max(rankers, key=lambda row: row["recent"]["at"])["name"] if rankers else None
     name = newest if wanted is None else wanted
-    detail = views.detail(name) if name in names else None
+    detail = views.detail(name) if name is not None and name in names else None
     return live_page(rankers, detail, to=to, missing=wanted if detail is None else None)
 
 
