@@ -18,7 +18,7 @@ LAYERS = [
     {"features"},
     {"kernel"},
     {"types"},
-    {"archive", "rng", "spelling", "threads"},
+    {"archive", "rng", "progress", "spelling", "threads"},
     {"errors", "version"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -32,7 +32,6 @@ _CLI = """\
 # Command line
 
 The help of every command, as `pairrank COMMAND --help` prints it. Exit codes: 0 done, 1 failed, 2 wrong usage.
-`pairrank completion bash`, `zsh` or `fish` prints a script that completes all of this.
 """
 _TITLES = {
     "ranking": "Rank and learn",
@@ -161,7 +160,7 @@ def cli_page() -> str:
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "110"  # the parser wraps to the terminal's width
     try:
-        return "\n".join([_CLI, *_commands(cli.parser(), 2)])
+        return "\n".join([_CLI, *_commands(cli.parser(cli.COMMANDS), 2)])
     finally:
         os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
 

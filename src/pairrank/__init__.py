@@ -9,19 +9,27 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pairrank import errors, rankers
-from pairrank.rankers import load
-from pairrank.types import Impression, Inspection
 from pairrank.version import __version__
 
 if TYPE_CHECKING:
+    from pairrank import errors as errors
+    from pairrank import rankers as rankers
+    from pairrank.rankers import load as load
     from pairrank.rankers.pairrank import PairRank as PairRank
     from pairrank.sim import simulate as simulate
+    from pairrank.types import Impression as Impression
+    from pairrank.types import Inspection as Inspection
 
 __all__ = ["Impression", "Inspection", "PairRank", "__version__", "errors", "load", "rankers", "simulate"]
 
-# Loaded when first asked for, so that `import pairrank` stays quick.
-_LAZY = {"PairRank": "pairrank.rankers.pairrank", "simulate": "pairrank.sim"}
+# Loaded when first asked for, so that `import pairrank` and `pairrank --help` stay quick.
+_LAZY = {
+    "Impression": "pairrank.types",
+    "Inspection": "pairrank.types",
+    "PairRank": "pairrank.rankers.pairrank",
+    "load": "pairrank.rankers",
+    "simulate": "pairrank.sim",
+}
 _MODULES = frozenset(
     (
         "archive",
@@ -30,11 +38,13 @@ _MODULES = frozenset(
         "clicks",
         "data",
         "drawing",
+        "errors",
         "export",
         "kernel",
         "lab",
         "logs",
         "metrics",
+        "rankers",
         "rng",
         "sim",
     )
@@ -47,3 +57,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"pairrank.{name}")
     raise AttributeError(f"module 'pairrank' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_MODULES})

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from pairrank import export
-from pairrank.cli import export as command
 from pairrank.cli import main
 from pairrank.data.normalize import Normaliser
 from pairrank.rankers.ranknet import SGDRankNet
@@ -21,11 +20,6 @@ def model(tmp_path: Path) -> Path:
     ranker._weights = np.array([0.5, -1.0])
     ranker.save(tmp_path / "model.pairrank")
     return tmp_path / "model.pairrank"
-
-
-def test_formats_are_those_of_the_library() -> None:
-    assert command.FORMATS == export.FORMATS
-    assert command.READABLE == export.READABLE
 
 
 def test_names_and_normaliser_travel(model: Path, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from pairrank import rankers
-from pairrank.cli import ablate as cli_ablate
 from pairrank.cli import main
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError, UnknownNameError
 from pairrank.lab import ablations, settings, tune
@@ -137,10 +136,6 @@ def test_ablations_differ_in_what_they_say(study: str) -> None:
     assert len(set(experiment.rankers)) == len(chosen.variants) + len(chosen.beside) >= 2
     for text in experiment.rankers:
         rankers.make(text, n_features=3)
-
-
-def test_the_command_knows_the_studies() -> None:
-    assert tuple(ablations.STUDIES) == cli_ablate.STUDIES
 
 
 def test_drift_comes_halfway_and_attacks_in_steps() -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from pairrank.cli import running
+from pairrank.lab import ablations, settings
 
-STUDIES = ("pairs", "refine", "alpha", "lambda", "exploration", "remedies", "z", "options", "drift", "hostile")
 _EPILOG = """\
 studies:
   pairs        which pairs of a list are learned from: adjacent (the paper), matched (the authors' program), all,
@@ -30,17 +29,13 @@ examples:
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
-        "ablate",
-        help="vary one choice of PairRank's, draw one figure",
-        description="Vary one choice of PairRank's with all else equal, and draw one figure of what it changes.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Vary one choice of PairRank's with all else equal, and draw one figure of what it changes."
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
-    parser.add_argument("--study", required=True, choices=STUDIES, help="what varies")
+    parser.add_argument("--study", required=True, choices=tuple(ablations.STUDIES), help="what varies")
     parser.add_argument("--ranker", metavar="NAME", help="whose choice (default: the study's own)")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figure and report go")
     running.add_experiment_options(parser, rounds=2000, seeds=10)
@@ -51,8 +46,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from pairrank.lab import ablations, settings
-
     tuned = settings.load(args.settings) if args.settings else {}
     base = args.ranker or ablations.STUDIES[args.study].base
     experiment = ablations.experiment(

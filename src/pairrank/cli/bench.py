@@ -9,15 +9,16 @@ import platform
 import sys
 from collections.abc import Sequence
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pairrank.errors import PairRankError
+import numpy as np
+
+from pairrank import bench, threads
+from pairrank.bench import CLOCK, Row
+from pairrank.kernel import loops
+from pairrank.lab import executors
+from pairrank.sim import RunSpec
 from pairrank.version import __version__
-
-if TYPE_CHECKING:
-    from pairrank.bench import Row
-    from pairrank.sim import RunSpec
 
 _EPILOG = """\
 benchmarks:
@@ -41,15 +42,11 @@ examples:
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
-        "bench",
-        help="measure speed, as ratios",
-        description="Measure how fast rankers, parsing and sweeps are on this machine, as ratios within one run.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Measure how fast rankers, parsing and sweeps are on this machine, as ratios within one run."
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("what", nargs="?", choices=("serve",), help="serve: load the service instead")
     parser.add_argument("--only", action="append", metavar="NAME", help="this benchmark; may be repeated")
     parser.add_argument("--quick", action="store_true", help="few repetitions on small inputs")
@@ -63,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     if args.what == "serve":
         return _serve(args)
-    from pairrank import bench
 
     machine, rows = _machine(args.quick), []
     if not (args.json or args.markdown):
@@ -83,13 +79,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     """The service's own rows; it says each of them as it comes."""
-    try:
-        serving = import_module("pairrank.service.bench")
-    except ModuleNotFoundError as problem:
-        if problem.name != "pairrank.service.bench":
-            raise
-        raise PairRankError("this version has no benchmark of the service") from None
-    smaller = {"seconds": 1.0, "feedbacks": 200} if args.quick else {}
+    from pairrank.service import bench as serving  # needs the extra `serve`
+
+    smaller: dict[str, Any] = {"seconds": 1.0, "feedbacks": 200} if args.quick else {}
     heard = partial(print, file=sys.stderr if args.json else sys.stdout, flush=True)
     rows = serving.run_bench(report=heard, **smaller)
     if args.json:
@@ -98,19 +90,11 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _sweep(specs: Sequence[RunSpec], jobs: int) -> object:
-    from pairrank.lab import executors
-
     return executors.run_all(specs, engine="processes", jobs=jobs)
 
 
 def _machine(quick: bool) -> dict[str, Any]:
     """What the figures were taken on."""
-    import numpy as np
-
-    from pairrank import threads
-    from pairrank.bench import CLOCK
-    from pairrank.kernel import loops
-
     built: Any = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     with threads.single():
         held = threads.counts() == [1] * len(threads.counts()) != []

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
+from pairrank import archive
 from pairrank.cli.running import positive
+from pairrank.lab import calibration, executors, tables
+from pairrank.lab.experiment import USERS
+from pairrank.progress import progress
 
 _EPILOG = """\
 Documents are synthetic and the ideal weights are known. The first lines are for feedback that is just what the model
@@ -29,15 +32,11 @@ examples:
 _ROUNDS = (30, 100, 300, 1000, 2000, 5000, 10_000)
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
-        "calibrate",
-        help="how often certain orders are wrong, and why",
-        description="Measure on data with known weights how often orders called certain are wrong, and why.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Measure on data with known weights how often orders called certain are wrong, and why."
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--out", required=True, metavar="DIR", help="where calibration.json and calibration.md go")
     parser.add_argument("--rounds", type=positive, default=2000, metavar="N", help="lists learned from (2000)")
     parser.add_argument("--seeds", type=positive, default=20, metavar="N", help="runs of each kind (20)")
@@ -51,11 +50,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from pairrank import archive
-    from pairrank.cli.progress import progress
-    from pairrank.lab import calibration, executors, tables
-    from pairrank.lab.experiment import USERS
-
     rounds = (*(t for t in _ROUNDS if t < args.rounds), args.rounds)
     users = tuple(dict.fromkeys(args.clicks or USERS))
     study = calibration.Study(features=args.features, rounds=rounds, seeds=args.seeds, users=users)

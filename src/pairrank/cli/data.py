@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from pairrank.data.catalog import Summary
+import numpy as np
+
+from pairrank.data import catalog, layout, load, synthetic
+from pairrank.data.catalog import Summary
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``data`` and its own commands."""
-    parser = commands.add_parser("data", help="look at data sets", description="Look at data sets.")
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Look at data sets."
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     inspect = actions.add_parser(
         "inspect",
@@ -32,8 +35,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Print the statistics of a data set."""
-    from pairrank.data import catalog
-
     parts, varying = _parts(args)
     whole = catalog.total(list(parts.values()))
     known = catalog.closest(whole)
@@ -65,12 +66,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _parts(args: argparse.Namespace) -> tuple[dict[str, Summary], int]:
     """Summaries by split ("all" for a single file), and the number of features that vary over the training split."""
-    from pathlib import Path
-
-    import numpy as np
-
-    from pairrank.data import catalog, layout, load, synthetic
-
     single = not args.path.startswith(synthetic.PREFIX) and Path(args.path).is_file()
     parts: dict[str, Summary] = {}
     varying = 0

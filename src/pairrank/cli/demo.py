@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from pairrank.cli import running
 from pairrank.errors import OptionError
+from pairrank.lab import paper
 
 _EPILOG = """\
 The table marks the best ranker for each kind of users, offline (NDCG@10 of the learned ranker on held-out queries)
@@ -15,16 +15,14 @@ measured; open it in a browser. Ctrl-C and the same command again go on where it
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
-        "demo",
-        help="compare all rankers on embedded data, about a minute",
-        description="Compare PairRank with all baselines for three kinds of users, on synthetic data that need no "
-        "download; print a table and write a report with figures.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = (
+        "Compare PairRank with all baselines for three kinds of users, on synthetic data that need no "
+        "download; print a table and write a report with figures."
     )
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--out", default="pairrank-demo", metavar="DIR", help="where to (default: pairrank-demo)")
     parser.add_argument("--rounds", type=running.positive, metavar="N", help="queries served (default: 600)")
     parser.add_argument("--seeds", type=running.positive, metavar="N", help="runs of each kind (default: 5)")
@@ -34,8 +32,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from pairrank.lab import paper
-
     experiment = paper.comparison(
         paper.DEMO_DATA,
         title="PairRank in a minute",

@@ -7,27 +7,27 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pairrank import archive, export
+from pairrank.data.normalize import Normaliser
 from pairrank.errors import ExportError
 
-# As in `pairrank.export`, spelt here so that `pairrank --help` loads none of it; a test compares them.
-FORMATS = ("elasticsearch", "opensearch", "solr", "ranklib", "onnx", "json")
-READABLE = (*FORMATS, "sklearn", "npy", "lightgbm")
 
-
-def add_parser(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "export",
-        help="write a linear model for Elasticsearch, OpenSearch, Solr, RankLib, ONNX or as JSON",
-        description="Write a linear model in a format that search engines read. MODEL is a ranker's file, or a "
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = (
+        "Write a linear model in a format that search engines read. MODEL is a ranker's file, or a "
         "model in one of the formats written here, or weights from scikit-learn (.npy, JSON with coef_) or "
-        "LightGBM (linear trees that never split).",
-        epilog="example: pairrank export model.pairrank --format elasticsearch --name shop-v7 "
-        "--names title_bm25,body_bm25,age --normaliser normaliser.json --out model.json",
+        "LightGBM (linear trees that never split)."
+    )
+    parser.epilog = (
+        "example: pairrank export model.pairrank --format elasticsearch --name shop-v7 "
+        "--names title_bm25,body_bm25,age --normaliser normaliser.json --out model.json"
     )
     parser.add_argument("model", metavar="MODEL", help="the file to read")
-    parser.add_argument("--format", required=True, choices=FORMATS, help="the format to write")
-    parser.add_argument("--from", dest="source", choices=READABLE, help="the format of MODEL (default: found out)")
+    parser.add_argument("--format", required=True, choices=export.FORMATS, help="the format to write")
+    parser.add_argument(
+        "--from", dest="source", choices=export.READABLE, help="the format of MODEL (default: found out)"
+    )
     parser.add_argument("--out", metavar="FILE", help="where to write (default: standard output)")
     parser.add_argument("--name", help="the model's name in the search engine (default: that of MODEL)")
     parser.add_argument(
@@ -45,9 +45,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, name, normalise, write."""
-    from pairrank import archive, export
-    from pairrank.data.normalize import Normaliser
-
     model = export.load(args.model, args.source)
     names = feature_names(args.names)
     normaliser: Any = model.normalisation

@@ -5,12 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+import pairrank
+from pairrank import drawing
+from pairrank.archive import write_atomically
+from pairrank.clicks import make
+from pairrank.data import load
+from pairrank.drawing import Panel
 from pairrank.errors import OptionError
-
-if TYPE_CHECKING:
-    from pairrank.drawing import Panel
+from pairrank.rankers.pairrank import PairRank
+from pairrank.rng import Purpose, generator
 
 # The example: one query of an outdoor shop. Features: match in title, match in text, sales, reviews, in stock.
 _EXAMPLE = {
@@ -27,9 +33,9 @@ _TASTE = (2.0, 1.5, 0.5, 1.0, 0.5)  # what the example's shoppers go by
 _LEARNED = 200
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``figure`` and its own commands."""
-    parser = commands.add_parser("figure", help="draw a picture", description="Draw pictures for documents.")
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Draw pictures for documents."
     kinds = parser.add_subparsers(dest="figure", metavar="FIGURE", required=True)
     blocks = kinds.add_parser(
         "blocks",
@@ -51,9 +57,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Draw and write."""
-    from pairrank import drawing
-    from pairrank.archive import write_atomically
-
     if (args.model is None) != (args.data is None):
         raise OptionError("--model and --data go together; without both, an example is drawn")
     panels = _example() if args.model is None else [_query(args)]
@@ -67,10 +70,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _query(args: argparse.Namespace) -> Panel:
-    import pairrank
-    from pairrank.data import load
-    from pairrank.drawing import Panel
-
     ranker = pairrank.load(args.model)
     dataset = load(args.data, split=args.split, fold=args.fold)
     if not 0 <= args.query < dataset.n_queries:
@@ -86,13 +85,6 @@ def _query(args: argparse.Namespace) -> Panel:
 
 def _example() -> list[Panel]:
     """The shop's ranker when it knows nothing, and after two hundred other queries of its shoppers."""
-    import numpy as np
-
-    from pairrank.clicks import make
-    from pairrank.drawing import Panel
-    from pairrank.rankers.pairrank import PairRank
-    from pairrank.rng import Purpose, generator
-
     labels, X = list(_EXAMPLE), np.array(list(_EXAMPLE.values()))
     ranker = PairRank(X.shape[1], seed=0)
     users = make("navigational", n_grades=2)

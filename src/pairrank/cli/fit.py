@@ -11,23 +11,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pairrank import threads
+from pairrank import archive, logs, rankers, threads
 from pairrank.errors import OptionError
+from pairrank.logs import reader
+from pairrank.logs.engines import ENGINES
+from pairrank.logs.ingest import ACTIONS, ingest, kind_of
+from pairrank.logs.problems import Problems
+from pairrank.progress import Tell, progress
+from pairrank.rankers.priors import settings_of
 
 # Every order counts in full: what chance never touches would otherwise be doubted late, or never.
 DEFAULT_RANKER = "pairrank(learn_from=all)"
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "fit",
-        help="learn a ranker from click logs of any size, on one core, all cores or a Ray cluster",
-        description="Learn a ranker from click logs. LOGS are Parquet click logs, our own event logs (JSON lines), "
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = (
+        "Learn a ranker from click logs. LOGS are Parquet click logs, our own event logs (JSON lines), "
         "stores of the service (a SQLite file, postgresql://…), or User Behavior Insights 1.3 (JSON lines of queries "
-        "and events, with --features). The result continues online from there.",
-        epilog="example: pairrank fit logs/*.parquet --engine processes --out model.pairrank",
+        "and events, with --features). The result continues online from there."
     )
+    parser.epilog = "example: pairrank fit logs/*.parquet --engine processes --out model.pairrank"
     add_log_options(parser)
     parser.add_argument("--out", metavar="MODEL", help="where to write the ranker")
     parser.add_argument("--check", action="store_true", help="only check the logs; exit 1 if anything is wrong")
@@ -43,7 +47,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine",
         default="serial",
-        choices=("serial", "processes", "ray"),
+        choices=ENGINES,
         help="who does the work; ray: RAY_ADDRESS, or local",
     )
     parser.add_argument("--workers", type=int, metavar="N", help="how many workers (default: all cores)")
@@ -65,15 +69,15 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
 @threads.single()
 def run(args: argparse.Namespace) -> int:
     """Check, join, fit, save."""
-    from pairrank import archive, logs
-
     if not args.logs:
         raise OptionError("no logs were named")
     if not args.check and not args.out:
         raise OptionError("say where the ranker goes, with --out MODEL, or --check the logs only")
-    with click_logs(args) as (paths, facts), progress() as tell:
+    with click_logs(args) as (paths, facts), progress(0, "reading") as tell:
         if args.check:
-            problems, n_lists, n_pairs = logs.validate(paths, engine=args.engine, workers=args.workers, progress=tell)
+            problems, n_lists, n_pairs = logs.validate(
+                paths, engine=args.engine, workers=args.workers, progress=by_part(tell)
+            )
             problems.merge(facts["problems"])
             _report(args, problems, facts, n_lists=n_lists, n_pairs=n_pairs)
             return 1 if problems else 0
@@ -86,12 +90,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def fit_ranker(args: argparse.Namespace, paths: Sequence[str], tell: Callable[[str, int, int], None]) -> Any:
+def fit_ranker(args: argparse.Namespace, paths: Sequence[str], tell: Tell) -> Any:
     """The fit of the logs, and a ranker that has learned nothing, with the λ and the pairs that the fit took."""
-    from pairrank import logs, rankers
-    from pairrank.logs import reader
-    from pairrank.rankers.priors import settings_of
-
     ranker = rankers.make(args.ranker, n_features=reader.width_of(paths), seed=args.seed)
     lam, pairs = settings_of(ranker)
     found = logs.fit(
@@ -102,17 +102,19 @@ def fit_ranker(args: argparse.Namespace, paths: Sequence[str], tell: Callable[[s
         workers=args.workers,
         on_error=args.on_error,
         checkpoint=args.checkpoint or f"{args.out}.checkpoint",
-        progress=tell,
+        progress=by_part(tell),
     )
     return found, ranker
+
+
+def by_part(tell: Tell) -> Callable[[str, int, int], None]:
+    """Progress as `logs.fit` reports it: what, how many are done, and of how many."""
+    return lambda what, done, total: tell(done, total, what)
 
 
 @contextmanager
 def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Parquet as it came; everything else joined into a click log that is gone afterwards unless kept."""
-    from pairrank.logs.ingest import ACTIONS, ingest, kind_of
-    from pairrank.logs.problems import Problems
-
     files = [name for path in args.logs for name in _files(path)]
     ready = [path for path in files if kind_of(path) == "parquet"]
     others = [path for path in files if path not in ready]
@@ -146,28 +148,6 @@ def _files(path: str) -> list[str]:
     if not Path(path).is_dir():
         return [path]
     return sorted(str(entry) for entry in Path(path).iterdir() if entry.is_file() and not entry.name.startswith("."))
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar where standard error is a terminal and rich is there; else a line a pass."""
-
-    def line(what: str, done: int, total: int) -> None:
-        if done == total:
-            print(f"{what}: {total} row groups", file=sys.stderr)
-
-    if not sys.stderr.isatty():
-        yield line
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ImportError:
-        yield line
-        return
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading")
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
 
 
 def _report(args: argparse.Namespace, problems: Any, facts: dict[str, Any], **numbers: int) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import tempfile
+import webbrowser
+from contextlib import suppress
+from pathlib import Path
+
+from pairrank.progress import progress
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    parser = commands.add_parser(
-        "play",
-        help="try it in the browser: a search that learns from your clicks",
-        description="Open a search over the documentation of this machine's Python standard library, ranked by "
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = (
+        "Open a search over the documentation of this machine's Python standard library, ranked by "
         "PairRank, which learns from what you click. Everything runs in this process and on this machine; the index "
-        "is built at the first start.",
+        "is built at the first start."
     )
     parser.add_argument("--port", type=int, default=0, help="port on loopback (default: any that is free)")
     parser.add_argument(
@@ -24,13 +29,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Serve the playground until Ctrl-C."""
-    import signal
-    import tempfile
-    import webbrowser
-    from contextlib import suppress
-    from pathlib import Path
-
-    from pairrank.cli.progress import progress
+    # Needs the extra `serve`, which --help does not.
     from pairrank.service.playground.documents import source_files
     from pairrank.service.playground.index import open_index
     from pairrank.service.playground.play import cache_folder

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from pathlib import Path
 
+from pairrank import archive
 from pairrank.cli import running
 from pairrank.errors import OptionError
+from pairrank.lab import quality, summaries
+from pairrank.lab.executors import RunsFailedError, prepare
+from pairrank.lab.experiment import USERS
 
 _EPILOG = """\
 DATA is a folder in LETOR format or a synthetic: name; after @ come the folds, as in MQ2008@1-5 (default: fold 1).
@@ -20,15 +24,13 @@ examples:
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
-        "quality",
-        help="compare the default with every rival, with corrected tests",
-        description="Compare one ranker with its rivals over data sets and users, paired run by run, tests corrected.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = (
+        "Compare one ranker with its rivals over data sets and users, paired run by run, tests corrected."
     )
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("data", metavar="DATA", nargs="+", help="folders or names, with @FOLDS")
     parser.add_argument("--ranker", metavar="NAME", default="pairrank", help="who is compared (default: pairrank)")
     parser.add_argument("--rival", metavar="NAME", action="append", help="with whom; may be repeated (default: all)")
@@ -42,13 +44,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from pathlib import Path
-
-    from pairrank import archive
-    from pairrank.lab import quality, summaries
-    from pairrank.lab.executors import RunsFailedError, prepare
-    from pairrank.lab.experiment import USERS
-
     rivals = tuple(args.rival or quality.RIVALS)
     specs = quality.specs(
         [each for text in args.data for each in _folds(text)],

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
+from dataclasses import asdict
+
+from pairrank import threads
+from pairrank.errors import UnknownNameError
+from pairrank.service.replay import replay
+from pairrank.service.store import open_store
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    parser = commands.add_parser(
-        "replay",
-        help="rebuild models from a store's log and compare digests",
-        description="Build every model of a store again from its log alone and compare it, bit for bit, with the one "
-        "that is stored. Exit code 0: the same; 1: not the same. The service may be running.",
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = (
+        "Build every model of a store again from its log alone and compare it, bit for bit, with the one "
+        "that is stored. Exit code 0: the same; 1: not the same. The service may be running."
     )
     parser.add_argument("store", metavar="STORE", help="sqlite:///FILE, a path, or postgresql://…")
     parser.add_argument("--ranker", metavar="NAME", help="this ranker only")
@@ -21,14 +26,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Replay; the exit code says whether all is the same."""
-    import json
-    from dataclasses import asdict
-
-    from pairrank import threads
-    from pairrank.errors import UnknownNameError
-    from pairrank.service.replay import replay
-    from pairrank.service.store import open_store
-
     store = open_store(args.store, create=False)
     try:
         # One moment of the store, also while the service runs; one thread, as the learner: the same sums in one order.

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from pairrank.cli import running
+from pairrank.lab import summaries
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
-        "report",
-        help="make figures and report again from records",
-        description="Make the figures and the report of a folder again from the records of the runs that are done; "
-        "it does no harm while other runs are still under way. Where --tables kept summaries alone, it makes tables.",
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = (
+        "Make the figures and the report of a folder again from the records of the runs that are done; "
+        "it does no harm while other runs are still under way. Where --tables kept summaries alone, it makes tables."
     )
     parser.add_argument("out", metavar="DIR", help="the --out of demo, reproduce, ablate or simulate")
     parser.set_defaults(run=run)
@@ -22,7 +20,5 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from pairrank.lab import summaries
-
     (running.show_tables if summaries.load(args.out) else running.show_report)(args.out)
     return 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from pairrank.cli import running
+from pairrank.lab import paper, settings
 
 _EPILOG = """\
 Figures are numbered as in the paper: 3 offline NDCG@10, 4 cNDCG@10, 5 cosine to the ideal ranker, 6 block size at
@@ -19,15 +19,11 @@ examples:
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
-        "reproduce",
-        help="every experiment and figure of the paper, on your data",
-        description="Run all of the paper's experiments, draw its figures, test its claims and write a report.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Run all of the paper's experiments, draw its figures, test its claims and write a report."
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figures and report go")
     running.add_experiment_options(parser)
@@ -38,8 +34,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from pairrank.lab import paper, settings
-
     experiment = paper.comparison(
         args.data,
         command=running.command("reproduce", args),

@@ -7,20 +7,22 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pairrank.lab.aggregate import Results
-    from pairrank.lab.experiment import Experiment
-    from pairrank.sim import RunSpec, Summary
-
-ENGINES = ("serial", "processes", "ray")
+from pairrank import clicks
+from pairrank.lab import executors, looks, report, summaries, tables
+from pairrank.lab.aggregate import Results
+from pairrank.lab.executors import RunsFailedError, prepare
+from pairrank.lab.experiment import USERS, Experiment
+from pairrank.progress import progress
+from pairrank.sim import RunSpec, Summary
 
 
 def add_options(parser: argparse.ArgumentParser, *, engine: str = "processes") -> None:
     """Add ``--engine`` and what goes with it."""
     group = parser.add_argument_group("where runs are run")
-    group.add_argument("--engine", choices=ENGINES, default=engine, help=f"all give equal records (default: {engine})")
+    group.add_argument(
+        "--engine", choices=executors.ENGINES, default=engine, help=f"all give equal records (default: {engine})"
+    )
     group.add_argument("--jobs", type=positive, metavar="N", help="runs at once (default: one per core)")
     group.add_argument("--address", metavar="ADDRESS", help="of a Ray cluster (default: one of its own, here)")
     group.add_argument(
@@ -33,9 +35,6 @@ def add_options(parser: argparse.ArgumentParser, *, engine: str = "processes") -
 
 def run_all(specs: Sequence[RunSpec], args: argparse.Namespace, out: str | None) -> list[Summary]:
     """Run the specs as the options say, with a progress bar."""
-    from pairrank.cli.progress import progress
-    from pairrank.lab import executors
-
     with progress(sum(spec.rounds for spec in specs), "rounds") as report:
         return executors.run_all(
             specs,
@@ -90,16 +89,11 @@ def command(name: str, args: argparse.Namespace, *more: str) -> str:
 
 def users(args: argparse.Namespace) -> tuple[str, ...]:
     """The users that the options name, each once."""
-    from pairrank import clicks
-    from pairrank.lab.experiment import USERS
-
     return tuple(dict.fromkeys(clicks.canonical(text, stop=args.stop) for text in args.clicks or USERS))
 
 
 def run_experiment(experiment: Experiment, args: argparse.Namespace) -> int:
     """Run an experiment and report on it; runs that fail are told and do not keep the others from the report."""
-    from pairrank.lab.executors import RunsFailedError, prepare
-
     specs = experiment.specs()
     prepare(args.out)
     if args.resume:
@@ -121,8 +115,6 @@ def run_experiment(experiment: Experiment, args: argparse.Namespace) -> int:
 
 
 def _run_for_tables(experiment: Experiment, args: argparse.Namespace) -> None:
-    from pairrank.lab import summaries
-
     if not args.resume:
         summaries.clear(args.out)
     summaries.run(experiment, args.out, lambda specs: run_all(specs, args, None))
@@ -130,8 +122,6 @@ def _run_for_tables(experiment: Experiment, args: argparse.Namespace) -> None:
 
 def show_tables(out: str) -> None:
     """Write the tables of a folder of summaries and print them."""
-    from pairrank.lab import report, summaries
-
     experiment, results = summaries.results(out)
     report.write_tables(out, experiment, results)
     _print_leaders(results)
@@ -140,8 +130,6 @@ def show_tables(out: str) -> None:
 
 def show_report(out: str) -> None:
     """Write the report of a folder and print its table and claims."""
-    from pairrank.lab import report
-
     made = report.build(out)
     results = made.results
     _print_leaders(results)
@@ -157,8 +145,6 @@ def show_report(out: str) -> None:
 
 
 def _print_leaders(results: Results) -> None:
-    from pairrank.lab import looks, tables
-
     for who in results.users:
         head, rows = tables.leaders(results, who)
         print(f"{who} users\n{tables.as_text(head, rows)}\n")

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields, replace
+
+from pairrank.service import supervisor
+from pairrank.service.settings import load_settings
 
 _FLAGS = ("store", "host", "port", "workers", "allow_origins", "public_events", "access_log", "log_level")
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    parser = commands.add_parser(
-        "serve",
-        help="rank and learn over HTTP",
-        description="Serve rank and feedback over HTTP. Starts with no configuration: a SQLite file in this folder, "
-        "on this machine alone.",
-        epilog="Every setting can also come from the environment (PAIRRANK_PORT=8001) or from a TOML file (--config); "
-        "a flag wins over the environment, and the environment over the file. More: docs/operations.md.",
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = (
+        "Serve rank and feedback over HTTP. Starts with no configuration: a SQLite file in this folder, "
+        "on this machine alone."
+    )
+    parser.epilog = (
+        "Every setting can also come from the environment (PAIRRANK_PORT=8001) or from a TOML file (--config); "
+        "a flag wins over the environment, and the environment over the file. More: docs/operations.md."
     )
     parser.add_argument("--store", help="sqlite:///FILE or postgresql://… (default: sqlite:///pairrank.db)")
     parser.add_argument("--host", help="address to listen on; any but loopback demands keys (default: 127.0.0.1)")
@@ -32,11 +36,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
-    from dataclasses import fields, replace
-
-    from pairrank.service import supervisor
-    from pairrank.service.settings import load_settings
-
     settings = load_settings({name: getattr(args, name) for name in _FLAGS}, file=args.config)
     if not args.check:
         return supervisor.serve(settings)

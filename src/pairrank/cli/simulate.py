@@ -7,14 +7,15 @@ import json
 import math
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pairrank import archive, clicks, rankers
 from pairrank.cli import running
 from pairrank.cli.running import positive
 from pairrank.errors import InputError
-
-if TYPE_CHECKING:
-    from pairrank.sim import RunSpec, Summary
+from pairrank.lab import settings
+from pairrank.metrics import mean_interval
+from pairrank.sim import RunSpec, Summary
 
 _EPILOG = """\
 Within one seed all rankers meet the same queries and the same users' coins. With --out, Ctrl-C leaves a state that
@@ -37,15 +38,11 @@ examples:
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
-        "simulate",
-        help="compare rankers under simulated users",
-        description="Run rankers against simulated users and say how well they rank and how well they learned.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Run rankers against simulated users and say how well they rank and how well they learned."
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "data", nargs="?", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name"
     )
@@ -88,10 +85,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _specs(args: argparse.Namespace) -> list[RunSpec]:
-    from pairrank import clicks, rankers
-    from pairrank.lab import settings
-    from pairrank.sim import RunSpec
-
     if args.data is None:
         raise InputError("there are no data; expected DATA (a folder, a file or a synthetic: name) or --spec")
     tuned = settings.load(args.settings) if args.settings else {}
@@ -117,9 +110,6 @@ def _specs(args: argparse.Namespace) -> list[RunSpec]:
 
 
 def _given(text: str) -> RunSpec:
-    from pairrank import archive
-    from pairrank.sim import RunSpec
-
     if text.lstrip().startswith("{"):
         return RunSpec.from_json(text)
     return RunSpec.from_json(archive.read_file(text), source=text)
@@ -127,8 +117,6 @@ def _given(text: str) -> RunSpec:
 
 def _row(runs: Sequence[Summary]) -> dict[str, Any]:
     """The seeds of one ranker and users in one row."""
-    from pairrank.metrics import mean_interval
-
     spec = runs[0].spec
     ndcg, ndcg_ci = mean_interval([run.ndcg for run in runs])
     cndcg, cndcg_ci = mean_interval([run.cndcg for run in runs])

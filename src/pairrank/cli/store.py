@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import time
+
+from pairrank.errors import OptionError, UnknownNameError
+from pairrank.service.auth import new_key
+from pairrank.service.store import open_store
+from pairrank.service.store.transfer import backup, restore
+from pairrank.service.verify import verify
 
 _STORE = "sqlite:///FILE, a path, or postgresql://…"
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    parser = commands.add_parser("store", help="verify, back up, restore or compact a store; manage keys")
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
     acts = parser.add_subparsers(dest="act", metavar="ACT", required=True)
     act = acts.add_parser("verify", help="check pages, log, checksums and digests; exit code 1 when something is wrong")
     act.add_argument("store", metavar="STORE", help=_STORE)
@@ -42,9 +48,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from pairrank.service.store import open_store
-    from pairrank.service.verify import verify
-
     store = open_store(args.store, create=False)
     try:
         faults = verify(store)
@@ -58,9 +61,6 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _backup(args: argparse.Namespace) -> int:
-    from pairrank.service.store import open_store
-    from pairrank.service.store.transfer import backup
-
     store = open_store(args.store, create=False)
     try:
         backup(store, args.file)
@@ -71,19 +71,12 @@ def _backup(args: argparse.Namespace) -> int:
 
 
 def _restore(args: argparse.Namespace) -> int:
-    from pairrank.service.store.transfer import restore
-
     restore(args.file, args.store)
     print("Restored")
     return 0
 
 
 def _compact(args: argparse.Namespace) -> int:
-    import time
-
-    from pairrank.errors import UnknownNameError
-    from pairrank.service.store import open_store
-
     store = open_store(args.store, create=False)
     try:
         rows = [row for row in store.rankers() if args.ranker in (None, row.name)]
@@ -98,12 +91,6 @@ def _compact(args: argparse.Namespace) -> int:
 
 
 def _keys(args: argparse.Namespace) -> int:
-    import time
-
-    from pairrank.errors import OptionError, UnknownNameError
-    from pairrank.service.auth import new_key
-    from pairrank.service.store import open_store
-
     if args.add and not args.role:
         raise OptionError("--add needs --role rank, feedback or admin")
     store = open_store(args.store)

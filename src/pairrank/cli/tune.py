@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from pathlib import Path
 
 from pairrank.cli import running
+from pairrank.lab import settings, tune
+from pairrank.lab.executors import prepare
 
 _EPILOG = """\
 Settings are drawn from a declared space per ranker and compared by successive halving; the ranker's defaults take part
@@ -19,15 +21,11 @@ example:
 """
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
-        "tune",
-        help="find hyper-parameters by validation performance",
-        description="Find the options of rankers that do best on the validation split.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Find the options of rankers that do best on the validation split."
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument(
         "--ranker",
@@ -47,11 +45,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from pathlib import Path
-
-    from pairrank.lab import settings, tune
-    from pairrank.lab.executors import prepare
-
     prepare(args.out)
     given = settings.load(args.settings) if args.settings else {}
     task = tune.Task(

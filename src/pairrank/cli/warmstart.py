@@ -6,23 +6,28 @@ import argparse
 import sys
 from typing import Any
 
-from pairrank import threads
-from pairrank.cli.fit import DEFAULT_RANKER, add_log_options, click_logs, fit_ranker, progress
+import numpy as np
+
+from pairrank import data, export, logs, rankers, threads
+from pairrank.cli.export import feature_names
+from pairrank.cli.fit import DEFAULT_RANKER, add_log_options, by_part, click_logs, fit_ranker
 from pairrank.errors import OptionError
+from pairrank.progress import progress
+from pairrank.rankers import priors, spread
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "warmstart",
-        help="start a ranker from weights, labelled data or click logs",
-        description="Make a ranker that begins with what is known already: the weights of another model, labelled data "
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = (
+        "Make a ranker that begins with what is known already: the weights of another model, labelled data "
         "(LETOR), or click logs. --strength says how many pairs of clicks that knowledge is worth: exploration begins "
         "narrow where it knows and wide where it does not, and about as many pairs of clicks overrule it. Weights do "
         "not tell the units of their features: name data or logs beside them, and these do; else features are taken to "
-        "be spread evenly over [0, 1].",
-        epilog="examples: pairrank warmstart --data MQ2008 --out model.pairrank; "
-        "pairrank warmstart --weights old-solr-model.json --names title,body,age --strength 100 --out model.pairrank",
+        "be spread evenly over [0, 1]."
+    )
+    parser.epilog = (
+        "examples: pairrank warmstart --data MQ2008 --out model.pairrank; "
+        "pairrank warmstart --weights old-solr-model.json --names title,body,age --strength 100 --out model.pairrank"
     )
     add_log_options(parser)
     parser.add_argument("--weights", metavar="FILE", help="a model in any format that `pairrank export` reads")
@@ -57,12 +62,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _from_weights(args: argparse.Namespace) -> Any:
-    import numpy as np
-
-    from pairrank import export, rankers
-    from pairrank.cli.export import feature_names
-    from pairrank.rankers import priors
-
     model = export.load(args.weights)
     model = model.folded() if args.fold_normalisers else model
     if model.is_normalised:
@@ -79,22 +78,16 @@ def _from_weights(args: argparse.Namespace) -> Any:
 
 def _spread(args: argparse.Namespace) -> Any:
     """E[(x_i - x_j)_f²], (d,), of the data or logs that stand beside weights; else that of features over [0, 1]."""
-    from pairrank import data, logs
-    from pairrank.rankers import priors, spread
-
     if args.data:
         documents = data.load(args.data, args.split, args.fold, normalise=args.normalise)
         return spread.of(documents.features, documents.offsets)
     if not args.logs:
         return priors.EVEN
-    with click_logs(args) as (paths, _), progress() as tell:
-        return logs.spread(paths, engine=args.engine, workers=args.workers, progress=tell)
+    with click_logs(args) as (paths, _), progress(0, "reading") as tell:
+        return logs.spread(paths, engine=args.engine, workers=args.workers, progress=by_part(tell))
 
 
 def _from_labels(args: argparse.Namespace) -> Any:
-    from pairrank import data, rankers
-    from pairrank.rankers import priors
-
     labelled = data.load(args.data, args.split, args.fold, normalise=args.normalise)
     ranker = rankers.make(args.ranker, n_features=labelled.n_features, seed=args.seed)
     lam, _ = priors.settings_of(ranker)
@@ -109,7 +102,7 @@ def _from_labels(args: argparse.Namespace) -> Any:
 
 
 def _from_logs(args: argparse.Namespace) -> Any:
-    with click_logs(args) as (paths, facts), progress() as tell:
+    with click_logs(args) as (paths, facts), progress(0, "reading") as tell:
         found, ranker = fit_ranker(args, paths, tell)
     found.problems.merge(facts["problems"])
     if found.problems:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from pairrank.data import layout, letor, synthetic
 from pairrank.data.dataset import Dataset, scale_of
 from pairrank.data.normalize import Float32Array, Normaliser, Statistics, check_name, statistics
 from pairrank.errors import DataError, OptionError
+from pairrank.progress import progress
 from pairrank.rng import Purpose, generator
 from pairrank.types import AnyArray, FloatArray, IntArray
 
@@ -143,8 +144,8 @@ def _filed(path: Path, split: str, fold: int, *, regroup: bool, cache: bool) -> 
         return {"sha256": store.fingerprint(file), "part": part, "regroup": regroup} if cache else {"part": part}
 
     def read(file: Path, part: str | None) -> letor.Raw:
-        with _progress(file) as progress:
-            raw = letor.parse(file, regroup=regroup, progress=progress)
+        with _reading(file) as tell:
+            raw = letor.parse(file, regroup=regroup, progress=tell)
         return raw if part in (None, "all") else _part(file, raw, part)
 
     return _Origin(
@@ -225,20 +226,9 @@ def _part(file: Path, raw: letor.Raw, split: str) -> letor.Raw:
     return letor.Raw(raw.features[rows], raw.grades[rows], offsets, raw.query_ids[chosen])
 
 
-@contextmanager
-def _progress(file: Path) -> Iterator[Callable[[int], None] | None]:
-    """A bar on standard error while a long file is read, if that is a terminal and rich is installed."""
+def _reading(file: Path) -> AbstractContextManager[Callable[[int], None] | None]:
+    """A bar while a long file is read, if somebody watches."""
     size = file.stat().st_size
     if size < _LONG or not sys.stderr.isatty():
-        yield None
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-    except ImportError:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"reading {file.name}", total=size)
-        yield lambda done: bar.update(task, completed=done)
+        return nullcontext()
+    return progress(size, f"reading {file.name}", size=True)
