@@ -86,3 +86,15 @@ def test_warm_start_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert (cold["name"], warm["name"], wrong["name"]) == ("cold", "warm, 1000 pairs", "wrong, 1000 pairs")
     assert np.mean(warm["ndcg"], axis=0)[0] > np.mean(wrong["ndcg"], axis=0)[0]
     assert (tmp_path / "warmstart.svg").read_text().lstrip().startswith("<?xml")
+
+
+@pytest.mark.slow
+def test_retrieval_learns_from_citations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("lancedb", reason="pip install 'pairrank[lancedb]'")
+    pytest.importorskip("matplotlib")
+    found = example("rag").main(["--rounds", "150", "--seeds", "3", "--out", str(tmp_path)])
+    assert found == json.loads((tmp_path / "rag.json").read_text())
+    assert (tmp_path / "rag.svg").read_text().lstrip().startswith("<?xml")
+    assert found["never_below"]
+    assert found["held_out"]["gain"][1] > 0.1, "the interval's lower end"
+    assert "recall@3 on questions never asked" in capsys.readouterr().out

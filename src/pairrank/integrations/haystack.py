@@ -1,0 +1,114 @@
+"""Haystack: a ranker component.
+
+pipeline.add_component("ranker", PairRankRanker(top_k=3))
+answer = pipeline.run({"retriever": {"query": "who?"}, "ranker": {"query": "who?"}})
+pipeline.get_component("ranker").feedback(answer["ranker"]["documents"][:1])   # the documents that were cited
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pairrank.errors import MissingExtraError
+from pairrank.integrations.text_reranker import Reranked, Reranker, ServiceReranker, TextReranker
+
+try:
+    from haystack import Document, component, default_from_dict, default_to_dict
+except ImportError:
+    raise MissingExtraError("haystack-ai", "haystack") from None
+
+
+@component
+class PairRankRanker:
+    """Re-ranks documents; each carries its way back in its ``meta``.
+
+    A pipeline that is written to YAML holds the path or the address, not the model.
+
+    Parameters
+    ----------
+    path : file of a `TextReranker`; read on warm-up if it is there, and written by `save`.
+    url, name : address of a service and name of the ranker there, in place of a model of one's own.
+    top_k : documents to keep; None keeps all. reranker : a model that is there already.
+    """
+
+    def __init__(
+        self,
+        path: str | None = None,
+        *,
+        url: str | None = None,
+        name: str = "rerank",
+        top_k: int | None = None,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self.path, self.url, self.name, self.top_k = path, url, name, top_k
+        self._reranker = reranker
+
+    def warm_up(self) -> None:
+        """Read the model, reach the service, or begin anew."""
+        if self._reranker is not None:
+            return
+        if self.url is not None:
+            self._reranker = ServiceReranker(self.name, self.url)
+        elif self.path is not None and Path(self.path).exists():
+            self._reranker = TextReranker.load(self.path)
+        else:
+            self._reranker = TextReranker()
+
+    @property
+    def reranker(self) -> Reranker:
+        """The model."""
+        self.warm_up()
+        assert self._reranker is not None
+        return self._reranker
+
+    @component.output_types(documents=list[Document], impression_id=str)
+    def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:
+        """The best ``top_k`` of ``documents``, which come as the retriever had them, best first."""
+        if not documents:
+            return {"documents": [], "impression_id": ""}
+        return _marked(documents, self.reranker.rerank(query, **self._asked(documents, top_k)))
+
+    @component.output_types(documents=list[Document], impression_id=str)
+    async def run_async(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:
+        """`run` for an event loop."""
+        if not documents:
+            return {"documents": [], "impression_id": ""}
+        return _marked(documents, await self.reranker.arerank(query, **self._asked(documents, top_k)))
+
+    def feedback(self, documents: Iterable[Document]) -> int:
+        """Learn from the documents that were of use; how many lists were new."""
+        return self.reranker.feedback_on(document.meta for document in documents)
+
+    async def feedback_async(self, documents: Iterable[Document]) -> int:
+        """`feedback` for an event loop."""
+        return await self.reranker.afeedback_on([document.meta for document in documents])
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a pipeline's YAML holds."""
+        described: dict[str, Any] = default_to_dict(
+            self, path=self.path, url=self.url, name=self.name, top_k=self.top_k
+        )
+        return described
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> PairRankRanker:
+        """The component that `to_dict` described."""
+        made: PairRankRanker = default_from_dict(cls, data)
+        return made
+
+    def _asked(self, documents: list[Document], top_k: int | None) -> dict[str, Any]:
+        texts = [{"text": document.content or "", "metadata": document.meta} for document in documents]
+        scores = [math.nan if document.score is None else document.score for document in documents]
+        return {"documents": texts, "scores": scores, "top_n": self.top_k if top_k is None else top_k}
+
+
+def _marked(documents: list[Document], shown: Reranked) -> dict[str, Any]:
+    best = [
+        replace(documents[row], meta=documents[row].meta | marks, score=score)
+        for row, marks, score in zip(shown.order, shown.marks(), shown.relevance, strict=True)
+    ]
+    return {"documents": best, "impression_id": shown.impression_id}

@@ -1,0 +1,89 @@
+"""LangChain: a document compressor for retrievers, and a function for chains.
+
+compressor = PairRankCompressor(top_n=3)
+documents = ContextualCompressionRetriever(base_retriever=found, base_compressor=compressor).invoke("who?")
+compressor.feedback(documents[:1])                # the documents that were cited
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pairrank.errors import MissingExtraError
+from pairrank.integrations.text_reranker import Reranked, Reranker, TextReranker
+
+try:
+    from langchain_core.callbacks import Callbacks
+    from langchain_core.documents import BaseDocumentCompressor, Document
+    from langchain_core.runnables import RunnableLambda
+    from pydantic import ConfigDict, Field
+except ImportError:
+    raise MissingExtraError("langchain-core", "langchain") from None
+
+
+class PairRankCompressor(BaseDocumentCompressor):
+    """Re-ranks documents; each carries ``relevance_score`` and its way back in its metadata.
+
+    Parameters
+    ----------
+    reranker : the model; a new `TextReranker` by default. top_n : documents to keep; None keeps all.
+    score_key : where in the metadata the first stage's score stands, if it does.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    reranker: Reranker = Field(default_factory=TextReranker)
+    top_n: int | None = None
+    score_key: str | None = None
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """The best ``top_n`` of ``documents``, which come as the retriever had them, best first."""
+        if not documents:
+            return []
+        return _marked(documents, self.reranker.rerank(query, **self._asked(documents)))
+
+    async def acompress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """`compress_documents` for an event loop."""
+        if not documents:
+            return []
+        return _marked(documents, await self.reranker.arerank(query, **self._asked(documents)))
+
+    def feedback(self, documents: Iterable[Document]) -> int:
+        """Learn from the documents that were of use; how many lists were new."""
+        return self.reranker.feedback_on(document.metadata for document in documents)
+
+    async def afeedback(self, documents: Iterable[Document]) -> int:
+        """`feedback` for an event loop."""
+        return await self.reranker.afeedback_on([document.metadata for document in documents])
+
+    def as_runnable(self) -> RunnableLambda[Any, Any]:
+        """A step for chains: {"query": text, "documents": list} in, the best documents out."""
+        return RunnableLambda(
+            lambda given: self.compress_documents(given["documents"], given["query"]),
+            afunc=self._of_mapping,
+            name="PairRank",
+        )
+
+    async def _of_mapping(self, given: Any) -> Sequence[Document]:
+        return await self.acompress_documents(given["documents"], given["query"])
+
+    def _asked(self, documents: Sequence[Document]) -> dict[str, Any]:
+        key = self.score_key
+        scores = None if key is None else [document.metadata.get(key, math.nan) for document in documents]
+        texts = [{"text": document.page_content, "metadata": document.metadata} for document in documents]
+        return {"documents": texts, "scores": scores, "top_n": self.top_n}
+
+
+def _marked(documents: Sequence[Document], shown: Reranked) -> list[Document]:
+    return [
+        document.model_copy(update={"metadata": document.metadata | marks | {"relevance_score": score}})
+        for document, marks, score in zip(
+            (documents[row] for row in shown.order), shown.marks(), shown.relevance, strict=True
+        )
+    ]

@@ -1,0 +1,271 @@
+"""Re-ranking texts by what was cited, opened or thumbed up: all that the adapters share.
+
+A list comes in with the order of a first stage, goes out re-ranked under an impression id, and what was of use comes
+back with that id. A new re-ranker keeps the order that came in, as far as it is certain; from there it learns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pairrank import archive, rankers
+from pairrank.client import Client
+from pairrank.errors import ExpiredImpressionError, FileFormatError, InputError, OptionError, UnknownNameError
+from pairrank.features.text import Document, TextFeatures, passage
+from pairrank.rankers import priors
+from pairrank.rankers.base import Ranker
+from pairrank.types import FloatArray, Impression
+
+# What a score of another re-ranker is asked with: the query and the texts; a number per text, higher is better.
+Upstream = Callable[[str, Sequence[str]], Sequence[float]]
+
+# What the order that comes in is worth at the start. At 100 pairs it is left within 50 questions of `examples/rag.py`
+# where it is poor; where it is the best there is, exploration costs 0.03 of recall@3 at first and 0.01 later.
+STRENGTH, TRUST = 100.0, 4.0
+# Whatever answers from a prompt reads all of it: there is no position bias to guard against.
+OPTIONS: Mapping[str, Any] = MappingProxyType({"learn_from": "all"})
+
+# The keys under which a document carries its way back to the list that it was shown in.
+IMPRESSION, ROW = "impression_id", "impression_row"
+
+
+@dataclass(frozen=True, slots=True)
+class Reranked:
+    """A list as it shall be used: row numbers of the documents as they came, best first, with the model's scores."""
+
+    impression_id: str
+    order: tuple[int, ...]
+    scores: tuple[float, ...]
+
+    @property
+    def relevance(self) -> tuple[float, ...]:
+        """A number in (0, 1) per shown document that falls along the list: what sorts by score keeps the order.
+
+        Those are the shown documents' scores in falling order, σ(score - mean); where chance had a say in the order,
+        a document may bear the number of another.
+        """
+        falling = np.sort(np.array(self.scores))[::-1]
+        steps = 1.0 - 1e-6 * np.arange(len(falling))  # equal scores stay in order
+        return tuple((steps / (1.0 + np.exp(np.clip(falling.mean() - falling, -30.0, 30.0)))).tolist())
+
+    def marks(self) -> list[dict[str, Any]]:
+        """For each shown document the two entries that its metadata must carry for `Reranker.feedback_on`."""
+        return [{IMPRESSION: self.impression_id, ROW: row} for row in self.order]
+
+
+class Reranker(ABC):
+    """Texts in, order out, feedback by impression id; where the model lives is for a subclass to say."""
+
+    def __init__(self, features: TextFeatures | None = None, *, upstream: Upstream | None = None) -> None:
+        self.features = features or TextFeatures()
+        self.upstream = upstream
+
+    @abstractmethod
+    def _rank(self, X: FloatArray, k: int | None) -> Reranked: ...
+
+    @abstractmethod
+    def feedback(self, impression_id: str, useful: Iterable[int]) -> bool:
+        """Learn which rows (numbers of the documents as they came) were of use; False where it was known before."""
+
+    def rerank(
+        self, query: str, documents: Sequence[Document], *, scores: ArrayLike | None = None, top_n: int | None = None
+    ) -> Reranked:
+        """Order ``documents``, which come as the first stage had them, and keep the best ``top_n``.
+
+        Parameters
+        ----------
+        documents : texts, or mappings with ``text`` and metadata.
+        scores : (n_docs,), those of the first stage, higher is better; NaN where a document has none.
+        """
+        upstream = None
+        if self.upstream is not None:
+            upstream = self.upstream(query, [passage(document).text for document in documents])
+        return self._rank(self.features(query, documents, scores=scores, upstream=upstream), top_n)
+
+    def feedback_on(self, marked: Iterable[Mapping[str, Any]]) -> int:
+        """Learn from the metadata of documents that were of use, of any number of lists; how many lists were new."""
+        useful: dict[str, list[int]] = {}
+        for marks in marked:
+            if IMPRESSION not in marks or ROW not in marks:
+                raise InputError(f"a document carries no {IMPRESSION}; expected one that this re-ranker has returned")
+            useful.setdefault(str(marks[IMPRESSION]), []).append(int(marks[ROW]))
+        return sum(self.feedback(impression_id, rows) for impression_id, rows in useful.items())
+
+    async def arerank(
+        self, query: str, documents: Sequence[Document], *, scores: ArrayLike | None = None, top_n: int | None = None
+    ) -> Reranked:
+        """`rerank` in a thread, so that an event loop goes on."""
+        return await asyncio.to_thread(self.rerank, query, documents, scores=scores, top_n=top_n)
+
+    async def afeedback(self, impression_id: str, useful: Iterable[int]) -> bool:
+        """`feedback` in a thread, so that an event loop goes on."""
+        return await asyncio.to_thread(self.feedback, impression_id, list(useful))
+
+    async def afeedback_on(self, marked: Iterable[Mapping[str, Any]]) -> int:
+        """`feedback_on` in a thread, so that an event loop goes on."""
+        return await asyncio.to_thread(self.feedback_on, list(marked))
+
+
+class TextReranker(Reranker):
+    """A re-ranker that learns in this process; any number of threads may use it.
+
+    >>> reranker = TextReranker()
+    >>> shown = reranker.rerank("tea", ["coffee is hot", "green tea", "tea pots"], top_n=2)
+    >>> reranker.feedback(shown.impression_id, [shown.order[0]])
+    True
+
+    Parameters
+    ----------
+    features : the extractor. upstream : another re-ranker, whose score becomes a feature.
+    strength : how many pairs of feedback the order that comes in is worth.
+    trust : the weight of that order at the start: the log-odds that the first document is better than a distant one.
+    explore : False shows documents by score alone, and learns nothing.
+    seed : of the ranker. options : further options of `pairrank.PairRank`; where people read the list from its top, and
+        not a program all of it, {"learn_from": "fair"} guards against the bias of positions.
+    max_open : impressions that may wait for feedback at once; beyond it the oldest are dropped.
+    """
+
+    def __init__(
+        self,
+        features: TextFeatures | None = None,
+        *,
+        upstream: Upstream | None = None,
+        strength: float = STRENGTH,
+        trust: float = TRUST,
+        explore: bool = True,
+        seed: int = 0,
+        options: Mapping[str, Any] | None = None,
+        max_open: int = 10_000,
+    ) -> None:
+        super().__init__(features, upstream=upstream)
+        if isinstance(max_open, bool) or not isinstance(max_open, int) or max_open < 1:
+            raise OptionError(f"max_open is {max_open!r}; expected a whole number, 1 or more")
+        self.explore, self.max_open = explore, max_open
+        self.ranker = _started(len(self.features.names), strength, trust, seed, {**OPTIONS, **(options or {})})
+        self._open: OrderedDict[str, Impression] = OrderedDict()
+        self._closed: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def _rank(self, X: FloatArray, k: int | None) -> Reranked:
+        with self._lock:
+            impression = self.ranker.rank(X, k, explore=self.explore)
+            scores = self.ranker.score(impression.features)
+            name = f"{impression.ranker}-{impression.number}"
+            _put(self._open, name, impression, self.max_open)
+        return Reranked(name, tuple(impression.ranking.tolist()), tuple(scores.tolist()))
+
+    def feedback(self, impression_id: str, useful: Iterable[int]) -> bool:
+        """Learn which rows (numbers of the documents as they came) were of use; False where it was known before."""
+        rows = set(useful)
+        with self._lock:
+            if impression_id in self._closed:
+                return False
+            impression = self._open.get(impression_id)
+            if impression is None:
+                raise self._gone(impression_id)
+            if strange := rows - set(impression.ranking.tolist()):
+                raise InputError(f"row {min(strange)} was not in this list; expected row numbers that rerank returned")
+            self.ranker.learn(impression, [row in rows for row in impression.ranking.tolist()])
+            del self._open[impression_id]
+            _put(self._closed, impression_id, None, self.max_open)
+        return True
+
+    def _gone(self, impression_id: str) -> InputError:
+        own, _, number = impression_id.rpartition("-")
+        if own == self.ranker.fingerprint and number.isdecimal() and int(number) < self.ranker.n_ranked:
+            return ExpiredImpressionError(f"this list is no longer open: the last {self.max_open} are kept")
+        return UnknownNameError(f"no list of this re-ranker is called {impression_id[:70]!r}")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model and all lists that wait for feedback to one file, atomically."""
+        with self._lock:
+            values = {
+                "features": self.features.version,
+                "numbers": self.features.numbers,
+                "dates": self.features.dates,
+                "explore": self.explore,
+                "max_open": self.max_open,
+                "open": list(self._open),
+                "closed": list(self._closed),
+            }
+            blobs = {"ranker": self.ranker.to_bytes()} | {f"open.{k}": v.to_bytes() for k, v in self._open.items()}
+        arrays = {name: np.frombuffer(blob, dtype=np.uint8) for name, blob in blobs.items()}
+        archive.write_atomically(path, archive.pack("text re-ranker", values, arrays))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, upstream: Upstream | None = None) -> Self:
+        """The re-ranker that `save` wrote; it continues exactly where it stopped."""
+        values, arrays = archive.unpack(archive.read_file(path), "text re-ranker", source=str(path))
+        if values.get("features") != TextFeatures.version:
+            raise FileFormatError(
+                f"{path} learned from features {values.get('features')}; this PairRank makes {TextFeatures.version}"
+            )
+        try:
+            features = TextFeatures(tuple(values["numbers"]), tuple(values["dates"]))
+            loaded = cls(features, upstream=upstream, explore=values["explore"], max_open=values["max_open"])
+            loaded.ranker = rankers.from_bytes(arrays["ranker"].tobytes(), source=str(path))
+            for name in values["open"]:
+                loaded._open[name] = Impression.from_bytes(arrays[f"open.{name}"].tobytes())
+            loaded._closed.update(dict.fromkeys(values["closed"]))
+        except (KeyError, TypeError) as problem:
+            raise FileFormatError(f"{path} is damaged: {problem}") from None
+        return loaded
+
+
+class ServiceReranker(Reranker):
+    """A re-ranker whose model lives in a service; it is created there if it is not there yet.
+
+    Parameters
+    ----------
+    name : the ranker in the service. client : a `pairrank.client.Client`, or the service's address.
+    features : the extractor. upstream : another re-ranker, whose score becomes a feature.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        client: Client | str = "http://127.0.0.1:8000",
+        *,
+        features: TextFeatures | None = None,
+        upstream: Upstream | None = None,
+    ) -> None:
+        super().__init__(features, upstream=upstream)
+        self.name = name
+        self.client = Client(client) if isinstance(client, str) else client
+        self.client.create(name, len(self.features.names), feature_names=self.features.names)
+
+    def _rank(self, X: FloatArray, k: int | None) -> Reranked:
+        shown = self.client.rank(self.name, {str(row): x for row, x in enumerate(X.tolist())}, k=k)
+        rows = tuple(int(document.id) for document in shown.documents)
+        return Reranked(shown.impression_id, rows, tuple(document.score for document in shown.documents))
+
+    def feedback(self, impression_id: str, useful: Iterable[int]) -> bool:
+        """Send which rows (numbers of the documents as they came) were of use; False where it was known before."""
+        return self.client.feedback(self.name, impression_id, [str(row) for row in useful]) == "accepted"
+
+
+def _put(kept: OrderedDict[str, Any], name: str, value: Any, most: int) -> None:
+    kept[name] = value
+    while len(kept) > most:
+        kept.popitem(last=False)
+
+
+def _started(n_features: int, strength: float, trust: float, seed: int, options: Mapping[str, Any]) -> Ranker:
+    """A PairRank that holds the first column, the order that came in, for all that counts."""
+    ranker = rankers.make("pairrank", n_features=n_features, seed=seed, **options)
+    lam, _ = priors.settings_of(ranker)
+    weights = np.zeros(n_features)
+    weights[0] = trust
+    priors.from_weights(weights, lam=lam, strength=strength).apply(ranker)
+    return ranker

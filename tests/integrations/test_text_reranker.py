@@ -1,0 +1,166 @@
+"""The re-ranker that all adapters share: its start, its feedback, its bounds, its file; here and by a service."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pairrank.errors import (
+    ExpiredImpressionError,
+    FileFormatError,
+    InputError,
+    OptionError,
+    StorageError,
+    UnknownNameError,
+)
+from pairrank.features.text import TextFeatures
+from pairrank.integrations import Reranked, TextReranker
+
+QUERY = "how to brew green tea"
+TEXTS = [
+    "Coffee is brewed with boiling water.",
+    "Green tea wants water of eighty degrees.",
+    "A tea pot of cast iron.",
+    "To brew green tea, steep the leaves for two minutes.",
+    "Black tea wants boiling water.",
+]
+
+
+def test_it_starts_with_the_order_that_came_in() -> None:
+    shown = TextReranker(explore=False).rerank(QUERY, TEXTS)
+    assert shown.order == (0, 1, 2, 3, 4)
+    rng = np.random.default_rng(0)
+    kept = []
+    for seed in range(40):
+        many = [" ".join(rng.choice(list("abcdefghij"), rng.integers(3, 40))) for _ in range(10)]
+        kept.append(TextReranker(seed=seed).rerank("a b c", many, top_n=3).order[0] == 0)
+    assert np.mean(kept) > 0.9, "exploration may not trade the first document away before anything is known"
+
+
+def test_it_learns_what_is_of_use() -> None:
+    """The document that is cited shares most words with the question, and comes last."""
+    reranker = TextReranker()
+    rng = np.random.default_rng(0)
+    words = [f"w{number}" for number in range(60)]
+    for round_number in range(60):
+        asked = list(rng.choice(words, 4, replace=False))
+        texts = [" ".join(rng.choice(words, 8)) for _ in range(5)] + [" ".join([*asked, *rng.choice(words, 4)])]
+        shown = reranker.rerank(" ".join(asked), texts, top_n=3 if round_number else 6)
+        reranker.feedback(shown.impression_id, set(shown.order) & {5})
+    assert reranker.rerank(" ".join(asked), texts).order[0] == 5
+
+
+def test_relevance_falls_along_the_list_whatever_the_scores() -> None:
+    for scores in [(0.1, 0.9, 0.9), (1e9, -1e9, 0.0), (2.0, 2.0, 2.0), (0.5,)]:
+        relevance = Reranked("x", tuple(range(len(scores))), scores).relevance
+        assert all(0 < value < 1 for value in relevance)
+        assert all(np.diff(relevance) < 0)
+
+
+def test_feedback_is_taken_once_and_names_what_is_wrong() -> None:
+    reranker = TextReranker(max_open=2)
+    first, second, third = (reranker.rerank(QUERY, TEXTS, top_n=2) for _ in range(3))
+    weights = reranker.ranker.weights
+    with pytest.raises(ExpiredImpressionError, match="no longer open: the last 2 are kept"):
+        reranker.feedback(first.impression_id, [0])
+    with pytest.raises(UnknownNameError, match="no list of this re-ranker is called 'nonsense'"):
+        reranker.feedback("nonsense", [0])
+    with pytest.raises(InputError, match="row 99 was not in this list"):
+        reranker.feedback(second.impression_id, [second.order[0], 99])
+    with pytest.raises(InputError, match="carries no impression_id"):
+        reranker.feedback_on([{}])
+    np.testing.assert_array_equal(reranker.ranker.weights, weights)
+    assert reranker.feedback(second.impression_id, [second.order[1]]) is True
+    learned = reranker.ranker.weights
+    assert not np.array_equal(learned, weights)
+    assert reranker.feedback(second.impression_id, [second.order[0]]) is False
+    np.testing.assert_array_equal(reranker.ranker.weights, learned)
+    assert reranker.feedback_on(third.marks()[1:]) == 1
+    assert reranker.feedback_on(third.marks()[1:]) == 0
+
+
+def test_a_file_continues_where_it_stopped(tmp_path: Path) -> None:
+    one = TextReranker(TextFeatures(numbers=("views",)), max_open=7, seed=3)
+    waiting = one.rerank(QUERY, TEXTS, top_n=3)
+    done = one.rerank(QUERY, TEXTS)
+    one.feedback(done.impression_id, [done.order[1]])
+    one.save(tmp_path / "reranker")
+    other = TextReranker.load(tmp_path / "reranker")
+    assert (other.features, other.max_open) == (one.features, 7)
+    assert other.feedback(done.impression_id, [0]) is False
+    for reranker in (one, other):
+        assert reranker.feedback(waiting.impression_id, [waiting.order[2]])
+    assert [one.rerank(QUERY, TEXTS) for _ in range(5)] == [other.rerank(QUERY, TEXTS) for _ in range(5)]
+    assert one.ranker.digest() == other.ranker.digest()
+
+
+def test_files_that_are_not_ours_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reranker = TextReranker()
+    reranker.ranker.save(tmp_path / "ranker")
+    with pytest.raises(FileFormatError, match="holds a ranker; expected a text re-ranker"):
+        TextReranker.load(tmp_path / "ranker")
+    with pytest.raises(StorageError, match="cannot read"):
+        TextReranker.load(tmp_path / "nothing")
+    monkeypatch.setattr(TextFeatures, "version", "text-9")
+    reranker.save(tmp_path / "other")
+    monkeypatch.undo()
+    with pytest.raises(FileFormatError, match="learned from features text-9; this PairRank makes text-1"):
+        TextReranker.load(tmp_path / "other")
+
+
+@pytest.mark.parametrize("max_open", [0, True, 1.5])
+def test_bounds_are_whole_numbers(max_open: object) -> None:
+    with pytest.raises(OptionError, match="max_open"):
+        TextReranker(max_open=max_open)  # type: ignore[arg-type]
+
+
+def test_an_upstream_score_is_a_feature() -> None:
+    asked = []
+
+    def upstream(query: str, texts: list[str]) -> list[float]:
+        asked.append((query, texts))
+        return [float("eighty" in text) for text in texts]
+
+    reranker = TextReranker(upstream=upstream)
+    for _ in range(60):
+        shown = reranker.rerank(QUERY, TEXTS)
+        reranker.feedback(shown.impression_id, [1])
+    assert asked[0] == (QUERY, TEXTS)
+    weights = dict(zip(reranker.features.names, reranker.ranker.weights, strict=True))
+    assert weights["upstream"] > 0.1
+
+
+def test_threads_share_it() -> None:
+    reranker = TextReranker()
+    problems = []
+
+    def work() -> None:
+        try:
+            for _ in range(20):
+                shown = reranker.rerank(QUERY, TEXTS)
+                assert reranker.feedback(shown.impression_id, [3])
+        except Exception as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert reranker.ranker.n_ranked == 80
+
+
+def test_async() -> None:
+    async def main() -> tuple[bool, bool, int]:
+        reranker = TextReranker()
+        one, two = await asyncio.gather(*(reranker.arerank(QUERY, TEXTS, top_n=2) for _ in range(2)))
+        first = await reranker.afeedback(one.impression_id, [one.order[0]])
+        again = await reranker.afeedback(one.impression_id, [one.order[0]])
+        return first, again, await reranker.afeedback_on(two.marks())
+
+    assert asyncio.run(main()) == (True, False, 1)
