@@ -12,42 +12,6 @@ from pairrank.errors import ExportError
 from pairrank.export import LinearModel, MinMax, Standard, from_sklearn
 from pairrank.rankers.ranknet import SGDRankNet
 
-LIGHTGBM = """tree
-version=v4
-num_class=1
-max_feature_idx=2
-feature_names=title body age
-feature_infos=[0:1] [0:1] [0:1]
-
-Tree=0
-num_leaves=1
-num_cat=0
-leaf_value=0.25
-is_linear=0
-shrinkage=1
-
-Tree=1
-num_leaves=1
-num_cat=0
-leaf_value=0.5
-is_linear=1
-leaf_const=0.125
-num_features=2
-leaf_features=0 2
-leaf_coeff=0.5 -1.25
-shrinkage=0.1
-
-Tree=2
-num_leaves=1
-is_linear=1
-leaf_features=2
-leaf_coeff=0.25
-
-end of trees
-
-feature_importances:
-"""
-
 
 def fitted(estimator: object, names: list[str] | None = None) -> object:
     rng = np.random.default_rng(0)
@@ -109,28 +73,6 @@ def test_pickled_arrays_are_refused() -> None:
     np.save(file, np.array([{"an": "object"}], dtype=object), allow_pickle=True)
     with pytest.raises(ExportError, match="plain numbers"):
         export.loads(file.getvalue())
-
-
-def test_lightgbm_linear_text() -> None:
-    model = export.loads(LIGHTGBM.encode())
-    assert model.feature_names == ("title", "body", "age")
-    assert model.weights.tolist() == [0.5, 0.0, -1.25 + 0.25]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("tree\n", "forest\n", "'tree'"),
-        ("num_leaves=1", "num_leaves=3", "not linear"),
-        ("leaf_features=0 2", "leaf_features=0", "1 leaf_features and 2"),
-        ("leaf_features=0 2", "leaf_features=0 3", "expected 0 to 2"),
-        ("leaf_coeff=0.25", "leaf_coeff=nan", "finite"),
-        ("feature_names=title body age", "", "no feature_names"),
-    ],
-)
-def test_other_lightgbm_models_are_refused(old: str, new: str, words: str) -> None:
-    with pytest.raises(ExportError, match=words):
-        export.loads(LIGHTGBM.replace(old, new).encode(), "lightgbm")
 
 
 def test_a_rankers_file_is_a_model_too(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import pairrank
 from pairrank.errors import DataError, LogError, OptionError, StorageError
 from pairrank.kernel import logistic, pairs
-from pairrank.logs import clicklog, fit, newton, validate
+from pairrank.logs import Reason, clicklog, fit, newton, validate
 from pairrank.types import FloatArray
 
 from .conftest import lists
@@ -174,9 +174,9 @@ def test_on_error_stop(write: Callable[..., str]) -> None:
     path = write("a.parquet", made)
     with pytest.raises(LogError, match="row 7"):
         fit([path], on_error="stop")
-    assert fit([path]).problems.left_out == 1
+    assert fit([path]).problems.counts == {Reason.NOT_FINITE: 1}
     problems, n_lists, _ = validate([path])
-    assert (problems.left_out, n_lists) == (1, 19)
+    assert (problems.counts, n_lists) == ({Reason.NOT_FINITE: 1}, 19)
 
 
 def test_a_share_of_a_fit(write: Callable[..., str]) -> None:

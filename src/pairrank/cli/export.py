@@ -16,8 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.description = (
         "Write a linear model in a format that search engines read. MODEL is a ranker's file, or a "
-        "model in one of the formats written here, or weights from scikit-learn (.npy, JSON with coef_) or "
-        "LightGBM (linear trees that never split)."
+        "model in one of the formats written here, or weights from scikit-learn (.npy, JSON with coef_)."
     )
     parser.epilog = (
         "example: pairrank export model.pairrank --format elasticsearch --name shop-v7 "

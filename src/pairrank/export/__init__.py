@@ -41,7 +41,6 @@ _READERS: Mapping[str, Callable[..., LinearModel]] = MappingProxyType(
         "json": jsonmodel.loads,
         "sklearn": importers.loads_sklearn,
         "npy": importers.loads_npy,
-        "lightgbm": importers.loads_lightgbm,
     }
 )
 READABLE: tuple[str, ...] = tuple(_READERS)
@@ -99,8 +98,6 @@ def detect(blob: bytes, *, source: str = "this model") -> str:
         return "npy"
     if start.startswith(b"##"):
         return "ranklib"
-    if start.splitlines()[:1] == [b"tree"]:
-        return "lightgbm"
     if start.startswith(b"{"):
         for mark, name in ((b'"pairrank-linear"', "json"), (b"solr.ltr", "solr"), (b'"coef_"', "sklearn")):
             if mark in blob:

@@ -1,9 +1,9 @@
-"""Linear weights from elsewhere: scikit-learn estimators (live, as JSON, as .npy) and LightGBM-style text."""
+"""Linear weights from scikit-learn: live estimators, JSON with ``coef_``, and .npy files."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -56,55 +56,6 @@ def loads_npy(blob: bytes, *, source: str = "these weights") -> LinearModel:
     except (ValueError, EOFError, OSError) as problem:
         raise ExportError(f"{source} is not a .npy file of plain numbers: {problem}") from None
     return LinearModel.of(_coefficients(array, source), name="numpy")
-
-
-def loads_lightgbm(blob: bytes, *, source: str = "this model") -> LinearModel:
-    """The text of a LightGBM model with ``linear_tree`` whose trees never split: one linear function.
-
-    What is read: ``feature_names=`` in the head; then for each ``Tree=`` section ``num_leaves=1``,
-    ``is_linear=1``, ``leaf_features=`` (numbers of features, from 0) and ``leaf_coeff=`` (as many weights;
-    LightGBM has applied the shrinkage). The weights of the trees add up; ``leaf_const`` moves all scores
-    alike and is left out. A tree with a split is refused: it is not linear.
-    """
-    lines = blob.decode("utf-8", errors="replace").splitlines()
-    if not lines or lines[0].strip() != "tree":
-        raise ExportError(f"{source} does not begin with the line 'tree', as LightGBM's models do")
-    head, *trees = _sections(lines)
-    names = head.get("feature_names", "").split()
-    if not names or not trees:
-        raise ExportError(f"{source} has no feature_names or no trees")
-    weights = np.zeros(len(names))
-    for tree in trees:
-        _add_tree(weights, tree, f"tree {tree['Tree']} of {source}")
-    return LinearModel.of(weights, name="lightgbm", feature_names=names)
-
-
-def _sections(lines: Iterable[str]) -> list[dict[str, str]]:
-    sections: list[dict[str, str]] = [{}]
-    for line in lines:
-        if line.strip() == "end of trees":
-            break
-        key, equals, value = line.partition("=")
-        if key == "Tree":
-            sections.append({})
-        if equals:
-            sections[-1][key] = value.strip()
-    return sections
-
-
-def _add_tree(weights: FloatArray, tree: dict[str, str], source: str) -> None:
-    if tree.get("num_leaves") != "1":
-        leaves = tree.get("num_leaves")
-        raise ExportError(f"{source} has {leaves} leaves; expected one: trees that split are not linear")
-    if tree.get("is_linear") != "1":
-        return  # a constant, as LightGBM's first tree may be
-    features, values = tree.get("leaf_features", "").split(), tree.get("leaf_coeff", "").split()
-    if len(features) != len(values):
-        raise ExportError(f"{source} has {len(features)} leaf_features and {len(values)} leaf_coeff")
-    for feature, value in zip(features, values, strict=True):
-        if not feature.isdigit() or int(feature) >= len(weights):
-            raise ExportError(f"{source} weighs feature {feature}; expected 0 to {len(weights) - 1}")
-        weights[int(feature)] += jsontext.number(value, f"a weight in {source}")
 
 
 def _coefficients(value: Any, source: str) -> FloatArray:

@@ -45,8 +45,6 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.NO_FEATURES: "no features are known for a shown document; the list was left out",
     Reason.OUT_OF_ORDER: "an earlier time than the row before; taken all the same, since order does not matter here",
 }
-# Rows with these were taken; all others were left out.
-HARMLESS = frozenset({Reason.OUT_OF_ORDER})
 
 
 @dataclass
@@ -72,11 +70,6 @@ class Problems:
             self.counts[reason] = self.counts.get(reason, 0) + count
             places = self.examples.setdefault(reason, [])
             places += other.examples[reason][: EXAMPLES - len(places)]
-
-    @property
-    def left_out(self) -> int:
-        """How many rows, clicks or files were left out."""
-        return sum(count for reason, count in self.counts.items() if reason not in HARMLESS)
 
     def stop(self) -> None:
         """Raise `LogError` if there is anything at all."""
