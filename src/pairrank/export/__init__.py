@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from pairrank import archive, rankers
 from pairrank.errors import ExportError, UnknownNameError
-from pairrank.export import elasticsearch, importers, jsonmodel, onnx, ranklib, solr
+from pairrank.export import elasticsearch, importers, json_model, onnx, ranklib, solr
 from pairrank.export.importers import from_sklearn
 from pairrank.export.model import LinearModel, MinMax, Standard
 
@@ -38,7 +38,7 @@ _READERS: Mapping[str, Callable[..., LinearModel]] = MappingProxyType(
         "solr": solr.loads,
         "ranklib": ranklib.loads,
         "onnx": onnx.loads,
-        "json": jsonmodel.loads,
+        "json": json_model.loads,
         "sklearn": importers.loads_sklearn,
         "npy": importers.loads_npy,
     }
@@ -65,7 +65,7 @@ def dumps(model: LinearModel, format: str, *, fold: bool = False, store: str = s
         case "onnx":
             return onnx.dumps(model)
         case "json":
-            return jsonmodel.dumps(model)
+            return json_model.dumps(model)
     raise UnknownNameError(f"no export format is called {format!r}; there are: {', '.join(FORMATS)}")
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from pairrank.errors import ExportError
-from pairrank.export import jsontext, single
-from pairrank.export.jsonmodel import read_normaliser, write_normaliser
+from pairrank.export import float32_text, strict_json
+from pairrank.export.json_model import read_normaliser, write_normaliser
 from pairrank.export.model import LinearModel
 
 TYPE = "model/linear"
@@ -23,33 +23,35 @@ TYPE = "model/linear"
 def dumps(model: LinearModel) -> bytes:
     """The body of the request that creates the model."""
     named = list(zip(model.feature_names, model.weights, model.normalisation, strict=True))
-    definition = {feature: single.shortest(weight, f"the weight of {feature!r}") for feature, weight, _ in named}
+    definition = {feature: float32_text.shortest(weight, f"the weight of {feature!r}") for feature, weight, _ in named}
     normalisers = {
-        feature: write_normaliser(single.normaliser(entry, feature)) for feature, _, entry in named if entry is not None
+        feature: write_normaliser(float32_text.normaliser(entry, feature))
+        for feature, _, entry in named
+        if entry is not None
     }
     inner: dict[str, Any] = {"type": TYPE}
     if normalisers:
         inner["feature_normalizers"] = normalisers
     inner["definition"] = json.dumps(definition, ensure_ascii=False)
-    return jsontext.write({"model": {"name": model.name, "model": inner}})
+    return strict_json.write({"model": {"name": model.name, "model": inner}})
 
 
 def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     """The model of a request body that `dumps` wrote, or of what ``GET _ltr/_model/{name}`` answers."""
-    document = jsontext.parse(blob, source)
-    outer = jsontext.entry(document.get("_source", document), "model", dict, source)
-    inner = jsontext.entry(outer, "model", dict, source)
+    document = strict_json.parse(blob, source)
+    outer = strict_json.entry(document.get("_source", document), "model", dict, source)
+    inner = strict_json.entry(outer, "model", dict, source)
     if inner.get("type") != TYPE:
         raise ExportError(f"{source} is of type {inner.get('type')!r}; expected {TYPE!r}")
-    definition = jsontext.parse(jsontext.entry(inner, "definition", str, source), f"the definition in {source}")
+    definition = strict_json.parse(strict_json.entry(inner, "definition", str, source), f"the definition in {source}")
     normalisers = inner.get("feature_normalizers", {})
     strangers = set(normalisers) - set(definition)
     if strangers:
         raise ExportError(f"{source} normalises features that it does not weigh: {', '.join(sorted(strangers))}")
-    weights = [single.read(value, f"the weight of {name!r}") for name, value in definition.items()]
+    weights = [float32_text.read(value, f"the weight of {name!r}") for name, value in definition.items()]
     return LinearModel(
-        jsontext.entry(outer, "name", str, source),
+        strict_json.entry(outer, "name", str, source),
         np.array(weights),
         tuple(definition),
-        tuple(read_normaliser(normalisers.get(feature), feature, single.read) for feature in definition),
+        tuple(read_normaliser(normalisers.get(feature), feature, float32_text.read) for feature in definition),
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pairrank.errors import ExportError
-from pairrank.export import jsontext
+from pairrank.export import strict_json
 from pairrank.export.model import LinearModel, MinMax, Normalisation, Standard
 from pairrank.types import FloatArray
 
@@ -41,7 +41,7 @@ def loads_sklearn(blob: bytes, *, source: str = "these weights") -> LinearModel:
     Other entries, ``intercept_`` among them, are passed over; ``json.dumps({"coef_": model.coef_.tolist()})``
     will do.
     """
-    document = jsontext.parse(blob, source)
+    document = strict_json.parse(blob, source)
     weights = _coefficients(document.get("coef_"), source)
     names = document.get("feature_names_in_")
     if names is not None and not (isinstance(names, list) and all(isinstance(entry, str) for entry in names)):

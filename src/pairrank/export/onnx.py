@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pairrank.errors import ExportError, MissingExtraError
-from pairrank.export import jsonmodel
+from pairrank.export import json_model
 from pairrank.export.model import LinearModel
 
 OPSET = 13
@@ -53,7 +53,7 @@ def dumps(model: LinearModel) -> bytes:
         ir_version=IR_VERSION,
         opset_imports=[helper.make_opsetid("", OPSET)],
     )
-    helper.set_model_props(file, {KEY: json.dumps(jsonmodel.document(model), ensure_ascii=False)})
+    helper.set_model_props(file, {KEY: json.dumps(json_model.document(model), ensure_ascii=False)})
     onnx.checker.check_model(file, full_check=True)
     blob: bytes = file.SerializeToString(deterministic=True)
     return blob
@@ -69,7 +69,7 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     text = next((entry.value for entry in file.metadata_props if entry.key == KEY), None)
     if text is None:
         raise ExportError(f"{source} was not written by PairRank; other ONNX graphs cannot be imported")
-    model = jsonmodel.loads(text.encode(), source=source)
+    model = json_model.loads(text.encode(), source=source)
     weights = next((tensor for tensor in file.graph.initializer if tensor.name == "weights"), None)
     if weights is None or not np.array_equal(onnx.numpy_helper.to_array(weights), model.weights):
         raise ExportError(f"{source} was changed since it was exported: its graph and its metadata disagree")

@@ -11,7 +11,7 @@ import re
 import numpy as np
 
 from pairrank.errors import ExportError
-from pairrank.export import jsontext
+from pairrank.export import strict_json
 from pairrank.export.model import LinearModel
 
 TITLE = "## Coordinate Ascent"
@@ -58,7 +58,7 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     split = [term.partition(":") for term in terms]
     if not split or any(not _NUMBER.fullmatch(i) or colon != ":" for i, colon, _ in split):
         raise ExportError(f"{source} has no line of id:weight pairs that could be read")
-    weights = [jsontext.number(weight, f"the weight of feature {i}") for i, _, weight in split]
+    weights = [strict_json.number(weight, f"the weight of feature {i}") for i, _, weight in split]
     return LinearModel(title, np.array(weights), tuple(names.get(i, i) for i, _, _ in split), (None,) * len(split))
 
 

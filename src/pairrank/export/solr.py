@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pairrank.errors import ExportError
-from pairrank.export import jsontext, single
+from pairrank.export import float32_text, strict_json
 from pairrank.export.model import LinearModel, MinMax, Normalisation, Standard
 
 CLASS = "org.apache.solr.ltr.model.LinearModel"
@@ -20,10 +20,10 @@ def dumps(model: LinearModel, *, store: str = DEFAULT_STORE) -> bytes:
     """The body of the request; ``store`` is the feature store that the names belong to."""
     named = list(zip(model.feature_names, model.normalisation, strict=True))
     weights = {
-        feature: single.shortest(weight, f"the weight of {feature!r}")
+        feature: float32_text.shortest(weight, f"the weight of {feature!r}")
         for feature, weight in zip(model.feature_names, model.weights, strict=True)
     }
-    return jsontext.write(
+    return strict_json.write(
         {
             "class": CLASS,
             "store": store,
@@ -39,20 +39,20 @@ def dumps(model: LinearModel, *, store: str = DEFAULT_STORE) -> bytes:
 
 def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     """The model of a request body that `dumps` wrote or that a Solr user wrote by hand."""
-    document = jsontext.parse(blob, source)
+    document = strict_json.parse(blob, source)
     if document.get("class") != CLASS:
         raise ExportError(f"{source} is of class {document.get('class')!r}; expected {CLASS!r}")
-    features = jsontext.entry(document, "features", list, source)
-    weights = jsontext.entry(jsontext.entry(document, "params", dict, source), "weights", dict, source)
+    features = strict_json.entry(document, "features", list, source)
+    weights = strict_json.entry(strict_json.entry(document, "params", dict, source), "weights", dict, source)
     if not all(isinstance(feature, dict) for feature in features):
         raise ExportError(f"{source} lists features that are not objects")
-    names = [jsontext.entry(feature, "name", str, source) for feature in features]
+    names = [strict_json.entry(feature, "name", str, source) for feature in features]
     if set(names) != set(weights):
         odd = ", ".join(sorted(set(names) ^ set(weights)))
         raise ExportError(f"{source}: every listed feature needs a weight, and every weight a feature; see {odd}")
-    values = [single.read(weights[name], f"the weight of {name!r}") for name in names]
+    values = [float32_text.read(weights[name], f"the weight of {name!r}") for name in names]
     return LinearModel(
-        jsontext.entry(document, "name", str, source),
+        strict_json.entry(document, "name", str, source),
         np.array(values),
         tuple(names),
         tuple(_read(feature.get("norm"), feature["name"]) for feature in features),
@@ -60,7 +60,7 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
 
 
 def _write(entry: MinMax | Standard, feature: str) -> dict[str, Any]:
-    entry = single.normaliser(entry, feature)
+    entry = float32_text.normaliser(entry, feature)
     if isinstance(entry, MinMax):
         params = {"min": str(entry.minimum), "max": str(entry.maximum)}
         return {"class": f"{NORM}MinMaxNormalizer", "params": params}
@@ -77,7 +77,7 @@ def _read(norm: object, feature: str) -> Normalisation:
     params = norm.get("params", {}) if isinstance(norm, Mapping) else {}
     what = f"in the norm of {feature!r}"
     if kind == f"{NORM}MinMaxNormalizer":
-        return MinMax(*(single.read(params.get(key), f"{key} {what}") for key in ("min", "max")))
+        return MinMax(*(float32_text.read(params.get(key), f"{key} {what}") for key in ("min", "max")))
     if kind == f"{NORM}StandardNormalizer":
-        return Standard(*(single.read(params.get(key), f"{key} {what}") for key in ("avg", "std")))
+        return Standard(*(float32_text.read(params.get(key), f"{key} {what}") for key in ("avg", "std")))
     raise ExportError(f"the norm of {feature!r} is {norm!r}; expected MinMaxNormalizer or StandardNormalizer")

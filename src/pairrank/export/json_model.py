@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pairrank.errors import ExportError, NewerFormatError
-from pairrank.export import jsontext
+from pairrank.export import strict_json
 from pairrank.export.model import LinearModel, MinMax, Normalisation, Standard
 
 FORMAT = "pairrank-linear"
@@ -22,7 +22,7 @@ VERSION = 1
 
 def dumps(model: LinearModel) -> bytes:
     """The model as JSON text."""
-    return jsontext.write(document(model))
+    return strict_json.write(document(model))
 
 
 def document(model: LinearModel) -> dict[str, Any]:
@@ -36,22 +36,22 @@ def document(model: LinearModel) -> dict[str, Any]:
 
 def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     """The model that `dumps` wrote."""
-    content = jsontext.parse(blob, source)
+    content = strict_json.parse(blob, source)
     if content.get("format") != FORMAT:
         raise ExportError(f"{source} has the format {content.get('format')!r}; expected {FORMAT!r}")
-    version = jsontext.entry(content, "version", int, source)
+    version = strict_json.entry(content, "version", int, source)
     if version > VERSION:
         raise NewerFormatError(f"{source} has version {version}; this PairRank reads up to {VERSION}: upgrade pairrank")
-    features = jsontext.entry(content, "features", list, source)
+    features = strict_json.entry(content, "features", list, source)
     if not all(isinstance(feature, dict) for feature in features):
         raise ExportError(f"{source} lists features that are not objects")
-    names = [jsontext.entry(feature, "name", str, source) for feature in features]
+    names = [strict_json.entry(feature, "name", str, source) for feature in features]
     weights = [
-        jsontext.number(feature.get("weight"), f"the weight of {name!r}")
+        strict_json.number(feature.get("weight"), f"the weight of {name!r}")
         for name, feature in zip(names, features, strict=True)
     ]
     return LinearModel(
-        jsontext.entry(content, "name", str, source),
+        strict_json.entry(content, "name", str, source),
         np.array(weights),
         tuple(names),
         tuple(read_normaliser(feature.get("normaliser"), feature["name"]) for feature in features),
@@ -66,7 +66,7 @@ def write_normaliser(entry: MinMax | Standard) -> dict[str, Any]:
 
 
 def read_normaliser(
-    entry: object, feature: str, number: Callable[[object, str], float] = jsontext.number
+    entry: object, feature: str, number: Callable[[object, str], float] = strict_json.number
 ) -> Normalisation:
     """The entry that `write_normaliser` wrote; ``number`` reads a number and names it where it is none."""
     if entry is None:

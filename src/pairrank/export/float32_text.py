@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from pairrank.errors import ExportError
-from pairrank.export import jsontext
+from pairrank.export import strict_json
 from pairrank.export.model import MinMax, Standard
 
 
@@ -23,7 +23,7 @@ def shortest(value: float, what: str) -> float:
 
 def read(value: object, what: str) -> float:
     """The 32-bit number that an engine would read in ``value``, widened."""
-    return float(np.float32(jsontext.number(value, what)))
+    return float(np.float32(strict_json.number(value, what)))
 
 
 def normaliser(entry: MinMax | Standard, feature: str) -> MinMax | Standard:
