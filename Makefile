@@ -3,8 +3,6 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
-# Material for MkDocs announces its plans on standard error otherwise.
-export NO_MKDOCS_2_WARNING = 1
 
 .PHONY: demo test check docs clean
 
@@ -18,7 +16,7 @@ check: $(VENV)/.all          ## lint, format, types
 	scripts/check
 
 docs: $(VENV)/.all           ## build the documentation site into site/
-	$(BIN)/mkdocs build --strict
+	scripts/docs
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: the reference of the HTTP interface and of the command line, made when the site is built.
+"""The reference of the HTTP interface and of the command line, made when the site is built.
 
 The first comes from the service's OpenAPI schema, and its answers from a service that runs here, in this process; the
 second from the parser's own help.
@@ -9,13 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
-
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
 
 _HTTP = """\
 # HTTP reference
@@ -38,13 +36,6 @@ _TITLES = {
     "rankers": "Administration",
     "observation": "Watch",
 }
-
-
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the two pages."""
-    files.append(File.generated(config, "reference/http.md", content=http_page()))
-    files.append(File.generated(config, "reference/cli.md", content=cli_page()))
-    return files
 
 
 def http_page() -> str:
@@ -173,3 +164,9 @@ def _commands(parser: argparse.ArgumentParser, level: int) -> list[str]:
                 parts.append(f"{'#' * level} {inner.prog}\n\n```text\n{inner.format_help()}```\n")
                 parts += _commands(inner, level + 1)
     return parts
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    (folder / "http.md").write_text(http_page(), encoding="utf-8")
+    (folder / "cli.md").write_text(cli_page(), encoding="utf-8")
