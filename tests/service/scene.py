@@ -9,7 +9,7 @@ import numpy as np
 
 from pairrank.service.learner import Learner
 from pairrank.service.store import SqlStore
-from pairrank.service.store.base import Config, Event, Feedback, Limits, RankerRow, Served, Verdict, token_of
+from pairrank.service.store.base import Config, Event, Feedback, Limits, RankerRow, Served, Verdict, new_batch, token_of
 from pairrank.types import Impression
 
 WINDOW, RETENTION = 10.0, 100.0
@@ -26,6 +26,7 @@ class Scene:
         chosen = Limits(window_seconds=WINDOW, retention_seconds=RETENTION).changed(limits)
         store.create(name, config, chosen, self.now, "test")
         self.ranker = config.make()
+        self.batch = new_batch()
 
     @property
     def row(self) -> RankerRow:
@@ -45,7 +46,7 @@ class Scene:
         return Served(
             row.id,
             shown.number,
-            token_of(row.secret, shown.number),
+            token_of(row.secret, shown.number, self.batch),
             self.now,
             self.now + row.limits.window_seconds,
             self.now + row.limits.retention_seconds,

@@ -145,7 +145,9 @@ async def feedback_once(desk: Desk, name: str, asked: Asked) -> bytes:
         case Status.DUPLICATE:
             return encode({"status": "duplicate"})
         case Status.EXPIRED:
-            raise RefusalError(410, "expired", "the impression is older than the retention; nothing was learned")
+            raise RefusalError(
+                410, "expired", "the impression has expired, or is from before a restore; nothing was learned"
+            )
         case Status.FOREIGN:
             raise RefusalError(422, "foreign", "clicks name a document that the impression did not show")
         case _:
@@ -178,7 +180,7 @@ def _parameters(query: bytes) -> Mapping[str, str]:
 async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
     """Draw one list, keep its impression, and say what is shown: the answer of the rank endpoint."""
     # A newer model may be put on the shelf while this waits: one list is one model's.
-    row, ranker, number, version = item.row, item.ranker, item.next_number, item.version
+    row, ranker, number, batch, version = item.row, item.ranker, item.next_number, item.batch, item.version
     try:
         impression = ranker.rank(
             query.features,
@@ -200,7 +202,7 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
     await asyncio.sleep(0)  # and packed together
     shown = [query.ids[place] for place in impression.ranking.tolist()]
     blocks = impression.blocks.tolist()
-    token, now = token_of(row.secret, number), desk.clock()
+    token, now = token_of(row.secret, number, batch), desk.clock()
     n_blocks = len(set(blocks))
     await desk.writer.serve(
         Served(

@@ -265,7 +265,7 @@ _REFUSED = {
     404: "there is nothing of this name, version or id",
     408: "the body took too long to arrive",
     409: "a ranker of this name has another configuration",
-    410: "the impression is older than the retention",
+    410: "the impression has expired, or is from before a restore",
     413: "the body is too large",
     415: "the content type is not known",
     421: "the Host header names another service",

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pairrank import rankers
 from pairrank.errors import PairRankError, StorageError, UnknownNameError
 from pairrank.service.model import Model
-from pairrank.service.store.base import Head, Key, RankerRow
+from pairrank.service.store.base import Head, Key, RankerRow, new_batch
 from pairrank.service.store.log import SqlStore
 
 logger = logging.getLogger("pairrank.shelf")
@@ -36,6 +36,7 @@ class Shelved:
     version: int
     next_number: int = 0
     end_number: int = 0
+    batch: str = ""  # of these numbers
 
 
 class Shelf:
@@ -163,4 +164,4 @@ class Shelf:
         if first < 0:
             raise UnknownNameError(f"no ranker is called {item.row.name!r}")
         if item.next_number >= item.end_number:  # else another request was quicker; its numbers come first
-            item.next_number, item.end_number = first, first + NUMBERS
+            item.next_number, item.end_number, item.batch = first, first + NUMBERS, new_batch()

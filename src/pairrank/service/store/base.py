@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
@@ -30,7 +31,7 @@ class Status(StrEnum):
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"  # the impression has its feedback, or the event was seen before
     LATE = "late"  # an event after the window closed
-    EXPIRED = "expired"  # the impression is older than the retention, or was compacted away
+    EXPIRED = "expired"  # older than the retention, compacted away, or from before the store was restored
     UNKNOWN = "unknown"  # no such impression was ever served
     FOREIGN = "foreign"  # a document that the impression did not show
 
@@ -139,11 +140,29 @@ class Head(NamedTuple):
     stopped: bool
 
 
-def token_of(secret: str, number: int) -> str:
-    """What proves that an impression was served: 64 bits that only this ranker can tell for its number."""
+# The digits of a batch in a token.
+_BATCH = 12
+
+
+def new_batch() -> str:
+    """A random mark for impression numbers that were allocated together.
+
+    A store that is restored, or a copy of its file, gives out numbers again. With the mark of its allocation in each
+    token no id is ever given out twice, and none of before is taken for that of another list.
+    """
+    return secrets.token_hex(_BATCH // 2)
+
+
+def token_of(secret: str, number: int, batch: str) -> str:
+    """What proves that an impression was served: its number's batch, and 64 bits that only this ranker can tell."""
     mac = _mac(secret).copy()
-    mac.update(str(number).encode())
-    return mac.digest()[:8].hex()
+    mac.update(f"{batch}-{number}".encode())
+    return batch + mac.digest()[:8].hex()
+
+
+def proves(secret: str, number: int, token: str) -> bool:
+    """Whether a token was made by `token_of`, by this store or by one that it was restored or copied from."""
+    return hmac.compare_digest(token.encode(), token_of(secret, number, token[:_BATCH]).encode())
 
 
 @lru_cache(maxsize=64)

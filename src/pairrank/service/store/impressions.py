@@ -9,8 +9,9 @@
       └──retention passes──▶ expired
 
 An impression that waits is a row of ``impressions`` (``collecting`` = 1 once an event has come). Logging it moves the
-row into ``log``, where (ranker, number) is unique: the database itself refuses a second time. The id
-proves by its token that it was served (`token_of`), so one that is in neither table has expired.
+row into ``log``, where (ranker, number) is unique: the database itself refuses a second time. An id is that of a row
+when both number and token are the row's. The token proves by itself that the id was served (`proves`), so one that is
+in neither table has expired.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pairrank.service.store.base import Event, Feedback, ImpressionRow, Served, Status, Verdict, token_of
+from pairrank.service.store.base import Event, Feedback, ImpressionRow, Served, Status, Verdict, proves
 from pairrank.service.store.tables import RankerTables
 
 
 class _Waiting(NamedTuple):
+    token: str
     closes: float
     expires: float
     ids: list[str]
@@ -38,16 +40,16 @@ class _Desk(NamedTuple):
     frozen: bool
     secret: str
     waiting: dict[int, _Waiting]
-    logged: set[int]
+    logged: dict[int, str]  # tokens by number
 
     def find(self, number: int, token: str, now: float) -> _Waiting | Status:
         """The impression, or why there is none."""
-        if not hmac.compare_digest(token.encode(), token_of(self.secret, number).encode()):
-            return Status.UNKNOWN
-        if number in self.logged:
-            return Status.DUPLICATE
         waiting = self.waiting.get(number)
-        return Status.EXPIRED if waiting is None or waiting.expires <= now else waiting
+        if waiting is not None and _equal(token, waiting.token):
+            return Status.EXPIRED if waiting.expires <= now else waiting
+        if number in self.logged and _equal(token, self.logged[number]):
+            return Status.DUPLICATE
+        return Status.EXPIRED if proves(self.secret, number, token) else Status.UNKNOWN
 
 
 class ImpressionTables(RankerTables):
@@ -174,16 +176,19 @@ class ImpressionTables(RankerTables):
             return None
         marks, values = _list(numbers), (ranker_id, *numbers)
         waiting = self.database.all(
-            f"SELECT number, closes, expires, ids FROM impressions WHERE ranker_id = ? AND number IN {marks}",
+            f"SELECT number, token, closes, expires, ids FROM impressions WHERE ranker_id = ? AND number IN {marks}",
             values,
         )
-        logged = self.database.all(f"SELECT number FROM log WHERE ranker_id = ? AND number IN {marks}", values)
+        logged = self.database.all(f"SELECT number, token FROM log WHERE ranker_id = ? AND number IN {marks}", values)
         return _Desk(
             int(head[0]),
             bool(head[1]),
             str(head[2]),
-            {row[0]: _Waiting(row[1], row[2], json.loads(row[3])) for row in waiting},
-            {row[0] for row in logged},
+            {
+                number: _Waiting(token, closes, expires, json.loads(ids))
+                for number, token, closes, expires, ids in waiting
+            },
+            dict(logged),
         )
 
     def _append(self, ranker_id: int, desk: _Desk, clicks: Mapping[int, Iterable[int]], now: float) -> None:
@@ -249,6 +254,10 @@ def _impression(row: Sequence[Any], came: set[int] | None) -> ImpressionRow:
     if came is not None:
         clicks = tuple(place in came for place in range(len(ids)))
     return ImpressionRow(number, token, state, at, version, query, ids, clicks, seq, body, closes)
+
+
+def _equal(given: str, kept: str) -> bool:
+    return hmac.compare_digest(given.encode(), kept.encode())
 
 
 def _judge(desk: _Desk, item: Feedback, now: float) -> Verdict:
