@@ -52,6 +52,7 @@ def reference() -> Path:
 # Nothing of Chromium's own may go out, and a container has no sandbox to offer.
 FLAGS = [
     "--no-sandbox",
+    "--host-resolver-rules=MAP evil.example 127.0.0.1",  # a name that was made to mean this machine
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",

@@ -254,7 +254,7 @@ def make_store(path: str) -> None:
         warnings.simplefilter("ignore")
         from starlette.testclient import TestClient
     documents = [{"id": "a", "features": [0.0, 1.0]}, {"id": "b", "features": [1.0, 0.0]}]
-    with TestClient(make_app(path, learner=True)) as client:
+    with TestClient(make_app(path, learner=True), "http://127.0.0.1") as client:
         client.put("/v1/rankers/shop", json={"n_features": 2})
         for _ in range(3):
             shown = client.post("/v1/rankers/shop/rank", json={"documents": documents}).json()

@@ -33,7 +33,7 @@ DOCUMENTS = [f"d{i}" for i in range(8)]
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    with TestClient(make_app(tmp_path / "store.db", learner=True)) as opened:
+    with TestClient(make_app(tmp_path / "store.db", learner=True), "http://127.0.0.1") as opened:
         yield opened
 
 
@@ -137,9 +137,9 @@ def test_an_impression_is_drawn_with_all_candidates_while_they_are_remembered(cl
 
 
 def test_after_a_restart_the_shown_documents_are_drawn(tmp_path: Path) -> None:
-    with TestClient(make_app(tmp_path / "store.db", learner=True)) as client:
+    with TestClient(make_app(tmp_path / "store.db", learner=True), "http://127.0.0.1") as client:
         fill(client, 4)
-    with TestClient(make_app(tmp_path / "store.db", learner=True)) as client:
+    with TestClient(make_app(tmp_path / "store.db", learner=True), "http://127.0.0.1") as client:
         facts = client.get("/live/rankers/shop/impressions/3").json()
         assert facts["candidates"] == 5
         assert set(facts["documents"]) == set(facts["shown"])
@@ -220,7 +220,7 @@ def test_keys_close_the_pages(tmp_path: Path) -> None:
     store.put_key(reader, "test")
     store.put_key(owner, "test")
     store.close()
-    with TestClient(make_app(tmp_path / "store.db", learner=True)) as client:
+    with TestClient(make_app(tmp_path / "store.db", learner=True), "http://127.0.0.1") as client:
         assert "keyform" in client.get("/").text
         assert "keyform" in client.get("/play").text
         for address in ("/live/rankers", "/live/rankers/shop", "/play/state", "/impressions/shop/0"):
@@ -240,10 +240,10 @@ def test_ten_thousand_impressions_cost_no_more_than_a_hundred(
     took = {}
     for lists in (100, LOOK_BACK):
         path = tmp_path / f"{lists}.db"
-        with TestClient(make_app(path)) as client:
+        with TestClient(make_app(path), "http://127.0.0.1") as client:
             client.put("/v1/rankers/shop", json={"n_features": 2})
         _logged(path, lists)
-        with TestClient(make_app(path)) as client:
+        with TestClient(make_app(path), "http://127.0.0.1") as client:
             answer = client.get("/live/rankers/shop")
             while answer.json()["behind"]:
                 answer = client.get("/live/rankers/shop")
@@ -320,7 +320,7 @@ def test_pages_of_other_sites_cannot_play(client: TestClient, kind: str) -> None
 
 
 def test_the_playground_without_a_browser(tmp_path: Path, no_sources: None) -> None:
-    with TestClient(make_app(tmp_path / "store.db", learner=True)) as client:
+    with TestClient(make_app(tmp_path / "store.db", learner=True), "http://127.0.0.1") as client:
         found = client.post("/play/search", json={"query": "square root", "k": 7}).json()
         assert len(found["results"]) == 7
         assert sum(found["blocks"]) == found["candidates"]

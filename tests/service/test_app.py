@@ -469,7 +469,7 @@ def test_public_events_need_no_key_and_origins_are_told(tmp_path: Path) -> None:
 
 
 def test_pages_of_other_sites_may_not_write(client: TestClient) -> None:
-    evil, own = {"origin": "https://evil.example"}, {"origin": "http://testserver"}
+    evil, own = {"origin": "https://evil.example"}, {"origin": "http://127.0.0.1"}
     assert client.post("/v1/rankers/a/freeze", headers=evil).status_code == 403
     assert client.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS}, headers=evil).status_code == 403
     assert client.get("/v1/rankers/a", headers=evil).status_code == 200

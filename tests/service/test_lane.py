@@ -17,7 +17,7 @@ from pairrank.service.lane import Lane
 
 RANK, FEEDBACK = "/v1/rankers/a/rank", "/v1/rankers/a/feedback"
 # A page of the service itself: its requests carry an origin, and so go the framework's way.
-PAGE = {"Origin": "http://testserver"}
+PAGE = {"Origin": "http://127.0.0.1"}
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_it_takes_rank_and_feedback_alone(client: TestClient) -> None:
         scope(path="/v1/rankers//rank"),
         scope(path="/v1/rankers/a/b/rank"),
         scope(path="/v2/rankers/a/rank"),
-        scope(headers=[(b"origin", b"http://testserver")]),
+        scope(headers=[(b"origin", b"http://127.0.0.1")]),
         {"type": "lifespan"},
     ):
         assert not lane.takes(other)

@@ -13,12 +13,14 @@ from typing import Any
 import uvicorn
 
 from pairrank.service.app import make_app
+from pairrank.service.protocol import HttpProtocol
 from pairrank.service.settings import Settings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette would rather have a successor of httpx, which is not out yet
     from starlette.testclient import TestClient
 
+ADDRESS = "http://127.0.0.1"
 DOCUMENTS = [{"id": f"d{i}", "features": [i / 5, 1 - i / 5]} for i in range(5)]
 
 
@@ -36,14 +38,15 @@ class Clock:
 def running_app(path: Path | str, clock: Clock | None = None, **settings: Any) -> Iterator[TestClient]:
     """A client of the running application."""
     app = make_app(path, Settings(**settings), clock=clock or Clock(), learner=True)
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, ADDRESS, raise_server_exceptions=False) as client:
         yield client
 
 
 @contextmanager
 def running_server(path: Path | str) -> Iterator[str]:
     """The address of the application behind a real server, in a thread."""
-    config = uvicorn.Config(make_app(path, Settings(), learner=True), port=0, log_level="critical", lifespan="on")
+    app = make_app(path, Settings(), learner=True)
+    config = uvicorn.Config(app, http=HttpProtocol, port=0, log_level="critical", lifespan="on")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -8,7 +8,17 @@ from dataclasses import fields, replace
 from pairrank.service import supervisor
 from pairrank.service.settings import load_settings
 
-_FLAGS = ("store", "host", "port", "workers", "allow_origins", "public_events", "access_log", "log_level")
+_FLAGS = (
+    "store",
+    "host",
+    "port",
+    "workers",
+    "allowed_hosts",
+    "allow_origins",
+    "public_events",
+    "access_log",
+    "log_level",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +35,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on; any but loopback demands keys (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 8000)")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that rank; one more learns (default: 1)")
+    parser.add_argument(
+        "--allowed-host",
+        action="append",
+        dest="allowed_hosts",
+        metavar="NAME",
+        help="a name under which clients may call, beside addresses and localhost; may be given several times",
+    )
     parser.add_argument("--allow-origins", metavar="A,B", help="web origins whose pages may send events, * for all")
     parser.add_argument("--public-events", action="store_true", default=None, help="take events without a key")
     parser.add_argument("--access-log", action="store_true", default=None, help="log every request")
@@ -36,7 +53,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
-    settings = load_settings({name: getattr(args, name) for name in _FLAGS}, file=args.config)
+    flags = {name: getattr(args, name) for name in _FLAGS}
+    flags["allowed_hosts"] = ",".join(args.allowed_hosts) if args.allowed_hosts else None
+    settings = load_settings(flags, file=args.config)
     if not args.check:
         return supervisor.serve(settings)
     supervisor.check(settings)

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pairrank.errors import PairRankError
 from pairrank.service import administration, observation, ranking
 from pairrank.service.desk import Desk, RefusalError, answer, refusal
+from pairrank.service.hosts import may_write
 from pairrank.service.lane import Lane
 from pairrank.service.lines import request_id
 from pairrank.service.settings import Settings
@@ -123,8 +124,8 @@ class Envelope:
             await send(message)
 
         try:
-            if self._foreign(scope):
-                problem = RefusalError(403, "origin", "pages of this origin may not write; see allow_origins")
+            problem = self._refused(scope)
+            if problem is not None:
                 await refusal(problem)(scope, receive, dressed)
             else:
                 await self._app(scope, receive, dressed)
@@ -132,15 +133,14 @@ class Envelope:
             self._desk.account(scope, status, time.perf_counter() - started)
             request_id.reset(token)
 
-    def _foreign(self, scope: Scope) -> bool:
-        """Whether a page of another site asks to write: without keys, any page that a user visits could."""
-        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
-            return False
+    def _refused(self, scope: Scope) -> RefusalError | None:
+        """Why a request goes no further: without keys, any page that a user visits could otherwise read or write."""
         headers = dict(scope["headers"])
-        origin = headers.get(b"origin", b"").decode("latin-1")
-        own = headers.get(b"host", b"").decode("latin-1")
-        allowed = self._desk.settings.origins
-        return bool(origin) and origin.partition("://")[2] != own and origin not in allowed and "*" not in allowed
+        if not self._desk.is_own(headers):
+            return RefusalError(421, "host", "this service does not answer to that host; see allowed_hosts")
+        if not may_write(scope["method"], scope["scheme"], headers, self._desk.settings):
+            return RefusalError(403, "origin", "pages of this origin may not write; see allow_origins")
+        return None
 
 
 async def _snippet(request: Request) -> Response:

@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope
 from pairrank.errors import InputError, PairRankError, StorageError, UnknownNameError
 from pairrank.service.auth import NoKeyError, RoleError, authorise
 from pairrank.service.documents import MalformedError
+from pairrank.service.hosts import is_own_host
 from pairrank.service.learner import Learner
 from pairrank.service.recent import Recent
 from pairrank.service.settings import Settings
@@ -135,6 +136,13 @@ class Desk:
             if at_once is not None:
                 at_once.close()
             self.store.close()
+
+    def is_own(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request calls this service by a name of its own. Keys protect as well; then any name will do."""
+        if self.shelf.keys and not self.settings.loopback and not self.settings.hosts:
+            return True
+        host = headers.get(b"host")
+        return host is None or is_own_host(host.decode("latin-1"), self.settings)
 
     def allow(self, request: Request, role: str | None) -> str:
         """Who asks: the key's name, or "local" where there are no keys; raises when the role is missing."""

@@ -35,7 +35,8 @@ class Lane:
         parts = scope["path"].split("/")
         if len(parts) != 5 or parts[4] not in _WORK or parts[:3] != _PREFIX or not parts[3]:
             return False
-        return all(name != b"origin" for name, _ in scope["headers"])
+        headers = dict(scope["headers"])
+        return b"origin" not in headers and self._desk.is_own(headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request that `takes` has accepted."""

@@ -60,6 +60,7 @@ def _work(settings: Settings, handle: int) -> None:
     import uvicorn
 
     from pairrank.service.app import make_app
+    from pairrank.service.protocol import HttpProtocol
 
     configure_logging(settings.log_level)
     # The writer needs the interpreter only for moments; it must not wait five milliseconds for each.
@@ -77,6 +78,7 @@ def _work(settings: Settings, handle: int) -> None:
 
     config = uvicorn.Config(
         app,
+        http=HttpProtocol,
         log_config=None,
         access_log=False,
         server_header=False,

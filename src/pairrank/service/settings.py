@@ -24,6 +24,8 @@ class Settings:
     max_body_bytes, max_documents, max_features, max_rankers : what a request may ask for.
     body_seconds : how long a client may take to send a body.
     drain_seconds : how long a stop waits for requests that are under way.
+    allowed_hosts : names (comma-separated; * for all) under which clients may call the service, beside addresses,
+        localhost and ``host``. With none given, a service that demands keys takes every name.
     allow_origins : web origins (comma-separated; * for all) whose pages may send events.
     public_events : whether events need no key: the impression's id, which only its page knows, is proof enough.
     access_log : one line for every request, not only for faults and administration.
@@ -40,6 +42,7 @@ class Settings:
     max_rankers: int = 1000
     body_seconds: float = 15.0
     drain_seconds: float = 15.0
+    allowed_hosts: str = ""
     allow_origins: str = ""
     public_events: bool = False
     access_log: bool = False
@@ -73,6 +76,11 @@ class Settings:
     def origins(self) -> tuple[str, ...]:
         """The allowed origins, one by one."""
         return tuple(part.strip() for part in self.allow_origins.split(",") if part.strip())
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The allowed hosts, one by one."""
+        return tuple(part.strip().lower() for part in self.allowed_hosts.split(",") if part.strip())
 
 
 def load_settings(

@@ -30,6 +30,7 @@ def serve(store: Path, place: socket.socket, ready: Callable[[], object]) -> Non
         import uvicorn
 
         from pairrank.service.app import make_app
+        from pairrank.service.protocol import HttpProtocol
     except ModuleNotFoundError as problem:
         raise MissingExtraError(problem.name or "fastapi", "serve") from None
 
@@ -45,5 +46,7 @@ def serve(store: Path, place: socket.socket, ready: Callable[[], object]) -> Non
             app.state.desk.stopping = True  # ends the streams, which otherwise never do
             super().handle_exit(sig, frame)
 
-    config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=3)
+    config = uvicorn.Config(
+        app, http=HttpProtocol, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=3
+    )
     Server(config).run(sockets=[place])

@@ -1,0 +1,85 @@
+"""Headers over a raw socket: as many and as long as anybody needs, and no more."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from web import running_server
+
+from pairrank.service.protocol import MAX_HEAD_BYTES, MAX_HEADERS
+
+LINE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    path: Path = tmp_path_factory.mktemp("protocol") / "store.db"
+    with running_server(path) as url:
+        yield "127.0.0.1", int(url.rpartition(":")[2])
+
+
+def ask(address: tuple[str, int], *parts: bytes) -> tuple[int, bytes]:
+    """Status and body of the answer to what is sent; the server may hang up before all of it was."""
+    with socket.create_connection(address, timeout=30) as connection:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            for part in parts:
+                connection.sendall(part)
+        answer = b""
+        with suppress(ConnectionResetError):
+            while b"\r\n\r\n" not in answer or not answer.endswith(b"}"):
+                more = connection.recv(65_536)
+                if not more:
+                    break
+                answer += more
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]) if head else 0, body
+
+
+def fields(count: int) -> bytes:
+    return b"".join(b"x-%d: y\r\n" % number for number in range(count))
+
+
+def test_what_is_usual_goes_through(address: tuple[str, int]) -> None:
+    assert ask(address, LINE + fields(MAX_HEADERS - 1) + b"\r\n")[0] == 200
+    assert ask(address, LINE + b"x: " + b"y" * (MAX_HEAD_BYTES - 200) + b"\r\n\r\n")[0] == 200
+    assert ask(address, *(bytes([byte]) for byte in LINE + b"\r\n"))[0] == 200
+
+
+def test_too_many_headers(address: tuple[str, int]) -> None:
+    status, body = ask(address, LINE + fields(MAX_HEADERS) + b"\r\n")
+    assert status == 431
+    assert json.loads(body)["error"] == "headers"
+    assert ask(address, LINE, *[fields(1000)] * 1000, b"\r\n")[0] in (431, 0)  # 0: it hung up while we were sending
+
+
+@pytest.mark.parametrize("start", [LINE + b"x: ", LINE, b"GET /"], ids=["value", "name", "address"])
+def test_a_head_without_end_is_not_kept(address: tuple[str, int], start: bytes) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert ask(address, start, *[b"y" * 2**20] * 100)[0] in (431, 400, 0)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20 * 1024  # kB, of the server in this process
+    status, _ = ask(address, start + b"y" * (MAX_HEAD_BYTES + 20_000) + b": z\r\n\r\n")
+    assert status == 431
+
+
+def test_the_limit_holds_for_every_request_of_a_connection(address: tuple[str, int]) -> None:
+    with socket.create_connection(address, timeout=30) as connection:
+        for _ in range(3):
+            connection.sendall(LINE + b"x: " + b"y" * 40_000 + b"\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += connection.recv(65_536)
+            assert answer.startswith(b"HTTP/1.1 200")
+        connection.sendall(LINE + b"x: " + b"y" * 100_000 + b"\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 431")
+
+
+def test_a_body_is_not_a_header(address: tuple[str, int]) -> None:
+    body = b" " * 1_000_000
+    head = b"PUT /v1/rankers/a HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+    assert ask(address, head + body)[0] == 400
