@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from pairrank.version import __version__
 
+TYPE_CHECKING = False  # as type checkers know it; `typing` itself would be a sixth of `pairrank --help`
 if TYPE_CHECKING:
+    from typing import Any
+
     from pairrank import errors as errors
     from pairrank import rankers as rankers
     from pairrank.rankers import load as load
