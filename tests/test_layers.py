@@ -18,7 +18,7 @@ LAYERS = [
     {"features"},
     {"kernel"},
     {"types"},
-    {"archive", "rng", "progress", "spelling", "threads"},
+    {"archive", "rng", "progress", "short_text", "threads", "checking"},
     {"errors", "version"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

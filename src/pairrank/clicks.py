@@ -23,7 +23,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pairrank import archive, spelling
+from pairrank import archive, short_text
+from pairrank.checking import check_choice, check_number_in
 from pairrank.errors import DataError, GradeError, InputError, OptionError, UnknownNameError
 from pairrank.types import BoolArray, FloatArray, IntArray
 
@@ -105,7 +106,7 @@ class DependentClicks(Users):
     named: bool = field(default=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_choice("stop", self.stop, STOPS)
+        check_choice("stop", self.stop, STOPS)
         _check_probabilities("click", self.click)
         _check_probabilities("stop_after", self.stop_after)
         if len(self.click) != len(self.stop_after):
@@ -147,7 +148,7 @@ class _Attracted(Users):
     noise: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_number("noise", self.noise, 0.0, 1.0)
+        check_number_in("noise", self.noise, 0.0, 1.0)
         if self.grades < 2:
             raise OptionError(f"there are {self.grades} grades; expected 2 at least")
 
@@ -174,7 +175,7 @@ class Position(_Attracted):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_number("eta", self.eta, 0.0, 100.0)
+        check_number_in("eta", self.eta, 0.0, 100.0)
 
     def _clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
         examined = coins[:, 1] < np.arange(1.0, len(grades) + 1) ** -self.eta
@@ -235,7 +236,7 @@ class Unruly(Users):
     hostile: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_number("hostile", self.hostile, 0.0, 1.0)
+        check_number_in("hostile", self.hostile, 0.0, 1.0)
         if self.drift is not None and (isinstance(self.drift, bool) or not isinstance(self.drift, int)):
             raise OptionError(f"drift is {self.drift!r}; expected a whole number of rounds")
         if self.drift is not None and self.drift < 1:
@@ -269,7 +270,7 @@ def make(text: str | os.PathLike[str], *, n_grades: int, stop: str = "click") ->
     ``stop`` is what counts for tables that do not say it themselves; it means nothing to position-based and cascade
     users.
     """
-    _check_choice("stop", stop, STOPS)
+    check_choice("stop", stop, STOPS)
     path = _path(text)
     name, options = ("table", _read(path)) if path is not None else _parse(str(text))
     try:
@@ -352,37 +353,25 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _parse(text: str) -> tuple[str, dict[str, Any]]:
-    spelt = spelling.parse(text)
+    spelt = short_text.parse(text)
     if spelt is None:
         raise UnknownNameError(f"cannot read the users {text!r}; expected a name such as {names()[-2]} or file:PATH")
     return spelt
 
 
 def _spell(name: str, options: Mapping[str, Any]) -> str:
-    spelt = ", ".join(f"{key}={_spell_value(value)}" for key, value in options.items())
-    return f"{name}({spelt})" if spelt else name
+    return short_text.spell(name, {key: _plain(value) for key, value in options.items()})
 
 
-def _spell_value(value: Any) -> str:
+def _plain(value: Any) -> Any:
+    """1 for 1.0: options are printed as one would write them."""
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_spell_value, value))}]"
-    if isinstance(value, str):
-        return value if value in STOPS else json.dumps(value)
-    return repr(float(value)).removesuffix(".0")
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise OptionError(f"{name} is {value!r}; expected one of {', '.join(choices)}")
-
-
-def _check_number(name: str, value: object, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise OptionError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}")
+        return [_plain(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _check_probabilities(name: str, values: tuple[object, ...]) -> None:
     if len(values) < 2:
         raise OptionError(f"{name} has {len(values)} values; expected one per grade, two at least")
     for value in values:
-        _check_number(name, value, 0.0, 1.0)
+        check_number_in(name, value, 0.0, 1.0)

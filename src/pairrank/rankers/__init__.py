@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pairrank import archive, spelling
+from pairrank import archive, short_text
 from pairrank.errors import FileFormatError, OptionError, UnknownNameError
 from pairrank.rankers.base import LinearRanker, Ranker
 
@@ -80,14 +79,12 @@ def from_bytes(blob: bytes, *, source: str = "these bytes", ranker: type[Ranker]
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
     """The name and options of a ranker's short text: ``pairrank-c(alpha=0.3, pairs=all)``; inverse of `spell`."""
-    spelt = spelling.parse(text)
+    spelt = short_text.parse(text)
     if spelt is None or spelt[0] not in _REGISTRY:
         raise UnknownNameError(f"no ranker is called {text!r}; there are: {', '.join(names())}")
     return spelt
 
 
 def spell(name: str, options: Mapping[str, Any]) -> str:
-    """The short text of a ranker: the name alone, or with its options in brackets; inverse of `parse`."""
-    if not options:
-        return name
-    return f"{name}({', '.join(f'{key}={json.dumps(options[key])}' for key in sorted(options))})"
+    """The short text of a ranker: the name alone, or with its options in brackets, by name; inverse of `parse`."""
+    return short_text.spell(name, dict(sorted(options.items())))

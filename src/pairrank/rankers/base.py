@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -16,6 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pairrank import archive
+from pairrank.checking import check_choice as check_choice
+from pairrank.checking import check_number_in as check_number_in
 from pairrank.errors import CutoffError, FeatureError, FileFormatError, ForeignImpressionError, OptionError
 from pairrank.rankers.ledger import Ledger
 from pairrank.rng import Purpose, check_seed, generator
@@ -290,25 +291,6 @@ def restored(state: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Any
     if array.shape != shape:
         raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
     return array
-
-
-def check_number_in(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
-    """``value`` as a float in [low, high] (``open_low``: low itself is out), or `OptionError`."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise OptionError(f"{name} is {value!r}; expected a number")
-    number = float(value)
-    if math.isnan(number) or number > high or number < low or (open_low and number == low):
-        raise OptionError(
-            f"{name} is {value!r}; expected a number {'above' if open_low else 'from'} {low} up to {high}"
-        )
-    return number
-
-
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
-    """``value`` if it is one of ``choices``, or `OptionError`."""
-    if value not in choices:
-        raise OptionError(f"{name} is {value!r}; expected one of {', '.join(choices)}")
-    return str(value)
 
 
 def _check_positions(name: str, value: int | None, low: int, high: int) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pairrank import clicks, rankers
+from pairrank.checking import check_choice, check_whole
 from pairrank.data.loading import content_key
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError, PairRankError, UnknownNameError
 from pairrank.rng import check_seed
@@ -63,11 +64,8 @@ class RunSpec:
                 "ranker of your own goes to pairrank.simulate(..., ranker=YourRanker(n_features))"
             )
         for name, low in (("rounds", 1), ("k", 1), ("fold", 1), ("panel", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise OptionError(f"{name} is {value!r}; expected a whole number, {low} or more")
-        if self.evaluation not in SPLITS:
-            raise OptionError(f"evaluation is {self.evaluation!r}; expected one of {', '.join(SPLITS)}")
+            check_whole(name, getattr(self, name), low)
+        check_choice("evaluation", self.evaluation, SPLITS)
         if not _SCHEDULE.fullmatch(self.schedule):
             raise OptionError(f"schedule is {self.schedule!r}; expected geometric:N or every:N, as in geometric:12")
         # One spelling for one run, so that its id does not depend on spaces or on the order of options.

@@ -1,15 +1,17 @@
-"""The short text of a ranker or of users, ``pairrank-c(alpha=0.3, pairs=all)``: a name, and options in brackets."""
+"""The short text of a ranker or a click model, ``pairrank-c(alpha=0.3, pairs=all)``: a name, options in brackets."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from pairrank.errors import OptionError
 
 _SPELT = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^,"\[\]]+?)\s*(?:,|$)')
+_BARE = re.compile(r"[A-Za-z][\w-]*")
 _WORDS = {"True": True, "False": False, "None": None}
 
 
@@ -30,6 +32,21 @@ def parse(text: str) -> tuple[str, dict[str, Any]] | None:
         options[option[1]] = _value(option[2])
         place = option.end()
     return match[1], options
+
+
+def spell(name: str, options: Mapping[str, Any]) -> str:
+    """The short text that `parse` reads: the name alone, or with its options in brackets, in their order.
+
+    >>> spell("pairrank-c", {"alpha": 0.3, "pairs": "all"})
+    'pairrank-c(alpha=0.3, pairs=all)'
+    """
+    spelt = ", ".join(f"{key}={_spelt(value)}" for key, value in options.items())
+    return f"{name}({spelt})" if spelt else name
+
+
+def _spelt(value: Any) -> str:
+    bare = isinstance(value, str) and _BARE.fullmatch(value) and _value(value) == value
+    return str(value) if bare else json.dumps(value)
 
 
 def _value(text: str) -> Any:

@@ -1,0 +1,42 @@
+"""Checks of options: what came, what was expected. Every `OptionError` about a number or a choice is worded here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from pairrank.errors import OptionError
+
+
+def check_number_in(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
+    """``value`` as a float in [low, high] (``open_low``: low itself is out), or `OptionError`."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise OptionError(f"{name} is {value!r}; expected a number")
+    number = float(value)
+    if math.isnan(number) or number > high or number < low or (open_low and number == low):
+        raise OptionError(
+            f"{name} is {value!r}; expected a number {'above' if open_low else 'from'} {low:g} to {high:g}"
+        )
+    return number
+
+
+def check_whole(name: str, value: object, low: int, high: int | None = None) -> int:
+    """``value`` as a whole number from ``low`` (up to ``high``), or `OptionError`."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, np.integer))
+        or not low <= value <= (value if high is None else high)
+    ):
+        bounds = f"from {low} to {high}" if high is not None else f"{low} or more"
+        raise OptionError(f"{name} is {value!r}; expected a whole number, {bounds}")
+    return int(value)
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
+    """``value`` if it is one of ``choices``, or `OptionError`."""
+    known = tuple(choices)
+    if value not in known:
+        raise OptionError(f"{name} is {value!r}; expected one of {', '.join(known)}")
+    return str(value)
