@@ -42,9 +42,17 @@ EXTRAS = {
         "onnx",
     ),
     "sklearn": ("import pairrank.sklearn", "scikit-learn"),
+    "langchain": ("import pairrank.integrations.langchain", "langchain-core"),
+    "llamaindex": ("import pairrank.integrations.llamaindex", "llama-index-core"),
+    "haystack": ("import pairrank.integrations.haystack", "haystack-ai"),
+    "lancedb": ("import pairrank.integrations.lancedb", "lancedb"),
+    "pyterrier": ("import pairrank.integrations.pyterrier", "pyterrier"),
+    "rerankers": ("import pairrank.integrations.rerankers", "rerankers"),
 }
 # Extras that nothing refuses to work without.
 OPTIONAL = ("client", "fast")
+# Extras that are several others.
+TOGETHER = ("integrations", "all")
 # What each extra is for, in an environment with that extra alone.
 PROMISED = {
     "lab": "pairrank simulate synthetic:tiny --rounds 20 --seeds 2 --engine processes --out runs; pairrank report runs",
@@ -65,6 +73,55 @@ PY
 pairrank replay pairrank.db
 """,
     "client": "python -c 'import httpx, pairrank.client'",
+    "langchain": """
+python - <<'PY'
+from langchain_core.documents import Document
+from pairrank.integrations.langchain import PairRankCompressor
+compressor = PairRankCompressor(top_n=1)
+assert compressor.feedback(compressor.compress_documents([Document("a"), Document("b")], "b")) == 1
+PY
+""",
+    "llamaindex": """
+python - <<'PY'
+from llama_index.core.schema import NodeWithScore, TextNode
+from pairrank.integrations.llamaindex import PairRankPostprocessor
+postprocessor = PairRankPostprocessor(top_n=1)
+nodes = [NodeWithScore(node=TextNode(text=text)) for text in "ab"]
+assert postprocessor.feedback(postprocessor.postprocess_nodes(nodes, query_str="b")) == 1
+PY
+""",
+    "haystack": """
+python - <<'PY'
+from haystack import Document
+from pairrank.integrations.haystack import PairRankRanker
+ranker = PairRankRanker(top_k=1)
+assert ranker.feedback(ranker.run("b", [Document(content=text) for text in "ab"])["documents"]) == 1
+PY
+""",
+    "lancedb": """
+python - <<'PY'
+import pyarrow
+from pairrank.integrations.lancedb import PairRankReranker
+reranker = PairRankReranker(top_n=1)
+assert reranker.feedback(reranker.rerank_fts("b", pyarrow.table({"text": ["a", "b"]})).to_pylist()) == 1
+PY
+""",
+    "pyterrier": """
+python - <<'PY'
+import pandas
+from pairrank.integrations.pyterrier import PairRankTransformer
+rerank = PairRankTransformer(top_n=1)
+frame = pandas.DataFrame({"qid": ["1", "1"], "query": ["b", "b"], "docno": ["a", "b"], "text": ["a", "b"]})
+assert rerank.feedback(rerank.transform(frame)) == 1
+PY
+""",
+    "rerankers": """
+python - <<'PY'
+from pairrank.integrations.rerankers import PairRankRanker
+ranker = PairRankRanker()
+assert ranker.feedback(ranker.rank("b", ["a", "b"])[:1]) == 1
+PY
+""",
     "fast": """
 PAIRRANK_COMPILED=1 python - <<'PY'
 import simdjson
@@ -201,14 +258,14 @@ def test_the_sdist_holds_what_the_tests_need(built: Path) -> None:
 
 def test_every_extra_is_documented_and_asks_for_something(metadata: Message) -> None:
     offered = set(metadata.get_all("Provides-Extra") or [])
-    assert offered == {*EXTRAS, *OPTIONAL, "all", "test", "dev", "docs"}
+    assert offered == {*EXTRAS, *OPTIONAL, *TOGETHER, "test", "dev", "docs"}
     assert requirements(metadata, "") == {"numpy", "scipy"}
-    for extra in offered - {"all"}:
+    for extra in offered - {*TOGETHER}:
         assert requirements(metadata, extra) - {"numpy", "scipy"}, extra
     named = {name for extra in (*EXTRAS, *OPTIONAL) for name in requirements(metadata, extra)}
     assert requirements(metadata, "all") == named
     index = (ROOT / "docs" / "index.md").read_text()
-    assert all(f"| `{extra}` |" in index for extra in (*EXTRAS, *OPTIONAL, "all"))
+    assert all(f"| `{extra}` |" in index for extra in (*EXTRAS, *OPTIONAL, *TOGETHER))
 
 
 def install(what: str, folder: Path) -> Path:

@@ -38,6 +38,15 @@ ELSEWHERE = {
     "guide/logs.md": "tests/test_guides.py",
     "guide/warmstart.md": "tests/test_guides.py",
 }
+# Pages about another package, each an extra of that name: what to import there.
+PACKAGES = {
+    "langchain": "langchain_core",
+    "llamaindex": "llama_index.core",
+    "haystack": "haystack",
+    "lancedb": "lancedb",
+    "pyterrier": "pyterrier",
+    "rerankers": "rerankers",
+}
 # The only commands that do not run.
 NOT_RUN = {"pip install": "tests/test_distribution.py installs, into environments of its own"}
 
@@ -226,6 +235,8 @@ def session(tmp_path: Path, small_data: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 def test_every_block_runs(page: Path, session: Session, request: pytest.FixtureRequest) -> None:
+    if package := PACKAGES.get(page.stem):
+        pytest.importorskip(package, reason=f"pip install 'pairrank[{page.stem}]'")
     if name(page) == "operations.md":
         make_store("pairrank.db")
         session.postgres = request.getfixturevalue("guarded_postgres")

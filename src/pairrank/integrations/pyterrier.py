@@ -57,9 +57,8 @@ class PairRankTransformer(pt.Transformer):
         documents = [{"text": row[self.text], "metadata": row} for row in group.to_dict(orient="records")]
         scores = group["score"].to_numpy(float) if "score" in group else None
         shown = self.reranker.rerank(str(group["query"].iloc[0]), documents, scores=scores, top_n=self.top_n)
-        best = group.iloc[list(shown.order)].assign(score=shown.relevance)
-        best[IMPRESSION], best[ROW] = shown.impression_id, list(shown.order)
-        return pt.model.add_ranks(best, single_query=True)
+        marks = {IMPRESSION: shown.impression_id, ROW: list(shown.order)}
+        return _ranked(group.iloc[list(shown.order)].assign(score=shown.relevance, **marks))
 
     def feedback(self, rows: pd.DataFrame) -> int:
         """Learn from the rows that were of use; how many lists were new."""
@@ -133,7 +132,7 @@ class PairRankEstimator(pt.Estimator):
             raise DataError("the estimator has learned nothing yet; call fit first")
         frame = _in_order(inp)
         score = self.model.score(self._features(frame)) if len(frame) else np.zeros(0)
-        return pt.model.add_ranks(frame.assign(score=score))
+        return _ranked(frame.assign(score=score))
 
     def transform_outputs(self, inp_cols: list[str]) -> list[str]:
         """The columns that come out of those that go in."""
@@ -169,6 +168,12 @@ class PairRankEstimator(pt.Estimator):
             feature_ids=np.arange(1, X.shape[1] + 1),
             name="pyterrier",
         )
+
+
+def _ranked(frame: pd.DataFrame) -> pd.DataFrame:
+    """With the column ``rank``, by score within each query: `pt.model.add_ranks`, which warns today."""
+    places = frame.groupby("qid", sort=False)["score"].rank(ascending=False, method="first").astype(int)
+    return frame.assign(rank=places - 1 + pt.model.FIRST_RANK)
 
 
 def _in_order(frame: pd.DataFrame) -> pd.DataFrame:

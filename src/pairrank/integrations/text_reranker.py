@@ -254,6 +254,10 @@ class ServiceReranker(Reranker):
         """Send which rows (numbers of the documents as they came) were of use; False where it was known before."""
         return self.client.feedback(self.name, impression_id, [str(row) for row in useful]) == "accepted"
 
+    def close(self) -> None:
+        """Close this thread's connection."""
+        self.client.close()
+
 
 def _put(kept: OrderedDict[str, Any], name: str, value: Any, most: int) -> None:
     kept[name] = value
