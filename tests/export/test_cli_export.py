@@ -44,12 +44,17 @@ def test_one_format_to_another_and_back(model: Path, tmp_path: Path, capsys: pyt
     assert "no normaliser" in capsys.readouterr().err
 
 
-def test_per_query_normalisation_is_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_per_query_normalisation_goes_where_engines_apply_it(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "norm.json").write_text(Normaliser("query").to_json())
-    assert main(["export", str(model), "--format", "json", "--normaliser", str(tmp_path / "norm.json")]) == 2
+    assert main(["export", str(model), "--format", "solr", "--normaliser", str(tmp_path / "norm.json")]) == 2
     captured = capsys.readouterr()
-    assert "fit a global normaliser" in captured.err
+    assert "solr cannot normalise within the query; vespa, elasticsearch-linear" in captured.err
     assert captured.out == ""
+    names = ["--names", "bm25(title),attribute(age)"]
+    assert main(["export", str(model), "--format", "vespa", "--normaliser", "query", *names]) == 0
+    assert "0.5 * normalize_linear(bm25(title)) +" in capsys.readouterr().out
 
 
 def test_two_normalisers_are_one_too_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

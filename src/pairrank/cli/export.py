@@ -33,10 +33,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--names", metavar="FILE|a,b,c", help="feature names, one a line in a file, or with commas between"
     )
     parser.add_argument(
-        "--normaliser", metavar="FILE", help="JSON of the global normaliser that MODEL was trained with"
+        "--normaliser",
+        metavar="FILE",
+        help="JSON of the normaliser that MODEL was trained with; or query: min-max within the query",
     )
     parser.add_argument(
         "--fold", action="store_true", help="fold normalisers into the weights: same orders, raw features"
+    )
+    parser.add_argument(
+        "--nonnegative", action="store_true", help="fit weights of which none is below 0; for engines that need it"
     )
     parser.add_argument("--store", default="_DEFAULT_", help="Solr's feature store (default: %(default)s)")
     parser.set_defaults(run=run)
@@ -44,13 +49,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, name, normalise, write."""
-    model = export.load(args.model, args.source)
+    model = export.load(args.model, args.source, nonnegative=args.nonnegative)
     names = feature_names(args.names)
     normaliser: Any = model.normalisation
     if args.normaliser:
         if model.is_normalised:
             raise ExportError(f"{args.model} brings its own normalisers; leave out --normaliser")
-        normaliser = Normaliser.from_json(archive.read_file(args.normaliser).decode("utf-8", errors="replace"))
+        normaliser = (
+            Normaliser("query")
+            if args.normaliser == "query"
+            else Normaliser.from_json(archive.read_file(args.normaliser).decode("utf-8", errors="replace"))
+        )
     model = export.LinearModel.of(
         model.weights,
         name=args.name or model.name,

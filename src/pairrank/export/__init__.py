@@ -1,4 +1,4 @@
-"""Linear models to search engines and back: Elasticsearch, OpenSearch, Solr, RankLib, ONNX and plain JSON.
+"""Linear models to search engines and back: Elasticsearch, OpenSearch, Solr, Vespa, Qdrant, RankLib, ONNX and JSON.
 
 ``LinearModel.from_ranker(ranker, feature_names=…)`` makes the model, `dumps` writes it, `loads` and `load`
 read it.
@@ -12,15 +12,27 @@ from types import MappingProxyType
 
 from pairrank import archive, rankers
 from pairrank.errors import ExportError, UnknownNameError
-from pairrank.export import elasticsearch, importers, json_model, onnx, ranklib, solr
+from pairrank.export import (
+    elasticsearch,
+    elasticsearch_linear,
+    importers,
+    json_model,
+    onnx,
+    opensearch_hybrid,
+    qdrant,
+    ranklib,
+    solr,
+    vespa,
+)
 from pairrank.export.importers import from_sklearn
-from pairrank.export.model import LinearModel, MinMax, Standard
+from pairrank.export.model import LinearModel, MinMax, QueryMinMax, Standard
 
 __all__ = [
     "FORMATS",
     "READABLE",
     "LinearModel",
     "MinMax",
+    "QueryMinMax",
     "Standard",
     "detect",
     "dumps",
@@ -29,13 +41,33 @@ __all__ = [
     "loads",
 ]
 
-FORMATS: tuple[str, ...] = ("elasticsearch", "opensearch", "solr", "ranklib", "onnx", "json")
+_WRITERS: Mapping[str, Callable[[LinearModel], bytes]] = MappingProxyType(
+    {
+        "elasticsearch": elasticsearch.dumps,
+        "opensearch": elasticsearch.dumps,
+        "solr": solr.dumps,
+        "vespa": vespa.dumps,
+        "qdrant": qdrant.dumps,
+        "elasticsearch-linear": elasticsearch_linear.dumps,
+        "opensearch-hybrid": opensearch_hybrid.dumps,
+        "ranklib": ranklib.dumps,
+        "onnx": onnx.dumps,
+        "json": json_model.dumps,
+    }
+)
+FORMATS: tuple[str, ...] = tuple(_WRITERS)
+# The formats that can min-max within the query.
+PER_QUERY: tuple[str, ...] = ("vespa", "elasticsearch-linear", "opensearch-hybrid", "json")
 
 _READERS: Mapping[str, Callable[..., LinearModel]] = MappingProxyType(
     {
         "elasticsearch": elasticsearch.loads,
         "opensearch": elasticsearch.loads,
         "solr": solr.loads,
+        "vespa": vespa.loads,
+        "qdrant": qdrant.loads,
+        "elasticsearch-linear": elasticsearch_linear.loads,
+        "opensearch-hybrid": opensearch_hybrid.loads,
         "ranklib": ranklib.loads,
         "onnx": onnx.loads,
         "json": json_model.loads,
@@ -46,6 +78,17 @@ _READERS: Mapping[str, Callable[..., LinearModel]] = MappingProxyType(
 READABLE: tuple[str, ...] = tuple(_READERS)
 
 
+# What JSON of each format holds and the others do not.
+_MARKS = (
+    (b'"pairrank-linear"', "json"),
+    (b"solr.ltr", "solr"),
+    (b'"coef_"', "sklearn"),
+    (b'"normalization-processor"', "opensearch-hybrid"),
+    (b'"retrievers"', "elasticsearch-linear"),
+    (b'"formula"', "qdrant"),
+)
+
+
 def dumps(model: LinearModel, format: str, *, fold: bool = False, store: str = solr.DEFAULT_STORE) -> bytes:
     """``model`` in one of `FORMATS`.
 
@@ -54,19 +97,15 @@ def dumps(model: LinearModel, format: str, *, fold: bool = False, store: str = s
     fold : write weights over raw features instead of normalisers; all orders stay, all scores move alike.
     store : the feature store, for Solr.
     """
+    if format not in _WRITERS:
+        raise UnknownNameError(f"no export format is called {format!r}; there are: {', '.join(FORMATS)}")
+    if model.is_per_query and (fold or format not in PER_QUERY):
+        raise ExportError(
+            f"{'folding' if fold else format} cannot normalise within the query; {', '.join(PER_QUERY)} can. "
+            "Or train on features as they come, which need no normalisation"
+        )
     model = model.folded() if fold else model
-    match format:
-        case "elasticsearch" | "opensearch":
-            return elasticsearch.dumps(model)
-        case "solr":
-            return solr.dumps(model, store=store)
-        case "ranklib":
-            return ranklib.dumps(model)
-        case "onnx":
-            return onnx.dumps(model)
-        case "json":
-            return json_model.dumps(model)
-    raise UnknownNameError(f"no export format is called {format!r}; there are: {', '.join(FORMATS)}")
+    return solr.dumps(model, store=store) if format == "solr" else _WRITERS[format](model)
 
 
 def loads(blob: bytes, format: str | None = None, *, source: str = "this model") -> LinearModel:
@@ -77,12 +116,17 @@ def loads(blob: bytes, format: str | None = None, *, source: str = "this model")
     return _READERS[name](blob, source=source)
 
 
-def load(path: str | os.PathLike[str], format: str | None = None) -> LinearModel:
-    """The model in a file: one of the `READABLE` formats, or a linear ranker that ``save`` wrote."""
+def load(path: str | os.PathLike[str], format: str | None = None, *, nonnegative: bool = False) -> LinearModel:
+    """The model in a file: one of the `READABLE` formats, or a linear ranker that ``save`` wrote.
+
+    ``nonnegative``, for a ranker's file: the likeliest weights of which none is below 0.
+    """
     blob = archive.read_file(path)
     if format is None and _is_ranker(blob):
         ranker = rankers.from_bytes(blob, source=str(path))
-        return LinearModel.from_ranker(ranker)
+        return LinearModel.from_ranker(ranker, nonnegative=nonnegative)
+    if nonnegative:
+        raise ExportError(f"{path} is not a ranker's file: weights alone cannot be fitted without negative ones")
     return loads(blob, format, source=str(path))
 
 
@@ -98,11 +142,10 @@ def detect(blob: bytes, *, source: str = "this model") -> str:
         return "npy"
     if start.startswith(b"##"):
         return "ranklib"
+    if start.startswith(b"rank-profile"):
+        return "vespa"
     if start.startswith(b"{"):
-        for mark, name in ((b'"pairrank-linear"', "json"), (b"solr.ltr", "solr"), (b'"coef_"', "sklearn")):
-            if mark in blob:
-                return name
-        return "elasticsearch"
+        return next((name for mark, name in _MARKS if mark in blob), "elasticsearch")
     if b"pairrank" in blob[:256]:
         return "onnx"
     raise ExportError(f"{source} is in no format known here; expected one of {', '.join(READABLE)}")

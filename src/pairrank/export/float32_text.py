@@ -9,7 +9,7 @@ import numpy as np
 
 from pairrank.errors import ExportError
 from pairrank.export import strict_json
-from pairrank.export.model import MinMax, Standard
+from pairrank.export.model import MinMax, QueryMinMax, Standard
 
 
 def shortest(value: float, what: str) -> float:
@@ -26,8 +26,10 @@ def read(value: object, what: str) -> float:
     return float(np.float32(strict_json.number(value, what)))
 
 
-def normaliser(entry: MinMax | Standard, feature: str) -> MinMax | Standard:
+def normaliser(entry: MinMax | Standard | QueryMinMax, feature: str) -> MinMax | Standard:
     """``entry`` with both numbers made `shortest`; refused where 32 bits leave no range or no deviation."""
+    if isinstance(entry, QueryMinMax):
+        raise ExportError(f"{feature!r} is normalised within the query, for which this format has no place")
     if isinstance(entry, MinMax):
         low = shortest(entry.minimum, f"the minimum of {feature!r}")
         high = shortest(entry.maximum, f"the maximum of {feature!r}")

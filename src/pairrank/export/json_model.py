@@ -1,8 +1,8 @@
 """Our own JSON for linear models: 64-bit numbers, names and normalisation, nothing lost.
 
 ``{"format": "pairrank-linear", "version": 1, "name": …, "features": [{"name": …, "weight": …,
-"normaliser": …}, …]}`` with ``normaliser`` either absent, ``{"min_max": {"minimum": …, "maximum": …}}`` or
-``{"standard": {"mean": …, "standard_deviation": …}}``.
+"normaliser": …}, …]}`` with ``normaliser`` either absent, ``{"min_max": {"minimum": …, "maximum": …}}``,
+``{"standard": {"mean": …, "standard_deviation": …}}`` or ``{"query_min_max": {}}``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from pairrank.errors import ExportError, NewerFormatError
 from pairrank.export import strict_json
-from pairrank.export.model import LinearModel, MinMax, Normalisation, Standard
+from pairrank.export.model import LinearModel, MinMax, Normalisation, QueryMinMax, Standard
 
 FORMAT = "pairrank-linear"
 VERSION = 1
@@ -58,8 +58,10 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     )
 
 
-def write_normaliser(entry: MinMax | Standard) -> dict[str, Any]:
-    """An entry as the LTR plugins spell it, and we after them."""
+def write_normaliser(entry: MinMax | Standard | QueryMinMax) -> dict[str, Any]:
+    """An entry as the LTR plugins spell it, and we after them; they have no ``query_min_max``."""
+    if isinstance(entry, QueryMinMax):
+        return {"query_min_max": {}}
     if isinstance(entry, MinMax):
         return {"min_max": {"minimum": entry.minimum, "maximum": entry.maximum}}
     return {"standard": {"mean": entry.mean, "standard_deviation": entry.standard_deviation}}
@@ -74,8 +76,10 @@ def read_normaliser(
     what = f"the normaliser of {feature!r}"
     if isinstance(entry, Mapping) and len(entry) == 1:
         kind, numbers = next(iter(entry.items()))
+        if kind == "query_min_max" and numbers == {}:
+            return QueryMinMax()
         if kind == "min_max" and isinstance(numbers, Mapping):
             return MinMax(*(number(numbers.get(key), f"{key} in {what}") for key in ("minimum", "maximum")))
         if kind == "standard" and isinstance(numbers, Mapping):
             return Standard(*(number(numbers.get(key), f"{key} in {what}") for key in ("mean", "standard_deviation")))
-    raise ExportError(f"{what} is {entry!r}; expected min_max or standard with their two numbers")
+    raise ExportError(f"{what} is {entry!r}; expected min_max or standard with their two numbers, or query_min_max")

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from pairrank.data.normalize import Normaliser
 from pairrank.errors import ExportError, FeatureError
+from pairrank.export.nonnegative import nonnegative as fit_nonnegative
 from pairrank.rankers.base import Ranker
 from pairrank.types import FloatArray
 
@@ -64,7 +65,12 @@ class Standard:
         return self.standard_deviation
 
 
-Normalisation = MinMax | Standard | None
+@dataclass(frozen=True, slots=True)
+class QueryMinMax:
+    """x -> (x - min) / (max - min) over the candidates of the query; 0 where these are all equal."""
+
+
+Normalisation = MinMax | Standard | QueryMinMax | None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -76,7 +82,7 @@ class LinearModel:
     name : what the search engine will call the model.
     weights : (d,), finite, read-only.
     feature_names : d names, all different.
-    normalisation : d entries, `MinMax`, `Standard` or None, which passes the feature through.
+    normalisation : d entries, `MinMax`, `Standard`, `QueryMinMax` or None, which passes the feature through.
     """
 
     name: str
@@ -126,7 +132,7 @@ class LinearModel:
     ) -> Self:
         """A model of ``weights``; features without names are called 1, 2, …, as in LETOR files.
 
-        ``normaliser`` is None, a fitted global `Normaliser`, or a sequence with one entry a feature.
+        ``normaliser`` is None, a fitted `Normaliser`, or a sequence with one entry per feature.
         Features that a `Normaliser` found constant become 0 in it, so their weight here is 0.
         """
         array = np.array(weights, dtype=np.float64)
@@ -149,11 +155,20 @@ class LinearModel:
         name: str = "pairrank",
         feature_names: Sequence[str] | None = None,
         normaliser: Normaliser | Sequence[Normalisation] | None = None,
+        nonnegative: bool = False,
     ) -> Self:
-        """The weights of a linear ranker, with the names and the normalisation that its features had."""
+        """The weights of a linear ranker, with the names and the normalisation that its features had.
+
+        ``nonnegative``: the likeliest weights of which none is below 0, by the ranker's own posterior.
+        """
         weights = getattr(ranker, "weights", None)
         if weights is None:
             raise ExportError(f"a {type(ranker).__name__} has no weights: only linear rankers can be exported")
+        if nonnegative:
+            covariance = getattr(ranker, "covariance", None)
+            if covariance is None:
+                raise ExportError(f"a {type(ranker).__name__} has no posterior to fit non-negative weights by")
+            weights = fit_nonnegative(weights, covariance)
         return cls.of(weights, name=name, feature_names=feature_names, normaliser=normaliser)
 
     @property
@@ -166,19 +181,27 @@ class LinearModel:
         """Whether any feature is changed before it is weighed."""
         return any(entry is not None for entry in self.normalisation)
 
+    @property
+    def is_per_query(self) -> bool:
+        """Whether any feature is scaled by what the other candidates of its query have."""
+        return any(isinstance(entry, QueryMinMax) for entry in self.normalisation)
+
     def affine(self) -> tuple[FloatArray, FloatArray]:
-        """(shift, scale), both (d,): normalised x = (x - shift) / scale."""
-        shift = np.array([0.0 if entry is None else entry.shift for entry in self.normalisation])
-        scale = np.array([1.0 if entry is None else entry.scale for entry in self.normalisation])
+        """(shift, scale), both (d,): normalised x = (x - shift) / scale; refused where it depends on the query."""
+        if self.is_per_query:
+            raise ExportError("a model that is normalised within the query is not linear in its features as they come")
+        fixed = [entry for entry in self.normalisation if not isinstance(entry, QueryMinMax)]
+        shift = np.array([0.0 if entry is None else entry.shift for entry in fixed])
+        scale = np.array([1.0 if entry is None else entry.scale for entry in fixed])
         return shift, scale
 
     def score(self, features: ArrayLike) -> FloatArray:
-        """(n_docs,), the scores of raw features (n_docs, d)."""
+        """(n_docs,), the scores of raw features (n_docs, d), all candidates of one query."""
         X = np.asarray(features, dtype=np.float64)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise FeatureError(f"features have shape {X.shape}; expected (n_docs, {self.n_features})")
-        shift, scale = self.affine()
-        scores: FloatArray = (X - shift) / scale @ self.weights
+        columns = [_normalised(x, entry) for x, entry in zip(X.T, self.normalisation, strict=True)]
+        scores: FloatArray = np.column_stack(columns) @ self.weights
         return scores
 
     def folded(self) -> Self:
@@ -192,15 +215,25 @@ class LinearModel:
         return np.array([known.get(name, np.nan) for name in names])
 
 
+def _normalised(x: FloatArray, entry: Normalisation) -> FloatArray:
+    if entry is None:
+        return x
+    if isinstance(entry, QueryMinMax):
+        low, high = (x.min(), x.max()) if len(x) else (0.0, 0.0)
+        return (x - low) / (high - low if high > low else 1.0)
+    return (x - entry.shift) / entry.scale
+
+
 def _from_fitted(normaliser: Normaliser, n_features: int) -> tuple[Normalisation, ...]:
     """One entry a feature; features without any spread become 0 there, and weigh nothing."""
-    name, advice = normaliser.name, ""
-    if normaliser.per_query:
-        advice = "fit a global normaliser (global or standard), train on what it gives, and export with that"
-    elif name.startswith("log1p"):
-        advice = "let the engine's features take the logarithm, and export with a normaliser of what they give"
-    if advice:
-        raise ExportError(f"no export format has a place for the normalisation {name!r}: {advice}")
+    name = normaliser.name
+    if name.startswith("log1p"):
+        raise ExportError(
+            f"no export format has a place for the normalisation {name!r}: let the engine's features take the "
+            "logarithm, and export with a normaliser of what they give"
+        )
+    if name == "query":
+        return (QueryMinMax(),) * n_features
     parameters = list(normaliser.parameters.values())
     if not parameters:
         return (None,) * n_features

@@ -9,7 +9,7 @@ import numpy as np
 
 from pairrank.errors import ExportError
 from pairrank.export import float32_text, strict_json
-from pairrank.export.model import LinearModel, MinMax, Normalisation, Standard
+from pairrank.export.model import LinearModel, MinMax, Normalisation, QueryMinMax, Standard
 
 CLASS = "org.apache.solr.ltr.model.LinearModel"
 NORM = "org.apache.solr.ltr.norm."
@@ -59,12 +59,12 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     )
 
 
-def _write(entry: MinMax | Standard, feature: str) -> dict[str, Any]:
-    entry = float32_text.normaliser(entry, feature)
-    if isinstance(entry, MinMax):
-        params = {"min": str(entry.minimum), "max": str(entry.maximum)}
+def _write(entry: MinMax | Standard | QueryMinMax, feature: str) -> dict[str, Any]:
+    short = float32_text.normaliser(entry, feature)
+    if isinstance(short, MinMax):
+        params = {"min": str(short.minimum), "max": str(short.maximum)}
         return {"class": f"{NORM}MinMaxNormalizer", "params": params}
-    params = {"avg": str(entry.mean), "std": str(entry.standard_deviation)}
+    params = {"avg": str(short.mean), "std": str(short.standard_deviation)}
     return {"class": f"{NORM}StandardNormalizer", "params": params}
 
 
