@@ -350,7 +350,7 @@ def test_hostile_text_stays_text(server: Server, open_page: Open) -> None:
     quiet = open_page(f"{server.address}/?ranker=shop", java_script_enabled=False)
     assert HOSTILE[1] in quiet.page.inner_text("main")
     alone = open_page(f"{server.address}/impressions/shop/0")
-    drawn = open_page(f"{server.address}/live/rankers/shop/impressions/0/drawing.svg")
+    drawn = open_page(f"{server.address}/impressions/shop/0/drawing.svg")
     play = open_page(f"{server.address}/play")
     for text in HOSTILE:
         play.page.fill("#query", text)
@@ -442,7 +442,7 @@ def measured(page: Page, module: str, entry: str, empty: object, full: object) -
     took = []
     for data in (empty, full):
         before = busy()
-        times = page.evaluate(TIMING, [f"/static/{module}", entry, data])
+        times = page.evaluate(TIMING, [f"/{module}", entry, data])
         took.append((times[0], times[7], (busy() - before) / len(times)))
     (least, middle, work), (_, empty_middle, empty_work) = took[1], took[0]
     ratio, work_ratio = middle / max(empty_middle, 0.1), work / max(empty_work, 0.1)
@@ -460,21 +460,29 @@ def test_an_update_of_a_hundred_documents_is_measured(server: Server, open_page:
     live = open_page(f"{server.address}/?ranker=shop").page
     live.wait_for_selector(".drawing .pr-document")
     assert live.locator(".drawing .pr-document").count() == 100
-    full = server.call("GET", "/live/rankers/shop")
-    nothing = {"series": [], "lags": [], "weights": None, "versions": [], "impressions": []}
-    empty = {**full, "detail": {**full["detail"], **nothing}}
-    told = measured(live, "live.js", "render", empty, full)
-    lines.append(f"live page, {len(full['detail']['impressions'])} lists of 100 documents: {told}")
+    one = "/v1/rankers/shop"
+    full = {
+        "rankers": server.call("GET", "/v1/rankers")["rankers"],
+        "row": server.call("GET", one),
+        "statistics": server.call("GET", f"{one}/statistics"),
+        "weights": server.call("GET", f"{one}/weights"),
+        "versions": server.call("GET", f"{one}/versions")["versions"],
+        "impressions": server.call("GET", f"{one}/impressions?limit=20")["impressions"],
+    }
+    nothing = {"weights": {"total": 0, "features": None}, "versions": [], "impressions": []}
+    empty = {**full, **nothing, "statistics": {**full["statistics"], "points": []}}
+    told = measured(live, "static/live.js", "render", empty, full)
+    lines.append(f"live page, {len(full['impressions'])} lists of 100 documents: {told}")
     assert live.locator("[aria-label='Last impressions'] tbody tr").count() == 20
-    drawn = server.call("GET", "/live/rankers/shop/impressions/29/drawing.svg?embed=1").decode()
+    drawn = server.call("GET", "/impressions/shop/29/drawing.svg?embed=1").decode()
     bare = drawn[: drawn.index("<g ")] + "</svg>"
-    lines.append(f"drawing of 100 candidates: {measured(live, 'drawing.js', 'redraw', bare, drawn)}")
+    lines.append(f"drawing of 100 candidates: {measured(live, 'static/drawing.js', 'redraw', bare, drawn)}")
 
     play = open_page(f"{server.address}/play?q=file").page
     play.wait_for_selector(".hit")
     found = server.call("POST", "/play/search", {"query": "file", "k": 60})
     hundred = [{**found["results"][i % 60], "id": f"made.up.name{i}", "block": i // 7} for i in range(100)]
-    told = measured(play, "play.js", "showResults", {**found, "results": []}, {**found, "results": hundred})
+    told = measured(play, "play/static/play.js", "showResults", {**found, "results": []}, {**found, "results": hundred})
     lines.append(f"playground, one list of 100 documents: {told}")
     assert play.locator(".hit").count() == 100
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)

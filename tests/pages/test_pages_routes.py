@@ -1,4 +1,4 @@
-"""The pages' addresses without a browser: HTML, JSON, drawings, keys, and ten thousand impressions."""
+"""The pages' routes without a browser: HTML, JSON, drawings, keys, and ten thousand impressions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ pytest.importorskip("httpx")
 import pairrank
 from pairrank.service.app import make_app
 from pairrank.service.auth import new_key
+from pairrank.service.log_statistics import LOOK_BACK, POINTS
+from pairrank.service.pages.live import PAGE
 from pairrank.service.pages.markup import join, tag, trusted
-from pairrank.service.pages.views import MAX_IMPRESSIONS, PAGE
-from pairrank.service.pages.watch import LOOK_BACK, POINTS
+from pairrank.service.playground.routes import routes as play_routes
 from pairrank.service.store import open_store
 
 with warnings.catch_warnings():
@@ -31,9 +32,15 @@ with warnings.catch_warnings():
 DOCUMENTS = [f"d{i}" for i in range(8)]
 
 
+def running(path: Path, **options: Any) -> TestClient:
+    """The service with both pages."""
+    app = make_app(path, routes=(play_routes,), **{"learner": True, **options})
+    return TestClient(app, base_url="http://127.0.0.1")
+
+
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    with TestClient(make_app(tmp_path / "store.db", learner=True), "http://127.0.0.1") as opened:
+    with running(tmp_path / "store.db") as opened:
         yield opened
 
 
@@ -59,8 +66,8 @@ def fill(client: TestClient, lists: int, name: str = "shop", **config: Any) -> N
 
 def test_the_series_is_what_the_lists_were(client: TestClient) -> None:
     fill(client, 6)
-    detail = client.get("/live/rankers/shop").json()["detail"]
-    points = detail["series"]
+    told = client.get("/v1/rankers/shop/statistics").json()
+    points = told["points"]
     assert [point["lists"] for point in points] == [1] * 6
     # One click on the second place: 1/log2(3) where 1/log2(2) = 1 was possible.
     assert [point["ndcg"] for point in points] == pytest.approx([1 / np.log2(3)] * 6)
@@ -70,17 +77,17 @@ def test_the_series_is_what_the_lists_were(client: TestClient) -> None:
     assert first["blocks"] == 1
     assert first["size_1"] == first["size_5"] == len(DOCUMENTS)  # all of them, also those that were not shown
     assert first["size_10"] is None  # only five were shown
-    assert detail["feedback"] == 6
-    assert [feature["name"] for feature in detail["weights"]["features"]] in (["near", "far"], ["far", "near"])
-    assert detail["weights"]["features"][0]["deviation"] > 0
-    assert detail["impressions"][0]["clicked"] == [1]
-    assert detail["versions"][0]["version"] == 6
+    assert told["newest"]["log_entry"] == 6
+    weights = client.get("/v1/rankers/shop/weights").json()
+    assert [feature["name"] for feature in weights["features"]] in (["near", "far"], ["far", "near"])
+    assert weights["features"][0]["deviation"] > 0
+    assert weights["model_version"] == 6
 
 
 def test_the_page_is_whole_without_a_script(client: TestClient) -> None:
     empty = client.get("/")
     assert "No rankers yet" in empty.text
-    assert "curl -X PUT http://testserver/v1/rankers/mine" in empty.text
+    assert "curl -X PUT http://127.0.0.1/v1/rankers/mine" in empty.text
     fill(client, 3)
     fill(client, 1, "other", ranker="pdgd")
     page = client.get("/?ranker=shop")
@@ -99,8 +106,8 @@ def test_the_page_is_whole_without_a_script(client: TestClient) -> None:
 
 def test_kept_orders_are_told_with_the_models_own_doubt(client: TestClient) -> None:
     fill(client, 12, options={"z": 0.2})
-    kept = client.get("/live/rankers/shop").json()["detail"]["kept"]
-    model = pairrank.rankers.from_bytes(client.get("/live/rankers/shop/model").content)
+    kept = client.get("/v1/rankers/shop/statistics").json()["kept"]
+    model = pairrank.rankers.from_bytes(client.get("/v1/rankers/shop/model").content)
     doubts, pairs = [], 0
     for found in client.get("/v1/rankers/shop/impressions").json()["impressions"]:
         one = client.get(f"/v1/rankers/shop/impressions/{found['impression_id']}").json()
@@ -112,17 +119,13 @@ def test_kept_orders_are_told_with_the_models_own_doubt(client: TestClient) -> N
     assert 0 < kept["wrong"] < 0.42
     assert "the model itself expects" in client.get("/?ranker=shop").text
     fill(client, 2, "paper", ranker="pairrank-c")
-    told = client.get("/live/rankers/paper").json()["detail"]["kept"]
+    told = client.get("/v1/rankers/paper/statistics").json()["kept"]
     assert told["wrong"] is None  # its widths are no standard deviations
 
 
 def test_an_impression_is_drawn_with_all_candidates_while_they_are_remembered(client: TestClient) -> None:
     fill(client, 4)
-    address = "/live/rankers/shop/impressions/3"
-    facts = client.get(address).json()
-    assert facts["drawable"]
-    assert facts["candidates"] == len(DOCUMENTS)
-    assert facts["query"] == "boots"
+    address = "/impressions/shop/3"
     drawn = client.get(f"{address}/drawing.svg")
     assert drawn.headers["content-type"] == "image/svg+xml"
     rows = [e.get("data-row") for e in ET.fromstring(drawn.text).iter() if e.get("class") == "pr-document"]
@@ -133,33 +136,32 @@ def test_an_impression_is_drawn_with_all_candidates_while_they_are_remembered(cl
     assert len(sentences) == len(DOCUMENTS)
     assert sentences[2] is None
     assert all("d2" in sentence for sentence in sentences if sentence)
-    assert "<svg" in client.get("/impressions/shop/3").text
+    alone = client.get(address).text
+    assert "<svg" in alone
+    assert "Query: boots." in alone
 
 
 def test_after_a_restart_the_shown_documents_are_drawn(tmp_path: Path) -> None:
-    with TestClient(make_app(tmp_path / "store.db", learner=True), "http://127.0.0.1") as client:
+    with running(tmp_path / "store.db") as client:
         fill(client, 4)
-    with TestClient(make_app(tmp_path / "store.db", learner=True), "http://127.0.0.1") as client:
-        facts = client.get("/live/rankers/shop/impressions/3").json()
-        assert facts["candidates"] == 5
-        assert set(facts["documents"]) == set(facts["shown"])
-        assert client.get("/live/rankers/shop").json()["detail"]["series"][-1]["seq"] == 4
+    with running(tmp_path / "store.db") as client:
+        drawn = ET.fromstring(client.get("/impressions/shop/3/drawing.svg").text)
+        assert sum(e.get("class") == "pr-document" for e in drawn.iter()) == 5
+        assert client.get("/v1/rankers/shop/statistics").json()["points"][-1]["log_entry"] == 4
 
 
 def test_served_and_now_are_two_models(client: TestClient) -> None:
     fill(client, 12)
-    served = client.get("/live/rankers/shop/impressions/0?when=served").json()
-    now = client.get("/live/rankers/shop/impressions/0?when=now").json()
-    assert served["drawn"] == 0
-    assert now["drawn"] == now["newest"] == 12
-    one = client.get("/live/rankers/shop/impressions/0/drawing.svg?when=served").text
-    assert one != client.get("/live/rankers/shop/impressions/0/drawing.svg?when=now").text
+    served = client.get("/impressions/shop/0/drawing.svg?when=served").text
+    now = client.get("/impressions/shop/0/drawing.svg?when=now").text
+    assert ">By model 0<" in served
+    assert ">By model 12<" in now
+    assert served.replace("By model 0", "By model 12") != now
 
 
 def test_a_ranker_without_blocks_says_so(client: TestClient) -> None:
     fill(client, 2, ranker="pdgd")
-    assert client.get("/live/rankers/shop/impressions/0").json()["drawable"] is False
-    refused = client.get("/live/rankers/shop/impressions/0/drawing.svg")
+    refused = client.get("/impressions/shop/0/drawing.svg")
     assert refused.status_code == 404
     assert "no notion of blocks" in refused.json()["message"]
     assert "no notion of blocks" in client.get("/impressions/shop/0").text
@@ -168,13 +170,13 @@ def test_a_ranker_without_blocks_says_so(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("address", "status"),
     [
-        ("/live/rankers/nobody", 404),
-        ("/live/rankers/shop/impressions/99", 404),
-        ("/live/rankers/shop/impressions/99/drawing.svg", 404),
-        ("/live/rankers/shop/impressions/0/pairs?row=99", 422),
-        ("/live/rankers/shop/impressions/0/pairs?row=-1", 422),
-        ("/live/rankers/shop/impressions?offset=x", 422),
-        ("/live/rankers/nobody/model", 404),
+        ("/impressions/nobody/0", 404),
+        ("/impressions/shop/99", 404),
+        ("/impressions/shop/99/drawing.svg", 404),
+        ("/impressions/shop/0/pairs?row=99", 422),
+        ("/impressions/shop/0/pairs?row=-1", 422),
+        ("/v1/rankers/shop/impressions?offset=x", 422),
+        ("/live/rankers", 404),
         ("/static/../app.py", 404),
         ("/static/nothing.js", 404),
     ],
@@ -188,7 +190,7 @@ def test_wrong_addresses_are_refused_in_a_sentence(client: TestClient, address: 
 
 def test_the_model_that_is_downloaded_is_the_one_that_learned(client: TestClient, tmp_path: Path) -> None:
     fill(client, 5)
-    answer = client.get("/live/rankers/shop/model")
+    answer = client.get("/v1/rankers/shop/model")
     path = tmp_path / "model.pairrank"
     path.write_bytes(answer.content)
     model = pairrank.load(path)
@@ -197,12 +199,12 @@ def test_the_model_that_is_downloaded_is_the_one_that_learned(client: TestClient
 
 def test_a_ranker_made_anew_has_no_past(client: TestClient) -> None:
     fill(client, 5)
-    assert len(client.get("/live/rankers/shop").json()["detail"]["series"]) == 5
+    assert len(client.get("/v1/rankers/shop/statistics").json()["points"]) == 5
     client.delete("/v1/rankers/shop")
     fill(client, 2)
-    detail = client.get("/live/rankers/shop").json()["detail"]
-    assert len(detail["series"]) == 2
-    assert detail["version"] == 2
+    told = client.get("/v1/rankers/shop/statistics").json()
+    assert len(told["points"]) == 2
+    assert told["model_version"] == 2
 
 
 @pytest.fixture
@@ -220,15 +222,20 @@ def test_keys_close_the_pages(tmp_path: Path) -> None:
     store.put_key(reader, "test")
     store.put_key(owner, "test")
     store.close()
-    with TestClient(make_app(tmp_path / "store.db", learner=True), "http://127.0.0.1") as client:
+    with running(tmp_path / "store.db") as client:
         assert "keyform" in client.get("/").text
         assert "keyform" in client.get("/play").text
-        for address in ("/live/rankers", "/live/rankers/shop", "/play/state", "/impressions/shop/0"):
+        for address in ("/v1/rankers", "/v1/rankers/shop/statistics", "/play/state", "/impressions/shop/0"):
             assert client.get(address).status_code == 401
         headers = {"Authorization": f"Bearer {read}"}
-        assert client.get("/live/rankers", headers=headers).status_code == 200
-        assert "keyform" not in client.get("/", headers=headers).text
-        for address in ("/play", "/play/state", "/live/rankers/shop/model"):
+        mine = {"Authorization": f"Bearer {own}"}
+        client.put("/v1/rankers/shop", json={"n_features": 2}, headers=mine)
+        page = client.get("/", headers=headers).text
+        assert "keyform" not in page
+        # What was shown and clicked is for administrators, as under /v1.
+        assert "told with an admin key" in page
+        assert "told with an admin key" not in client.get("/", headers=mine).text
+        for address in ("/play", "/play/state", "/impressions/shop/0", "/v1/rankers/shop/model"):
             assert client.get(address, headers=headers).status_code == 403
         assert client.get("/play/state", headers={"Authorization": f"Bearer {own}"}).status_code == 200
 
@@ -240,27 +247,26 @@ def test_ten_thousand_impressions_cost_no_more_than_a_hundred(
     took = {}
     for lists in (100, LOOK_BACK):
         path = tmp_path / f"{lists}.db"
-        with TestClient(make_app(path), "http://127.0.0.1") as client:
+        with running(path, learner=False) as client:
             client.put("/v1/rankers/shop", json={"n_features": 2})
         _logged(path, lists)
-        with TestClient(make_app(path), "http://127.0.0.1") as client:
-            answer = client.get("/live/rankers/shop")
+        with running(path, learner=False) as client:
+            answer = client.get("/v1/rankers/shop/statistics")
             while answer.json()["behind"]:
-                answer = client.get("/live/rankers/shop")
+                answer = client.get("/v1/rankers/shop/statistics")
             times = []
             for _ in range(7):
                 began = time.perf_counter()
-                answer = client.get("/live/rankers/shop")
+                answer = client.get("/v1/rankers/shop/statistics")
                 times.append(time.perf_counter() - began)
             took[lists] = min(times)
-            detail = answer.json()["detail"]
-            assert sum(point["lists"] for point in detail["series"]) == lists
-            assert len(detail["series"]) <= 2 * POINTS
-            assert len(detail["impressions"]) == PAGE
+            points = answer.json()["points"]
+            assert sum(point["lists"] for point in points) == lists
+            assert len(points) <= 2 * POINTS
             assert len(answer.content) < 100_000
-            last = client.get(f"/live/rankers/shop/impressions?offset={MAX_IMPRESSIONS - PAGE}").json()["impressions"]
-            assert len(last) == (PAGE if lists > MAX_IMPRESSIONS else 0)
-            assert client.get(f"/live/rankers/shop/impressions?offset={MAX_IMPRESSIONS}").json() == {"impressions": []}
+            page = f"/v1/rankers/shop/impressions?limit={PAGE}&offset="
+            assert len(client.get(f"{page}{80}").json()["impressions"]) == PAGE
+            assert len(client.get(f"{page}{500}").json()["impressions"]) == (PAGE if lists > 500 else 0)
     with capsys.disabled():
         print(f"\nan answer with {LOOK_BACK} impressions takes {took[LOOK_BACK] / took[100]:.2f} times that with 100")
 
@@ -320,7 +326,7 @@ def test_pages_of_other_sites_cannot_play(client: TestClient, kind: str) -> None
 
 
 def test_the_playground_without_a_browser(tmp_path: Path, no_sources: None) -> None:
-    with TestClient(make_app(tmp_path / "store.db", learner=True), "http://127.0.0.1") as client:
+    with running(tmp_path / "store.db") as client:
         found = client.post("/play/search", json={"query": "square root", "k": 7}).json()
         assert len(found["results"]) == 7
         assert sum(found["blocks"]) == found["candidates"]

@@ -96,6 +96,14 @@ def test_every_good_answer_is_the_one_declared(walk: Walk, monkeypatch: pytest.M
         walk("GET", f"{one}/impressions/{shown['impression_id']}", 200)
     states = {item["state"] for item in walk("GET", f"{one}/impressions", 200)["impressions"]}
     assert "learned" in states
+    statistics = walk("GET", f"{one}/statistics", 200)
+    assert statistics["newest"]["lists"] >= 1
+    assert {row["name"] for row in walk("GET", f"{one}/weights", 200)["features"]} == {"near", "far"}
+    assert len(walk("GET", f"{one}/weights?limit=1", 200)["features"]) == 1
+    walk("GET", f"{one}/model", 200)
+    walk("GET", f"{one}/model?version=0", 200)
+    walk("PUT", "/v1/rankers/trees", 201, json={"n_features": 2, "ranker": "pdgd"})
+    walk("GET", "/v1/rankers/trees/statistics", 200)
     walk("POST", f"{one}/limits", 200, json={"locked": 1})
     walk("POST", f"{one}/freeze", 200, json={})
     walk("POST", f"{one}/pin", 200, json={"version": 0})
@@ -135,7 +143,8 @@ def test_every_refusal_is_the_one_declared(walk: Walk, monkeypatch: pytest.Monke
     walk("POST", f"{one}/feedback", 404, json={**told, "impression_id": "1-x"})
     walk("POST", f"{one}/events", 422, json={})
     walk("POST", f"{one}/pin", 404, json={"version": 99})
-    for path in ("", "/versions", "/impressions", "/impressions/1-x"):
+    walk("GET", f"{one}/model?version=99", 404)
+    for path in ("", "/versions", "/impressions", "/impressions/1-x", "/statistics", "/weights", "/model"):
         walk("GET", f"/v1/rankers/nobody{path}", 404)
     walk("GET", f"{one}/impressions/1-x", 404)
     walk("GET", f"{one}?wait=99", 422)

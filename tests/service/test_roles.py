@@ -12,6 +12,7 @@ from web import running_server
 
 from pairrank.service.app import make_app
 from pairrank.service.auth import new_key
+from pairrank.service.playground.routes import routes as play_routes
 from pairrank.service.store import open_store
 
 SHOP = "shop-of-tests"
@@ -36,24 +37,23 @@ TABLE = {
     ("POST", "/v1/rankers/{name}/rollback"): "admin",
     ("GET", "/v1/rankers/{name}/impressions"): "admin",
     ("GET", "/v1/rankers/{name}/impressions/{impression_id}"): "admin",
+    ("GET", "/v1/rankers/{name}/statistics"): "any",
+    ("GET", "/v1/rankers/{name}/weights"): "any",
+    ("GET", "/v1/rankers/{name}/model"): "admin",
     ("GET", "/v1/audit"): "admin",
     ("GET", "/v1/stream"): "any",
     ("GET", "/metrics"): "any",
     ("GET", "/"): "any",
-    ("GET", "/impressions/{name}/{number:int}"): "any",
-    ("GET", "/live/rankers"): "any",
-    ("GET", "/live/rankers/{name}"): "any",
-    ("GET", "/live/rankers/{name}/model"): "admin",
-    ("GET", "/live/rankers/{name}/impressions"): "any",
-    ("GET", "/live/rankers/{name}/impressions/{number:int}"): "any",
-    ("GET", "/live/rankers/{name}/impressions/{number:int}/drawing.svg"): "any",
-    ("GET", "/live/rankers/{name}/impressions/{number:int}/pairs"): "any",
+    ("GET", "/impressions/{name}/{number:int}"): "admin",
+    ("GET", "/impressions/{name}/{number:int}/drawing.svg"): "admin",
+    ("GET", "/impressions/{name}/{number:int}/pairs"): "admin",
     ("GET", "/play"): "admin",
     ("GET", "/play/state"): "admin",
     ("POST", "/play/search"): "admin",
     ("POST", "/play/compare"): "admin",
     ("POST", "/play/simulate"): "admin",
     ("POST", "/play/reset"): "admin",
+    ("GET", "/play/static/*"): "open",
     ("DELETE", "/v1/rankers/{name}"): "admin",  # last: it takes away what the others ask about
 }
 # Pages answer a browser without a key with a form that asks for one, and tell it nothing.
@@ -75,7 +75,7 @@ def walk(routes: Iterable[Any]) -> Iterator[tuple[str, str]]:
 
 
 def test_the_table_has_every_route(tmp_path: Path) -> None:
-    found = sorted(walk(make_app(tmp_path / "s.db").routes))
+    found = sorted(walk(make_app(tmp_path / "s.db", routes=(play_routes,)).routes))
     assert found == sorted(TABLE)
 
 
@@ -90,7 +90,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict
         store.put_key(key, "test")
         headers[role] = f"Bearer {secret}"
     store.close()
-    with running_server(file) as address:
+    with running_server(file, routes=(play_routes,)) as address:
         created = httpx.put(
             f"{address}/v1/rankers/{SHOP}", json={"n_features": 2}, headers={"authorization": headers["admin"]}
         )
@@ -119,7 +119,12 @@ def test_every_route_lets_in_whom_it_should_and_nobody_else(
         given = {"authorization": header} if header else {}
         body = {"json": {}} if method != "GET" else {}
         refused = expected(caller, TABLE[method, path])
-        with httpx.stream(method, address + place.replace("*", "pairrank.css"), headers=given, **body) as answer:
+        with httpx.stream(
+            method,
+            address + place.replace("*", "play.js" if "/play" in path else "pairrank.css"),
+            headers=given,
+            **body,
+        ) as answer:
             status = answer.status_code
             if refused == 401 and path in FORMS:
                 assert status == 200, (caller, status)

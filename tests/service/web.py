@@ -43,9 +43,9 @@ def running_app(path: Path | str, clock: Clock | None = None, **settings: Any) -
 
 
 @contextmanager
-def running_server(path: Path | str) -> Iterator[str]:
+def running_server(path: Path | str, **more: Any) -> Iterator[str]:
     """The address of the application behind a real server, in a thread."""
-    app = make_app(path, Settings(), learner=True)
+    app = make_app(path, Settings(), learner=True, **more)
     config = uvicorn.Config(app, http=HttpProtocol, port=0, log_level="critical", lifespan="on")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

@@ -142,23 +142,7 @@ def routes(desk: Desk) -> APIRouter:
     async def versions(name: str, request: Request) -> Response:
         desk.allow(request, None)
         row = await desk.ranker(name)
-        kept = await desk.shelf.read(desk.store.versions, row.id)
-        return answer(
-            {
-                "versions": [
-                    {
-                        "version": s.version,
-                        "created": s.created,
-                        "state_digest": s.digest,
-                        "learned_count": s.learned,
-                        "kept": s.kept,
-                        "current": s.version == row.version,
-                        "pinned": s.version == row.pinned,
-                    }
-                    for s in kept
-                ]
-            }
-        )
+        return answer({"versions": await desk.reports.versions(row)})
 
     @router.post(
         "/{name}/freeze",

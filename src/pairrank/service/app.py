@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pairrank.errors import PairRankError
@@ -23,6 +22,7 @@ from pairrank.service.desk import Desk, RefusalError, answer, refusal
 from pairrank.service.hosts import may_write
 from pairrank.service.lane import Lane
 from pairrank.service.lines import request_id
+from pairrank.service.pages import routes as pages
 from pairrank.service.settings import Settings
 from pairrank.version import __version__
 
@@ -45,8 +45,12 @@ def make_app(
     *,
     clock: Callable[[], float] = time.time,
     learner: bool = False,
+    routes: Sequence[Callable[[Desk], Iterable[BaseRoute]]] = (),
 ) -> FastAPI:
-    """The service over a store. ``learner`` True also learns in this process; else another process must."""
+    """The service over a store. ``learner`` True also learns in this process; else another process must.
+
+    ``routes`` are more rooms, mounted by the command that needs them; ``app.state.nav`` names the pages in the bar.
+    """
     settings = settings or Settings()
     desk = Desk(store, settings, clock=clock, learner=learner)
 
@@ -74,10 +78,9 @@ def make_app(
     for part in (ranking, administration, observation):
         app.include_router(part.routes(desk))
     app.add_api_route("/pairrank.js", _snippet, methods=["GET"], include_in_schema=False)
-    if find_spec("pairrank.service.pages") is not None:
-        pages = import_module("pairrank.service.pages")
-        if hasattr(pages, "routes"):
-            app.router.routes.extend(pages.routes(desk))
+    app.state.nav = [("/", "Live")]
+    for part_routes in (pages.routes, *routes):
+        app.router.routes.extend(part_routes(desk))
     if settings.origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.origins), allow_methods=["POST"], allow_headers=["*"]

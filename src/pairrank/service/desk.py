@@ -22,6 +22,7 @@ from pairrank.service.documents import MalformedError
 from pairrank.service.hosts import is_own_host
 from pairrank.service.learner import Learner
 from pairrank.service.recent import Recent
+from pairrank.service.reports import Reports
 from pairrank.service.settings import Settings
 from pairrank.service.shelf import Shelf
 from pairrank.service.store import open_impatient, open_store
@@ -104,6 +105,7 @@ class Desk:
         self.url, self.settings, self.clock = str(url), settings, clock
         self.metrics = Metrics()
         self.recent = Recent()
+        self.reports = Reports(self)
         self.stopping = False
         self._learner = learner
         self.store: SqlStore

@@ -1,4 +1,4 @@
-"""What the pages and the people who watch need: impressions, the audit, a stream, metrics, health."""
+"""What the pages and the people who watch need: impressions, statistics, models, audit, a stream, metrics, health."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from pairrank.errors import PairRankError, StorageError
 from pairrank.service.administration import describe
 from pairrank.service.desk import Desk, RefusalError, answer
 from pairrank.service.ranking import parse_impression
+from pairrank.service.reports import brief
 from pairrank.service.schemas import (
     KEY,
     AuditAnswer,
     ImpressionDetailAnswer,
     ImpressionsAnswer,
+    StatisticsAnswer,
     StatusAnswer,
+    WeightsAnswer,
     answers,
 )
-from pairrank.service.store.base import ImpressionRow, RankerRow
 from pairrank.service.telemetry import CONTENT_TYPE
 from pairrank.types import Impression, Inspection
 
@@ -41,6 +43,12 @@ class MetricsText(Response):
     media_type = CONTENT_TYPE
 
 
+class ModelFile(Response):
+    """A ranker whole, as bytes."""
+
+    media_type = "application/octet-stream"
+
+
 def routes(desk: Desk) -> APIRouter:
     """The router with the endpoints that only read."""
     router = APIRouter(tags=["observation"])
@@ -51,11 +59,15 @@ def routes(desk: Desk) -> APIRouter:
         dependencies=[KEY],
         responses=answers(ImpressionsAnswer, 404, 422),
     )
-    async def impressions(name: str, request: Request, limit: Annotated[int, Query(ge=1, le=500)] = 50) -> Response:
+    async def impressions(
+        name: str,
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=500)] = 50,
+        offset: Annotated[int, Query(ge=0, le=500)] = 0,
+    ) -> Response:
         desk.allow(request, "admin")
         row = await desk.ranker(name)
-        found = await desk.shelf.read(desk.store.impressions, row.id, limit)
-        return answer({"impressions": [_brief(item) for item in found]})
+        return answer({"impressions": await desk.reports.impressions(row, limit, offset)})
 
     @router.get(
         "/v1/rankers/{name}/impressions/{impression_id}",
@@ -74,7 +86,7 @@ def routes(desk: Desk) -> APIRouter:
         shown = Impression.from_bytes(found[0].body or b"")
         view = shelved.ranker.inspect(shown.features)
         return answer(
-            _brief(found[0])
+            brief(found[0])
             | {
                 "explored": shown.explored,
                 "n_documents": shown.n_docs,
@@ -85,6 +97,41 @@ def routes(desk: Desk) -> APIRouter:
                 "inspection": None if view is None else _view(view, shelved.version),
             }
         )
+
+    @router.get(
+        "/v1/rankers/{name}/statistics",
+        summary="Clicks, exploration and kept orders over time, by the newest of the log",
+        dependencies=[KEY],
+        responses=answers(StatisticsAnswer, 404, 422),
+    )
+    async def statistics(name: str, request: Request) -> Response:
+        desk.allow(request, None)
+        return answer(await desk.reports.statistics(await desk.ranker(name)))
+
+    @router.get(
+        "/v1/rankers/{name}/weights",
+        summary="The newest model's weights, heaviest first",
+        dependencies=[KEY],
+        responses=answers(WeightsAnswer, 404, 422),
+    )
+    async def weights(name: str, request: Request, limit: Annotated[int, Query(ge=1, le=100_000)] = 100) -> Response:
+        desk.allow(request, None)
+        return answer(await desk.reports.weights(await desk.ranker(name), limit))
+
+    @router.get(
+        "/v1/rankers/{name}/model",
+        summary="A model, as pairrank.load reads it",
+        dependencies=[KEY],
+        response_class=ModelFile,
+        responses=answers(None, 404, 422),
+    )
+    async def model(
+        name: str, request: Request, version: Annotated[int | None, Query(ge=0, lt=2**63)] = None
+    ) -> Response:
+        desk.allow(request, "admin")
+        row = await desk.ranker(name)
+        body = await desk.reports.model_bytes(row, row.version if version is None else version)
+        return ModelFile(body, headers={"Content-Disposition": f'attachment; filename="{row.name}.pairrank"'})
 
     @router.get(
         "/v1/audit",
@@ -133,18 +180,12 @@ def routes(desk: Desk) -> APIRouter:
         desk.allow(request, None)
         try:
             rows = await desk.shelf.read(desk.store.rankers)
-            lags = {row.name: await _lag(desk, row) for row in rows}
+            lags = {row.name: await desk.reports.lag_seconds(row) for row in rows}
         except StorageError:  # the counters are worth having above all when the store is in trouble
             rows, lags = [], {}
         return MetricsText(desk.metrics.render(rows, lags))
 
     return router
-
-
-async def _lag(desk: Desk, row: RankerRow) -> float:
-    """Seconds since the oldest entry that is not applied was logged."""
-    since = await desk.shelf.read(desk.store.oldest_pending, row.id, row.applied)
-    return 0.0 if since is None else max(0.0, desk.clock() - since)
 
 
 async def _stream(desk: Desk, request: Request) -> AsyncIterator[bytes]:
@@ -163,23 +204,8 @@ async def _stream(desk: Desk, request: Request) -> AsyncIterator[bytes]:
         await asyncio.sleep(STREAM_SECONDS)
 
 
-def _brief(item: ImpressionRow) -> dict[str, Any]:
-    return {
-        "impression_id": f"{item.number}-{item.token}",
-        "number": item.number,
-        "state": item.state,
-        "time": item.created,
-        "closes": item.closes,
-        "model_version": item.version,
-        "query_id": item.query_id,
-        "ids": item.ids,
-        "clicks": item.clicks,
-        "log_entry": item.seq,
-    }
-
-
 def _view(view: Inspection, version: int) -> dict[str, Any]:
-    """What the model of today is certain of for the documents that were shown, in shown order."""
+    """Which orders the model of today keeps among the documents that were shown, in shown order."""
     return {
         "model_version": version,
         "unit": view.unit,
@@ -188,4 +214,5 @@ def _view(view: Inspection, version: int) -> dict[str, Any]:
         "probability": view.probability.tolist(),
         "width": view.width.tolist(),
         "certain": view.certain.tolist(),
+        "chance": None if view.chance is None else view.chance.tolist(),
     }

@@ -226,7 +226,12 @@ class InspectionAnswer(Answer):
     blocks: list[int]
     probability: list[list[float]]
     width: list[list[float]]
-    certain: list[list[bool]]
+    certain: list[list[bool]] = Field(
+        description="certain[i][j] when i is kept before j; how sure that is, chance tells"
+    )
+    chance: list[list[float]] | None = Field(
+        description="the model's own chance that i belongs before j; null where it knows no standard deviations"
+    )
 
 
 class ImpressionDetailAnswer(ImpressionAnswer):
@@ -239,6 +244,58 @@ class ImpressionDetailAnswer(ImpressionAnswer):
     features: list[list[float]]
     feature_names: list[str] | None
     inspection: InspectionAnswer | None
+
+
+class PointAnswer(Answer):
+    """Means over neighbouring lists with feedback; null where there is nothing to take a mean of."""
+
+    time: float = Field(description="of the last list")
+    log_entry: int
+    lists: int
+    ctr: float | None = Field(description="share of lists with a click")
+    ndcg: float | None = Field(description="gain of the clicks over that of as many clicks at the top")
+    explored: float | None = Field(description="share of shown positions whose order was drawn")
+    blocks: float | None = Field(description="blocks in a shown list")
+    size_1: float | None = Field(description="size of the block at rank 1")
+    size_5: float | None
+    size_10: float | None
+
+
+class KeptAnswer(Answer):
+    """Orders of shown pairs that the newest model keeps, and the share of them that it expects to be wrong itself."""
+
+    lists: int
+    share: float
+    wrong: float | None
+
+
+class StatisticsAnswer(Answer):
+    """How a ranker has been doing, by the newest lists of its log, oldest first; ``newest`` is the newest tenth."""
+
+    name: str
+    model_version: int
+    lag: int
+    lag_seconds: float
+    points: list[PointAnswer]
+    newest: PointAnswer
+    kept: KeptAnswer | None
+    behind: bool = Field(description="the log is still being read: ask again")
+
+
+class WeightAnswer(Answer):
+    """One weight with its standard deviation, where the model knows it."""
+
+    name: str
+    weight: float
+    deviation: float | None
+
+
+class WeightsAnswer(Answer):
+    """Weights, heaviest first; null where the model is not linear."""
+
+    model_version: int
+    total: int
+    features: list[WeightAnswer] | None
 
 
 class ActAnswer(Answer):

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pairrank import drawing
-from pairrank.service.pages.frame import page
+from pairrank.service.pages.layout import Nav, page
 from pairrank.service.pages.markup import Child, Markup, join, tag, trusted
-from pairrank.service.pages.views import Scene
+from pairrank.service.pages.view_models import Scene
 
 Row = Mapping[str, Any]
+PAGE = 20  # impressions
+_SHOWN = 6  # documents of an impression in the table
 _SERIES = (
     ("ctr", "Click-through"),
     ("ndcg", "NDCG of clicks"),
@@ -24,6 +26,17 @@ _SERIES = (
     ("size_10", "at 10"),
 )
 _SHARES = ("ctr", "ndcg", "explored")
+_TROUBLE = "This ranker does not learn any further: "
+
+
+class Detail(NamedTuple):
+    """One ranker as ``/v1`` tells of it; ``impressions`` is None for readers who may not see them."""
+
+    row: Row
+    statistics: Row
+    weights: Row
+    versions: Sequence[Row]
+    impressions: Sequence[Row] | None
 
 
 class Address(NamedTuple):
@@ -33,9 +46,9 @@ class Address(NamedTuple):
     keyed: bool
 
 
-def live_page(rankers: Sequence[Row], detail: Row | None, *, to: Address, missing: str | None = None) -> Markup:
+def live_page(rankers: Sequence[Row], detail: Detail | None, *, to: Address, missing: str | None, nav: Nav) -> Markup:
     """The whole page: all rankers, and one of them in detail; or that there is none of the name ``missing``."""
-    name = detail["name"] if detail else missing or ""
+    name = detail.row["name"] if detail else missing or ""
     lede = tag(
         "div",
         tag("h1", "Rankers"),
@@ -52,10 +65,10 @@ def live_page(rankers: Sequence[Row], detail: Row | None, *, to: Address, missin
     else:
         shown = steps(to)
     body = join(lede, known if rankers else None, tag("div", shown, id="detail", class_="stack"))
-    return page("Live", body, current="/", script="live.js", data_ranker=name)
+    return page("Live", body, nav=nav, current="/", script="/static/live.js", data_ranker=name)
 
 
-def closed_page(address: str = "/", script: str = "live.js") -> Markup:
+def closed_page(nav: Nav, address: str = "/", script: str = "/static/live.js") -> Markup:
     """The page of a service that asks for a key: the script asks the reader for it, then starts ``script``."""
     text = "This service asks for a key. The page keeps it only until the tab is closed."
     field = tag("input", type="password", id="key", autocomplete="off", required=True, aria_label="Key")
@@ -63,20 +76,23 @@ def closed_page(address: str = "/", script: str = "live.js") -> Markup:
     lede = tag("div", tag("h1", "A key is needed"), tag("p", text), class_="lede")
     said = tag("p", class_="notice", id="keysaid", role="alert", hidden=True)
     quiet = tag("noscript", tag("p", "Without JavaScript, read /v1/rankers with an Authorization header instead."))
-    return page("Key", join(lede, form, said, quiet), current=address, script="key.js", data_next=script)
+    body = join(lede, form, said, quiet)
+    return page("Key", body, nav=nav, current=address, script="/static/key.js", data_next=script)
 
 
-def impression_page(name: str, scene: Scene) -> Markup:
+def impression_page(name: str, scene: Scene, nav: Nav) -> Markup:
     """One impression by itself, with its drawing."""
-    facts = scene.facts
-    title = f"Impression {facts['number']} of {name}"
-    about = f"Query: {facts['query'] or 'none given'}. Served by model {facts['version']}, drawn by {facts['drawn']}."
+    item = scene.impression
+    title = f"Impression {item['number']} of {name}"
+    about = (
+        f"Query: {item['query_id'] or 'none given'}. Served by model {item['model_version']} on {_clock(item['time'])}."
+    )
     picture: Child = tag("p", "This ranker has no notion of blocks.", class_="empty")
     if scene.panel is not None:
         picture = tag("div", trusted(drawing.blocks(scene.panel, standalone=False)), class_="drawing")
     back = tag("p", tag("a", "All rankers", href=f"/?ranker={quote(name)}"))
     lede = tag("div", tag("h1", title), tag("p", about), class_="lede")
-    return page(title, join(lede, tag("section", picture, class_="card"), back), current="")
+    return page(title, join(lede, tag("section", picture, class_="card"), back), nav=nav, current="")
 
 
 def steps(to: Address, name: str | None = None, n_features: int = 3) -> Markup:
@@ -110,55 +126,64 @@ def steps(to: Address, name: str | None = None, n_features: int = 3) -> Markup:
 
 
 def _rankers(rankers: Sequence[Row], current: str) -> Markup:
-    heads = ("Name", "Algorithm", "Features", "Feedback", "Model", "Click-through", "Explored", "Lag", "")
+    heads = ("Name", "Algorithm", "Features", "Feedback", "Model", "Waiting", "Learned last", "State")
     rows = [
         (
             [
                 tag("a", row["name"], href=f"/?ranker={quote(row['name'])}", class_="name"),
-                row["algorithm"],
-                row["features"],
-                _whole(row["feedback"]),
-                row["version"],
-                _percent(row["recent"]["ctr"]),
-                _percent(row["recent"]["explored"]),
+                row["ranker"],
+                row["n_features"],
+                _whole(row["feedback_count"]),
+                row["served_version"],
                 _whole(row["lag"]),
-                tag("span", "frozen", class_="tag") if row["frozen"] else "",
+                _clock(row["updated"]) if row["learned_count"] else "–",
+                _standing(row),
             ],
             row["name"] == current,
         )
         for row in rankers
     ]
-    return _table("All rankers", heads, rows, right=range(2, 8))
+    return _table("All rankers", heads, rows, right=range(2, 7))
 
 
-def _detail(detail: Row, to: Address) -> Markup:
-    newest, kept = detail["recent"], detail["kept"]
-    wrong = "no order is kept yet" if not kept or not kept["share"] else "of shown pairs"
+def _standing(row: Row) -> str:
+    """What is not as usual with a ranker; `live.js` says the same."""
+    said = [
+        "stopped" if row["stopped"] else None,
+        "frozen" if row["frozen"] else None,
+        "pinned" if row["pinned"] is not None else None,
+        f"{_whole(row['set_aside'])} set aside" if row["set_aside"] else None,
+    ]
+    return ", ".join(filter(None, said)) or "learns"
+
+
+def _detail(detail: Detail, to: Address) -> Markup:
+    row, newest, kept = detail.row, detail.statistics["newest"], detail.statistics["kept"]
+    wrong = "of shown pairs"
     if kept and kept["wrong"] is not None:
         wrong = f"of shown pairs; the model itself expects {_percent(kept['wrong'])} of them wrong"
+    learned = f"{_whole(row['feedback_count'])} lists with feedback, {_whole(row['lag'])} waiting"
     tiles = (
         ("Click-through", _percent(newest["ctr"]), "of lists with feedback"),
         ("NDCG of clicks", _percent(newest["ndcg"]), "100 % when clicks are on top"),
         ("Explored", _percent(newest["explored"]), "of shown positions"),
         ("Blocks", _number(newest["blocks"], 1), "in a shown list"),
         ("Orders kept", _percent(kept["share"] if kept else None), wrong),
-        (
-            "Model",
-            _whole(detail["version"]),
-            f"{_whole(detail['feedback'])} lists with feedback, {_whole(detail['lag'])} waiting",
-        ),
+        ("Model", _whole(row["served_version"]), learned),
     )
     cells = [
         tag("div", tag("dt", what), tag("dd", value), tag("dd", note, class_="note")) for what, value, note in tiles
     ]
-    window = f"Figures of the newest {_whole(newest['lists'])} lists with feedback, until {_clock(newest['at'])}."
+    window = f"Figures of the newest {_whole(newest['lists'])} lists with feedback, until {_clock(newest['time'])}."
+    trouble = tag("p", _TROUBLE, row["stopped"], class_="notice", role="alert") if row["stopped"] else None
     return join(
-        tag("div", tag("h1", detail["name"]), tag("p", window if newest["lists"] else None), class_="lede"),
-        tag("dl", *cells, class_="tiles") if newest["lists"] else steps(to, detail["name"], detail["features"]),
-        _card("Over time", _series(detail["series"]), "oldest first, lists in equal groups"),
-        _card("Weights", _weights(detail["weights"]), "heaviest first, with one standard deviation"),
-        _card("Model versions", _versions(detail["versions"]), "kept, newest first"),
-        _card("Last impressions", _impressions(detail["name"], detail["impressions"]), "newest first"),
+        trouble,
+        tag("div", tag("h1", row["name"]), tag("p", window if newest["lists"] else None), class_="lede"),
+        tag("dl", *cells, class_="tiles") if newest["lists"] else steps(to, row["name"], row["n_features"]),
+        _card("Over time", _points(detail.statistics["points"]), "oldest first, lists in equal groups"),
+        _card("Weights", _weights(detail.weights["features"]), "heaviest first, with one standard deviation"),
+        _card("Model versions", _versions(detail.versions[:12]), "kept, newest first"),
+        _card("Last impressions", _impressions(row["name"], detail.impressions), "newest first"),
     )
 
 
@@ -166,56 +191,58 @@ def _card(title: str, content: Markup, note: str) -> Markup:
     return tag("section", tag("header", tag("h2", title), tag("p", note)), content, class_="card")
 
 
-def _series(series: Sequence[Row]) -> Markup:
-    if not series:
+def _points(points: Sequence[Row]) -> Markup:
+    if not points:
         return tag("p", "No feedback yet.", class_="empty")
-    step = max(len(series) // 12, 1)
+    step = max(len(points) // 12, 1)
     rows = [
         (
             [
-                _clock(point["at"]),
+                _clock(point["time"]),
                 _whole(point["lists"]),
                 *(_percent(point[k]) if k in _SHARES else _number(point[k], 1) for k, _ in _SERIES),
             ],
             False,
         )
-        for point in series[::step]
+        for point in points[::step]
     ]
     return _table("Over time", ("Until", "Lists", *(name for _, name in _SERIES)), rows, right=range(1, 9))
 
 
-def _weights(weights: Row | None) -> Markup:
-    if weights is None:
+def _weights(features: Sequence[Row] | None) -> Markup:
+    if features is None:
         return tag("p", "This model is not linear: it has no weights to show.", class_="empty")
     rows = [
         ([f["name"], _number(f["weight"], 3), "" if f["deviation"] is None else f"± {f['deviation']:.3f}"], False)
-        for f in weights["features"][:20]
+        for f in features
     ]
     return _table("Weights", ("Feature", "Weight", "Uncertainty"), rows, right=range(1, 3))
 
 
 def _versions(versions: Sequence[Row]) -> Markup:
-    rows = [([v["version"], _whole(v["learned"]), _clock(v["created"])], False) for v in versions]
+    rows = [([v["version"], _whole(v["learned_count"]), _clock(v["created"])], False) for v in versions]
     return _table("Model versions", ("Version", "Lists learned", "Made"), rows, right=range(3))
 
 
-def _impressions(name: str, impressions: Sequence[Row]) -> Markup:
+def _impressions(name: str, impressions: Sequence[Row] | None) -> Markup:
+    if impressions is None:
+        return tag("p", "What was shown and clicked is told with an admin key.", class_="empty")
     if not impressions:
         return tag("p", "None yet.", class_="empty")
     rows = []
     for item in impressions:
-        address = f"/impressions/{quote(name)}/{item['number']}"
-        clicked = set(item["clicked"] or ())
+        clicks = item["clicks"] or [False] * len(item["ids"])
         documents = [
-            tag("li", text, class_="doc clicked" if place in clicked else "doc", title=text)
-            for place, text in enumerate(item["shown"])
+            tag("li", text, class_="doc clicked" if click else "doc", title=text)
+            for text, click in list(zip(item["ids"], clicks, strict=True))[:_SHOWN]
         ]
-        more = [tag("li", f"+ {item['more']}", class_="muted")] if item["more"] else []
+        rest = len(item["ids"]) - len(documents)
+        more = [tag("li", f"+ {rest}", class_="muted")] if rest else []
         cells: list[Child] = [
-            tag("a", _clock(item["at"]), href=address),
-            item["query"] or "–",
+            tag("a", _clock(item["time"]), href=f"/impressions/{quote(name)}/{item['number']}"),
+            item["query_id"] or "–",
             tag("ul", *documents, *more, class_="list"),
-            item["version"],
+            item["model_version"],
             _state(item),
         ]
         rows.append((cells, False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pairrank.service.pages.frame import page
+from pairrank.service.pages.layout import Nav, page
 from pairrank.service.pages.markup import Markup, join, tag
 from pairrank.service.playground.users import USERS
 
@@ -10,7 +10,7 @@ _EXAMPLES = ("parse json string", "current directory", "temporary file", "sort a
 _VIEWS = (("results", "Results"), ("blocks", "Blocks"), ("compare", "Side by side"))
 
 
-def play_page() -> Markup:
+def play_page(nav: Nav, script: str) -> Markup:
     """The whole page."""
     lede = tag(
         "div",
@@ -39,7 +39,7 @@ def play_page() -> Markup:
     )
     quiet = tag("noscript", tag("p", "The playground needs JavaScript; the live page works without.", class_="notice"))
     body = join(lede, quiet, form, examples, _indexing(), tag("div", _results(), _learned(), class_="columns"))
-    return page("Playground", body, current="/play", script="play.js")
+    return page("Playground", body, nav=nav, current="/play", script=script)
 
 
 def _indexing() -> Markup:
@@ -114,7 +114,7 @@ def _learned() -> Markup:
                 "Download the model",
                 class_="button",
                 id="export",
-                href="/live/rankers/playground/model",
+                href="/v1/rankers/playground/model",
                 download=True,
             ),
             tag("button", "Start over", type="button", id="reset"),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pairrank import clicks, metrics
-from pairrank.rankers import LinearRanker, Ranker
+from pairrank.rankers import Ranker
 from pairrank.rng import Purpose, generator
 from pairrank.service.desk import Desk
 from pairrank.service.documents import Query
@@ -21,6 +21,7 @@ from pairrank.service.playground.features import FEATURES, NAMES, Features
 from pairrank.service.playground.index import Index, open_index
 from pairrank.service.playground.users import GRADES, Need, need
 from pairrank.service.ranking import parse_impression, show
+from pairrank.service.reports import weights_of
 from pairrank.service.store.base import Config, Feedback, Limits
 from pairrank.types import FloatArray, IntArray
 
@@ -241,15 +242,7 @@ class Playground:
 
 def weights(ranker: Ranker) -> list[dict[str, Any]]:
     """Every weight with one standard deviation and what the feature means, heaviest first."""
-    if not isinstance(ranker, LinearRanker):
-        return []
-    spread = getattr(ranker, "uncertainty", None)
-    deviations: Sequence[float] | FloatArray = spread() if callable(spread) else np.zeros(len(NAMES))
-    rows = [
-        {"name": name, "explanation": FEATURES[name], "weight": float(weight), "deviation": float(deviation)}
-        for name, weight, deviation in zip(NAMES, ranker.weights, deviations, strict=True)
-    ]
-    return sorted(rows, key=lambda row: -abs(row["weight"]))
+    return [{**row, "explanation": FEATURES[row["name"]]} for row in weights_of(ranker, NAMES) or ()]
 
 
 def _at(sizes: Sequence[int], hit: dict[str, Any]) -> int:

@@ -30,12 +30,16 @@ def serve(store: Path, place: socket.socket, ready: Callable[[], object]) -> Non
         import uvicorn
 
         from pairrank.service.app import make_app
+        from pairrank.service.playground.routes import routes
         from pairrank.service.protocol import HttpProtocol
     except ModuleNotFoundError as problem:
         raise MissingExtraError(problem.name or "fastapi", "serve") from None
 
     port = place.getsockname()[1]
-    app = make_app(store, Settings(store=f"sqlite:///{store}", port=port, log_level="warning"), learner=True)
+    app = make_app(
+        store, Settings(store=f"sqlite:///{store}", port=port, log_level="warning"), learner=True, routes=(routes,)
+    )
+    app.state.nav.append(("/play", "Playground"))
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -1,4 +1,4 @@
-// The live page. Everything on it is drawn from one answer of the server; a stream says when to ask again.
+// The live page: a client of /v1 like any other. A stream says when to ask again.
 
 import { $, ask, clock, copyable, fixed, h, percent, put, seconds, whole } from "./dom.js";
 import { lineChart } from "./chart.js";
@@ -9,8 +9,11 @@ import { follow, throttle } from "./stream.js";
 const PAGE = 20;
 const MOST_PAGES = 10;
 const FEW_WEIGHTS = 24;
+const SHOWN = 6; // documents of an impression in the table
+const LAGS = 200;
 const CALM = 2000; // milliseconds between drawings while following the newest impression
-const state = { name: $("main").dataset.ranker, picked: null, when: "served", drawn: "", drawnAt: 0, page: 0, listed: [], all: false, last: null };
+const state = { name: $("main").dataset.ranker, picked: null, when: "served", drawn: "", drawnAt: 0, page: 0, listed: [], all: false, last: null, lags: new Map() };
+const v1 = (name, what = "") => `/v1/rankers/${encodeURIComponent(name)}${what}`;
 
 // The frame, built once: what follows only fills it, so focus and scroll stay where they are.
 
@@ -32,6 +35,7 @@ function build() {
     h("li", {}, sample("circle", "pr-clicked"), "clicked"));
   put(
     $("detail"),
+    part("trouble", h("p", { class: "notice", role: "alert", hidden: true })),
     h("div", { class: "lede" }, part("title", h("h1", {})), part("window", h("p", {}))),
     part("cold", h("div", { hidden: true })),
     part("tiles", h("dl", { class: "tiles" })),
@@ -50,7 +54,7 @@ function build() {
         part("drawing", h("div", { class: "drawing", tabindex: 0, role: "region", "aria-label": "Blocks" })),
         part("said", h("p", { class: "said", "aria-live": "polite" })))),
       card("Weights", "heaviest first; the line is one standard deviation", part("weights", h("ul", { class: "weights" })),
-        part("more", h("button", { type: "button", class: "plain", hidden: true, onclick: () => { state.all = !state.all; weigh(state.last.detail); } })))),
+        part("more", h("button", { type: "button", class: "plain", hidden: true, onclick: () => { state.all = !state.all; weigh(state.last.weights); } })))),
     h("section", { class: "card" },
       h("header", {}, h("h2", {}, "Last impressions"), h("p", {}, "choose one to see its blocks"),
         h("div", { class: "end row" },
@@ -75,27 +79,31 @@ function sample(kind, style) {
 
 // Filling.
 
-/** Draw one answer of the server: {rankers, detail}. Exported so that its time can be measured. */
-export function render({ rankers, detail }) {
-  state.last = { rankers, detail };
+/** Draw what /v1 tells: {rankers, row, statistics, weights, versions, impressions}. Exported so that its time can be measured. */
+export function render(told) {
+  const { rankers, row, statistics, weights, versions, impressions } = told;
+  state.last = told;
   listRankers(rankers);
-  if (!detail) return;
+  if (!row) return;
   if (!parts.title?.isConnected) build();
-  parts.title.textContent = detail.name;
-  document.title = `${detail.name} · PairRank`;
-  const cold = detail.recent.lists === 0;
+  parts.title.textContent = row.name;
+  document.title = `${row.name} · PairRank`;
+  parts.trouble.hidden = !row.stopped;
+  parts.trouble.textContent = `This ranker does not learn any further: ${row.stopped}`;
+  const { points, newest } = statistics;
+  const cold = newest.lists === 0;
   for (const name of ["tiles", "charts"]) parts[name].hidden = cold;
   parts.cold.hidden = !cold;
-  parts.window.textContent = cold ? "" : `Figures of the newest ${lists(detail.recent.lists)} with feedback, until ${clock(detail.recent.at)}; a point of a chart is ${lists(Math.max(...detail.series.map((point) => point.lists)))}.`;
-  if (cold) lead(detail);
+  parts.window.textContent = cold ? "" : `Figures of the newest ${lists(newest.lists)} with feedback, until ${clock(newest.time)}; a point of a chart is ${lists(Math.max(0, ...points.map((point) => point.lists)))}.`;
+  if (cold) lead(row);
   else {
-    tiles(detail);
-    charts(detail);
+    tiles(row, statistics);
+    charts(row, statistics);
   }
-  weigh(detail);
+  weigh(weights);
   put(parts.versions, table(["Version", "Lists learned", "Made"], [0, 1, 2],
-    detail.versions.slice(0, 6).map((v) => ({ cells: [whole(v.version), whole(v.learned), clock(v.created)] }))));
-  listImpressions(state.page === 0 ? detail.impressions : state.listed);
+    versions.slice(0, 6).map((v) => ({ cells: [whole(v.version), whole(v.learned_count), clock(v.created)] }))));
+  listImpressions(state.page === 0 ? impressions : state.listed);
 }
 
 const lists = (count) => `${whole(count)} ${count === 1 ? "list" : "lists"}`;
@@ -113,54 +121,61 @@ async function lead({ name }) {
 function listRankers(rankers) {
   if (!rankers.length) return;
   if (!$("rankers")) $("detail").before(h("section", { class: "card", id: "rankers", "aria-label": "All rankers" }));
-  const heads = ["Name", "Algorithm", "Features", "Feedback", "Model", "Click-through", "Explored", "Lag", ""];
+  const heads = ["Name", "Algorithm", "Features", "Feedback", "Model", "Waiting", "Learned last", "State"];
   const rows = rankers.map((row) => ({
     current: row.name === state.name,
     cells: [
       h("a", { class: "name", href: `/?ranker=${encodeURIComponent(row.name)}`, onclick: (event) => choose(event, row.name) }, row.name),
-      row.algorithm, whole(row.features), whole(row.feedback), whole(row.version), percent(row.recent.ctr),
-      percent(row.recent.explored), whole(row.lag), row.frozen ? h("span", { class: "tag" }, "frozen") : "",
+      row.ranker, whole(row.n_features), whole(row.feedback_count), whole(row.served_version), whole(row.lag),
+      row.learned_count ? clock(row.updated) : "–", standing(row),
     ],
   }));
   const focused = document.activeElement?.closest("#rankers") ? document.activeElement.textContent : null;
-  put($("rankers"), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "All rankers" }, table(heads, [2, 3, 4, 5, 6, 7], rows)));
+  put($("rankers"), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "All rankers" }, table(heads, [2, 3, 4, 5, 6], rows)));
   if (focused) [...$("rankers").querySelectorAll("a")].find((link) => link.textContent === focused)?.focus();
 }
 
-function tiles(detail) {
-  const { recent, kept } = detail;
+/** What is not as usual with a ranker; `live.py` says the same. */
+function standing(row) {
+  const said = [row.stopped ? "stopped" : null, row.frozen ? "frozen" : null, row.pinned === null ? null : "pinned",
+    row.set_aside ? `${whole(row.set_aside)} set aside` : null].filter(Boolean);
+  return said.join(", ") || "learns";
+}
+
+function tiles(row, { newest, kept, lag_seconds }) {
   const doubt = kept?.wrong === null || !kept ? "" : `; the model itself expects ${percent(kept.wrong)} of them wrong`;
   const all = [
-    ["Click-through", percent(recent.ctr), "of lists with feedback"],
-    ["NDCG of clicks", percent(recent.ndcg), "100 % when clicks are on top"],
-    ["Explored", percent(recent.explored), "of shown positions"],
-    ["Blocks", fixed(recent.blocks, 1), "in a shown list"],
+    ["Click-through", percent(newest.ctr), "of lists with feedback"],
+    ["NDCG of clicks", percent(newest.ndcg), "100 % when clicks are on top"],
+    ["Explored", percent(newest.explored), "of shown positions"],
+    ["Blocks", fixed(newest.blocks, 1), "in a shown list"],
     ["Orders kept", percent(kept?.share), `of shown pairs${doubt}`],
-    ["Model", whole(detail.version), `${lists(detail.feedback)} with feedback, ${whole(detail.lag)} waiting${detail.lag ? `, ${seconds(detail.lag_seconds)}` : ""}`],
+    ["Model", whole(row.served_version), `${lists(row.feedback_count)} with feedback, ${whole(row.lag)} waiting${row.lag ? `, ${seconds(lag_seconds)}` : ""}`],
   ];
   put(parts.tiles, all.map(([what, value, note]) =>
     h("div", {}, h("dt", {}, what), h("dd", {}, value), h("dd", { class: "note" }, note))));
 }
 
-function charts({ series, lags, recent }) {
-  const values = (key) => series.map((point) => point[key]);
-  const when = (i) => (series[i] ? clock(series[i].at) : "");
+function charts({ name }, { points, newest }) {
+  const lags = state.lags.get(name) ?? [];
+  const values = (key) => points.map((point) => point[key]);
+  const when = (i) => (points[i] ? clock(points[i].time) : "");
   const share = (value) => percent(value);
   const one = (value) => fixed(value, value >= 10 || Number.isInteger(value) ? 0 : 1);
   lineChart(parts.clicks, { label: "Clicks over time", at: when, format: share, from: 0, to: 1,
-    lines: [{ name: "click-through", values: values("ctr"), now: recent.ctr }, { name: "NDCG of clicks", values: values("ndcg"), now: recent.ndcg }] });
+    lines: [{ name: "click-through", values: values("ctr"), now: newest.ctr }, { name: "NDCG of clicks", values: values("ndcg"), now: newest.ndcg }] });
   lineChart(parts.explored, { label: "Share of explored positions over time", at: when, format: share, from: 0, to: 1,
-    lines: [{ name: "explored", values: values("explored"), now: recent.explored }] });
+    lines: [{ name: "explored", values: values("explored"), now: newest.explored }] });
   lineChart(parts.blocks, { label: "Blocks in a shown list over time", at: when, format: one, from: 0,
-    lines: [{ name: "blocks", values: values("blocks"), now: recent.blocks }] });
+    lines: [{ name: "blocks", values: values("blocks"), now: newest.blocks }] });
   lineChart(parts.sizes, { label: "Block sizes over time", at: when, format: one, from: 0,
-    lines: [...[1, 5, 10].map((rank) => ({ name: `rank ${rank}`, values: values(`size_${rank}`), now: recent[`size_${rank}`] }))] });
+    lines: [...[1, 5, 10].map((rank) => ({ name: `rank ${rank}`, values: values(`size_${rank}`), now: newest[`size_${rank}`] }))] });
   lineChart(parts.lag, { label: "Learner lag", at: (i) => (lags[i] ? clock(lags[i][0]) : ""), format: whole, from: 0, to: Math.max(3, ...lags.map((lag) => lag[1])),
     lines: [{ name: "waiting", values: lags.map((lag) => lag[1]) }] });
 }
 
-function weigh({ weights }) {
-  const features = weights?.features ?? null;
+function weigh(weights) {
+  const { features } = weights;
   drawWeights(parts.weights, features && (state.all ? features : features.slice(0, FEW_WEIGHTS)));
   parts.more.hidden = !features || features.length <= FEW_WEIGHTS;
   if (!features) return;
@@ -169,21 +184,22 @@ function weigh({ weights }) {
 }
 
 function listImpressions(impressions) {
-  state.listed = impressions;
-  const rows = impressions.map((item) => {
-    const clicked = new Set(item.clicked ?? []);
-    const documents = item.shown.map((text, i) => h("li", { class: clicked.has(i) ? "doc clicked" : "doc", title: text }, text));
-    if (item.more) documents.push(h("li", { class: "muted" }, `+ ${item.more}`));
-    const open = h("a", { href: `/impressions/${encodeURIComponent(state.name)}/${item.number}`, onclick: (event) => { event.preventDefault(); pick(item.number); } }, clock(item.at));
-    return { current: item.number === state.picked, cells: [open, item.query ?? "–", h("ul", { class: "list" }, documents), whole(item.version), item.state === "collecting" ? `collecting until ${clock(item.closes)}` : item.state] };
+  state.listed = impressions ?? [];
+  const rows = state.listed.map((item) => {
+    const documents = item.ids.slice(0, SHOWN).map((text, i) => h("li", { class: item.clicks?.[i] ? "doc clicked" : "doc", title: text }, text));
+    if (item.ids.length > SHOWN) documents.push(h("li", { class: "muted" }, `+ ${item.ids.length - SHOWN}`));
+    const open = h("a", { href: picture(item.number), onclick: (event) => { event.preventDefault(); pick(item.number); } }, clock(item.time));
+    const standing_ = item.state === "collecting" ? `collecting until ${clock(item.closes)}` : item.state;
+    return { current: item.number === state.picked, cells: [open, item.query_id ?? "–", h("ul", { class: "list" }, documents), whole(item.model_version), standing_] };
   });
-  put(parts.impressions, rows.length ? table(["Shown at", "Query", "Documents", "Model", "State"], [3], rows) : h("p", { class: "empty" }, "None yet."));
+  const none = impressions === null ? "What was shown and clicked is told with an admin key." : "None yet.";
+  put(parts.impressions, rows.length ? table(["Shown at", "Query", "Documents", "Model", "State"], [3], rows) : h("p", { class: "empty" }, none));
   parts.newer.disabled = state.page === 0;
-  parts.older.disabled = impressions.length < PAGE || state.page + 1 >= MOST_PAGES;
-  parts.newest.disabled = state.picked === null && state.page === 0;
-  const shown = state.picked ?? (state.page === 0 ? impressions[0]?.number : undefined);
+  parts.older.disabled = rows.length < PAGE || state.page + 1 >= MOST_PAGES;
+  parts.newest.setAttribute("aria-pressed", String(state.picked === null && state.page === 0));
+  const shown = state.picked ?? (state.page === 0 ? state.listed[0]?.number : undefined);
   if (shown !== undefined) drawImpression(shown);
-  else if (!impressions.length) put(parts.drawing, h("p", { class: "empty" }, "Nothing was shown yet."));
+  else if (!rows.length) put(parts.drawing, h("p", { class: "empty" }, impressions === null ? none : "Nothing was shown yet."));
 }
 
 function table(heads, right, rows) {
@@ -194,25 +210,21 @@ function table(heads, right, rows) {
       row.cells.map((cell, i) => h("td", { class: side(i, "wrap") }, cell))))));
 }
 
+const picture = (number) => `/impressions/${encodeURIComponent(state.name)}/${number}`;
+
 async function drawImpression(number) {
-  const address = `/live/rankers/${encodeURIComponent(state.name)}/impressions/${number}`;
-  const clicked = state.listed.find((item) => item.number === number)?.clicked ?? "";
-  const key = `${address} ${state.when} ${state.when === "now" ? state.last.detail.version : ""} ${clicked}`;
+  const address = picture(number);
+  const item = state.listed.find((other) => other.number === number);
+  const key = `${address} ${state.when} ${state.when === "now" ? state.last.row.model_version : ""} ${item?.clicks ?? ""}`;
   if (state.drawn === key) return;
   // Following the newest must not tear away what somebody is looking at, nor flicker.
   const busy = parts.drawing.matches(":hover, :focus-within") || Date.now() - state.drawnAt < CALM;
-  if (state.picked === null && state.drawn.startsWith(`/live/rankers/${encodeURIComponent(state.name)}/`) && state.drawn.split(" ")[1] === state.when && busy) return;
+  if (state.picked === null && state.drawn.startsWith(picture("")) && state.drawn.split(" ")[1] === state.when && busy) return;
   Object.assign(state, { drawn: key, drawnAt: Date.now() });
+  parts.heading.textContent = `Impression ${number}`;
+  parts.about.textContent = item ? `${item.query_id ? `“${item.query_id}”, ` : ""}${clock(item.time)}` : "";
   const query = `?when=${state.when}`;
   try {
-    const facts = await ask(address + query);
-    parts.heading.textContent = `Impression ${facts.number}`;
-    const query_ = facts.query ? `“${facts.query}”, ` : "";
-    parts.about.textContent = `${query_}${facts.candidates} ${facts.candidates === 1 ? "candidate" : "candidates"}, model ${whole(facts.drawn)}`;
-    if (!facts.drawable) {
-      put(parts.drawing, h("p", { class: "empty" }, "This ranker has no notion of blocks."));
-      return;
-    }
     const text = await ask(suited(`${address}/drawing.svg${query}`), { text: true });
     if (state.drawn === key) showDrawing(parts.drawing, text, parts.said, explainer(`${address}/pairs${query}`));
   } catch (problem) {
@@ -234,14 +246,13 @@ function choose(event, name) {
 function pick(number) {
   state.picked = number;
   if (number === null) state.page = 0;
-  listImpressions(number === null ? state.last.detail.impressions : state.listed);
+  listImpressions(number === null ? state.last.impressions : state.listed);
   if (number !== null) parts.impression.scrollIntoView({ block: "nearest" });
 }
 
 async function turn(by) {
   state.page = Math.max(0, state.page + by);
-  const answer = await ask(`/live/rankers/${encodeURIComponent(state.name)}/impressions?offset=${state.page * PAGE}`);
-  listImpressions(answer.impressions);
+  listImpressions(await askImpressions(state.page * PAGE));
 }
 
 function look(when) {
@@ -254,25 +265,53 @@ function look(when) {
   refresh();
 }
 
+/** Impressions, newest first; null for a key that may not see them. */
+async function askImpressions(offset = 0) {
+  try {
+    return (await ask(v1(state.name, `/impressions?limit=${PAGE}&offset=${offset}`))).impressions;
+  } catch (problem) {
+    if (problem.status === 403) return null;
+    throw problem;
+  }
+}
+
 const refresh = throttle(async () => {
   try {
+    const { rankers } = await ask("/v1/rankers");
     if (!state.name) {
-      const { rankers } = await ask("/live/rankers");
       state.name = rankers[0]?.name ?? "";
       if (!state.name) return;
       history.replaceState(null, "", `/?ranker=${encodeURIComponent(state.name)}`);
     }
-    const answer = await ask(`/live/rankers/${encodeURIComponent(state.name)}`);
-    render(answer);
-    if (answer.behind) setTimeout(refresh, 0); // a long log is read in pieces
-  } catch (problem) {
-    if (problem.status === 404) gone();
-  }
+    const { name } = state;
+    const row = rankers.find((other) => other.name === name);
+    if (!row) {
+      gone(rankers);
+      return;
+    }
+    const known = state.last?.row?.name === name && state.last.row.state_digest === row.state_digest ? state.last : null;
+    const [statistics, weights, versions, impressions] = await Promise.all([
+      ask(v1(name, "/statistics")),
+      known?.weights ?? ask(v1(name, "/weights")),
+      known?.versions ?? ask(v1(name, "/versions")).then((answer) => answer.versions),
+      askImpressions(),
+    ]);
+    note(rankers);
+    if (name === state.name) render({ rankers, row, statistics, weights, versions, impressions });
+    if (statistics.behind) setTimeout(refresh, 0); // a long log is read in pieces
+  } catch { /* the server is away, or the ranker was deleted just now: the next event asks again */ }
 }, 400);
 
+/** Remember how far behind the learner was, while this page is open. */
+function note(rankers) {
+  for (const { name, lag } of rankers) {
+    const seen = state.lags.get(name) ?? [];
+    state.lags.set(name, [...seen, [Date.now() / 1000, lag]].slice(-LAGS));
+  }
+}
+
 /** The ranker that was asked for is not there: say so, and leave the choice of another to the reader. */
-async function gone() {
-  const { rankers } = await ask("/live/rankers");
+function gone(rankers) {
   listRankers(rankers);
   document.title = "Live · PairRank";
   put($("detail"), h("p", { class: "notice", role: "alert" }, `There is no ranker called “${state.name}”; it may have been deleted.`));

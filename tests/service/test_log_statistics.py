@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairrank import PairRank, metrics
-from pairrank.service.pages.watch import History, block_sizes, summarise
+from pairrank.service.log_statistics import History, block_sizes, summarise
 from pairrank.service.recent import Recent
 from pairrank.service.store.base import Entry
 from pairrank.types import Impression
@@ -60,7 +60,7 @@ def test_one_list_is_summarised() -> None:
     assert point["explored"] == 4 / 5
     assert point["blocks"] == 3
     assert (point["size_1"], point["size_5"], point["size_10"]) == (2, 7, None)
-    assert (point["at"], point["seq"]) == (7.0, 7)
+    assert (point["time"], point["log_entry"]) == (7.0, 7)
     quiet = summarise(entry(1, shown([0, 0], explored=False), [0, 0]))
     assert quiet is not None
     assert quiet.point()["ctr"] == 0
@@ -78,10 +78,10 @@ def test_a_history_keeps_its_sums_however_it_is_joined(lists: list[list[int]], p
     assert len(found) <= 2 * points
     assert sum(point["lists"] for point in found) == len(lists)
     assert sum(point["ctr"] * point["lists"] for point in found) == pytest.approx(sum(any(c) for c in lists))
-    assert [point["seq"] for point in found] == sorted(point["seq"] for point in found)
+    assert [point["log_entry"] for point in found] == sorted(point["log_entry"] for point in found)
     assert len({point["lists"] for point in found[:-1]}) <= 1  # all but the last are equally wide
     if lists:
-        assert found[-1]["seq"] == len(lists)
+        assert found[-1]["log_entry"] == len(lists)
 
 
 def test_recent_candidates_are_bounded() -> None:

@@ -1,6 +1,8 @@
-"""What both pages share: the head, the bar at the top, the policy that they are served under."""
+"""What all pages share: the head, the bar at the top, the policy that they are served under."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from pairrank.service.pages.markup import Markup, join, tag, trusted
 
@@ -9,7 +11,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-_PAGES = (("/", "Live"), ("/play", "Playground"))
+Nav = Sequence[tuple[str, str]]  # address and name of each page that there is
 
 # Two documents in kept order above an open pair: the idea of the product in eighteen pixels.
 _MARK = (
@@ -21,7 +23,7 @@ _MARK = (
 )
 
 
-def page(title: str, body: Markup, *, current: str, script: str | None = None, **data: str) -> Markup:
+def page(title: str, body: Markup, *, nav: Nav, current: str, script: str | None = None, **data: str) -> Markup:
     """A whole document around ``body``; ``data`` is what the script finds on the main element."""
     head = tag(
         "head",
@@ -32,9 +34,9 @@ def page(title: str, body: Markup, *, current: str, script: str | None = None, *
         tag("link", rel="icon", href="/static/icon.svg", type="image/svg+xml"),
         tag("link", rel="stylesheet", href="/static/pairrank.css"),
         tag("link", rel="stylesheet", href="/static/drawing.css"),
-        tag("script", type="module", src=f"/static/{script}") if script else None,
+        tag("script", type="module", src=script) if script else None,
     )
-    links = [tag("a", name, href=href, aria_current="page" if href == current else None) for href, name in _PAGES]
+    links = [tag("a", name, href=href, aria_current="page" if href == current else None) for href, name in nav]
     bar = tag(
         "div",
         tag("a", trusted(_MARK), "PairRank", href="/", class_="brand"),

@@ -1,29 +1,32 @@
-"""The playground's addresses. Clicks of a person go to the service's own feedback endpoint."""
+"""The playground's routes. Clicks of a person go to the service's own feedback endpoint."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from pairrank.errors import InputError
 from pairrank.service.auth import NoKeyError
 from pairrank.service.desk import Desk, RefusalError
 from pairrank.service.documents import parse_json
-from pairrank.service.pages.addresses import html, json_of
 from pairrank.service.pages.live import closed_page
+from pairrank.service.pages.routes import html, json_of
 from pairrank.service.playground.page import play_page
 from pairrank.service.playground.play import MOST_SHOWN, SHOWN, Playground
 from pairrank.service.playground.users import USERS
 
 MOST_SEARCHES = 10_000
 MAX_QUERY = 256
+SCRIPT = "/play/static/play.js"
 
 
-def play_routes(desk: Desk) -> list[BaseRoute]:
+def routes(desk: Desk) -> list[BaseRoute]:
     """The routes of the playground. It makes and resets a ranker, so it needs the role of an administrator."""
     play = Playground(desk)
 
@@ -31,9 +34,9 @@ def play_routes(desk: Desk) -> list[BaseRoute]:
         try:
             desk.allow(request, "admin")
         except NoKeyError:
-            return html(closed_page("/play", "play.js"))
+            return html(closed_page(request.app.state.nav, "/play", SCRIPT))
         play.prepare()
-        return html(play_page())
+        return html(play_page(request.app.state.nav, SCRIPT))
 
     async def state(request: Request) -> Response:
         desk.allow(request, "admin")
@@ -79,6 +82,7 @@ def play_routes(desk: Desk) -> list[BaseRoute]:
         Route("/play/compare", compare, methods=["POST"]),
         Route("/play/simulate", simulate, methods=["POST"]),
         Route("/play/reset", reset, methods=["POST"]),
+        Mount("/play/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
 
 

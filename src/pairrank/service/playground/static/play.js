@@ -1,10 +1,10 @@
 // The playground: a search, its bands, and what the ranker has learned. A person's clicks go to the public endpoint.
 
-import { $, ask, h, percent, put, whole } from "./dom.js";
-import { lineChart } from "./chart.js";
-import { drawWeights } from "./weights.js";
-import { explainer, showDrawing, suited } from "./drawing.js";
-import { follow } from "./stream.js";
+import { $, ask, h, percent, put, whole } from "/static/dom.js";
+import { lineChart } from "/static/chart.js";
+import { drawWeights } from "/static/weights.js";
+import { explainer, showDrawing, suited } from "/static/drawing.js";
+import { follow } from "/static/stream.js";
 
 const RANKER = "/v1/rankers/playground";
 const VIEWS = ["results", "blocks", "compare"];
@@ -200,7 +200,7 @@ async function show(view) {
   if (!found?.results.length || view === "results") return;
   try {
     if (view === "blocks") {
-      const address = `/live/rankers/playground/impressions/${found.number}`;
+      const address = `/impressions/playground/${found.number}`;
       const text = await ask(suited(`${address}/drawing.svg`), { text: true });
       if (state.found === found) showDrawing($("drawing"), text, $("said"), explainer(`${address}/pairs`));
     } else {

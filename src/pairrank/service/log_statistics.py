@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,10 @@ import numpy as np
 
 from pairrank import metrics
 from pairrank.errors import FileFormatError
+from pairrank.rankers import Ranker
 from pairrank.service.store.base import Entry, RankerRow
 from pairrank.service.store.log import SqlStore
-from pairrank.types import AnyArray, FloatArray, Impression
+from pairrank.types import AnyArray, FloatArray, Impression, Inspection
 
 # Of a longer log only the end is read: what was before is not worth a wait.
 LOOK_BACK = 10_000
@@ -52,8 +54,8 @@ class Bin:
         if self.sizes is not None and self.reached is not None:
             at_ranks = [_mean(float(a), float(b)) for a, b in zip(self.sizes, self.reached, strict=True)]
         return {
-            "at": self.at,
-            "seq": self.seq,
+            "time": self.at,
+            "log_entry": self.seq,
             "lists": self.lists,
             "ctr": _mean(self.clicked, self.lists),
             "ndcg": _mean(self.gain, self.clicked),
@@ -141,29 +143,27 @@ class History:
         return newest.point()
 
 
-class Watch:
+class LogStatistics:
     """The histories of all rankers of a store, brought up to date when somebody looks."""
 
-    def __init__(self, store: SqlStore) -> None:
-        self._store = store
+    def __init__(self) -> None:
         # A ranker that was deleted and made anew may have its old id: the time of making tells them apart.
         self._histories: dict[tuple[int, float], tuple[History, int]] = {}
-        self._lags: dict[tuple[int, float], deque[tuple[float, int]]] = {}
         self._turn = threading.Lock()
 
     def history(self, row: RankerRow) -> History:
         """The history of one ranker, as far as `catch_up` has read."""
         return self._place(row)[0]
 
-    def catch_up(self, row: RankerRow) -> bool:
+    def catch_up(self, store: SqlStore, row: RankerRow) -> bool:
         """Read one more batch of a ranker's log; whether there may be more."""
         with self._turn:
             history, seen = self._place(row)
-            entries = self._store.log(row.id, seen, _BATCH)
+            entries = store.log(row.id, seen, _BATCH)
             for entry in entries:
                 try:
                     history.add(entry)
-                except FileFormatError:  # the learner reports damage; a page only leaves the entry out
+                except FileFormatError:  # the learner reports damage; figures only leave the entry out
                     continue
             if entries:
                 self._histories[row.id, row.created] = (history, entries[-1].seq)
@@ -173,12 +173,22 @@ class Watch:
         start = max(row.base, row.log_seq - LOOK_BACK)
         return self._histories.setdefault((row.id, row.created), (History(), start))
 
-    def lag(self, row: RankerRow, now: float) -> list[tuple[float, int]]:
-        """When somebody looked, and how many entries the learner was behind; the newest two hundred."""
-        with self._turn:
-            seen = self._lags.setdefault((row.id, row.created), deque(maxlen=200))
-            seen.append((now, row.log_seq - row.applied))
-            return list(seen)
+
+def kept_orders(model: Ranker, entries: Iterable[Entry]) -> dict[str, Any] | None:
+    """Of the pairs of documents in some lists, the share whose order ``model`` keeps, and how many of those it expects
+    to be wrong itself: the mean of 1 − `Inspection.chance`, None where it knows no chances.
+
+    Clicks cannot tell: a kept order is never shown the other way round.
+    """
+    seen = [model.inspect(Impression.from_bytes(entry.body).features) for entry in entries if entry.body is not None]
+    views: list[Inspection] = [view for view in seen if view is not None]
+    pairs = sum(math.comb(len(view.order), 2) for view in views)
+    if not pairs:
+        return None
+    doubts = [1.0 - view.chance[view.certain] for view in views if view.chance is not None]
+    doubt = np.concatenate(doubts) if doubts else np.empty(0)
+    kept = sum(int(view.certain.sum()) for view in views)
+    return {"lists": len(views), "share": kept / pairs, "wrong": float(doubt.mean()) if len(doubt) else None}
 
 
 def _mean(total: float, count: float) -> float | None:

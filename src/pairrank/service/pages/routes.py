@@ -1,0 +1,138 @@
+"""The live page's routes: HTML for people and drawings. Its script reads ``/v1`` as anybody can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from pairrank import drawing
+from pairrank.errors import InputError, UnknownNameError
+from pairrank.service.administration import describe
+from pairrank.service.auth import NoKeyError, RoleError
+from pairrank.service.desk import Desk, answer
+from pairrank.service.pages.layout import POLICY
+from pairrank.service.pages.live import PAGE, Address, Detail, closed_page, impression_page, live_page
+from pairrank.service.pages.markup import Markup
+from pairrank.service.pages.view_models import Scene, scene
+from pairrank.service.store.base import RankerRow
+
+WEIGHTS = 20  # in the table
+
+
+def html(text: Markup) -> Response:
+    """A page, under the policy of the pages."""
+    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+    return Response(text, media_type="text/html", headers=headers)
+
+
+def svg(text: str) -> Response:
+    """A drawing; opened by itself it may use its own style and nothing else."""
+    headers = {
+        "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+        "Cache-Control": "no-store",
+    }
+    return Response(text, media_type="image/svg+xml", headers=headers)
+
+
+def routes(desk: Desk) -> list[BaseRoute]:
+    """The routes of the live page and of what all pages load."""
+
+    async def home(request: Request) -> Response:
+        try:
+            desk.allow(request, None)
+        except NoKeyError:
+            return html(closed_page(request.app.state.nav))
+        rows = sorted(await desk.shelf.read(desk.store.rankers), key=lambda row: row.name)
+        wanted = request.query_params.get("ranker")
+        # The one asked for, else the one that learned last.
+        newest = max(rows, key=lambda row: row.updated, default=None)
+        chosen = newest if wanted is None else next((row for row in rows if row.name == wanted), None)
+        return html(
+            live_page(
+                [describe(row) for row in rows],
+                None if chosen is None else await _detail(chosen, admin=_may(desk, request, "admin")),
+                to=Address(str(request.base_url).rstrip("/"), bool(desk.shelf.keys)),
+                missing=wanted if chosen is None else None,
+                nav=request.app.state.nav,
+            )
+        )
+
+    async def _detail(row: RankerRow, *, admin: bool) -> Detail:
+        return Detail(
+            describe(row),
+            await desk.reports.statistics(row),
+            await desk.reports.weights(row, WEIGHTS),
+            await desk.reports.versions(row),
+            await desk.reports.impressions(row, PAGE) if admin else None,
+        )
+
+    async def impression(request: Request) -> Response:
+        return html(impression_page(request.path_params["name"], await _scene(request), request.app.state.nav))
+
+    async def picture(request: Request) -> Response:
+        panel = _panel(await _scene(request))
+        given = request.query_params
+        alone = "embed" not in given
+        return svg(drawing.blocks(panel, compact="compact" in given, standalone=alone, titles=alone))
+
+    async def pairs(request: Request) -> Response:
+        panel = _panel(await _scene(request))
+        return answer(sentences(panel, whole(request, "row", 0, 0, len(panel.inspection.order) - 1)))
+
+    async def _scene(request: Request) -> Scene:
+        # As for the impressions under /v1: what people were shown and clicked is not for everybody who may rank.
+        desk.allow(request, "admin")
+        name, number = request.path_params["name"], request.path_params["number"]
+        return await scene(desk, name, number, as_served=request.query_params.get("when", "served") == "served")
+
+    async def style(_: Request) -> Response:
+        return Response(drawing.STYLE, media_type="text/css")
+
+    one = "/impressions/{name}/{number:int}"
+    return [
+        Route("/", home),
+        Route(one, impression),
+        Route(f"{one}/drawing.svg", picture),
+        Route(f"{one}/pairs", pairs),
+        Route("/static/drawing.css", style),
+        Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
+    ]
+
+
+def whole(request: Request, name: str, default: int, low: int, high: int) -> int:
+    """A whole number from the address, within bounds."""
+    text = request.query_params.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
+        raise InputError(f"{name} is {text[:20]!r}; expected a whole number from {low} to {high}")
+    return int(text)
+
+
+def sentences(panel: drawing.Panel, row: int) -> list[str | None]:
+    """For each candidate why its order against ``row`` is kept or open; None for itself."""
+    return [None if other == row else drawing.explain(panel, row, other) for other in range(len(panel.labels))]
+
+
+def json_of(value: Any) -> Response:
+    """Plain values as JSON, never kept by a browser."""
+    response = answer(value)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _may(desk: Desk, request: Request, role: str) -> bool:
+    try:
+        desk.allow(request, role)
+    except RoleError:
+        return False
+    return True
+
+
+def _panel(found: Scene) -> drawing.Panel:
+    if found.panel is None:
+        raise UnknownNameError("this ranker has no notion of blocks, so there is nothing to draw")
+    return found.panel

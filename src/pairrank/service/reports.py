@@ -1,0 +1,142 @@
+"""What is told of a ranker beside its row: statistics of its log, weights, versions, impressions, models.
+
+The endpoints under ``/v1`` and the pages without a script tell the same, from here.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pairrank.errors import UnknownNameError
+from pairrank.rankers import LinearRanker, Ranker
+from pairrank.service.log_statistics import LogStatistics, kept_orders
+from pairrank.service.model import Model
+from pairrank.service.store.base import ImpressionRow, RankerRow
+
+if TYPE_CHECKING:
+    from pairrank.service.desk import Desk
+
+PATIENCE = 0.25  # seconds that an answer may spend on reading a log
+JUDGED = 20  # newest lists whose kept orders are counted
+MODELS = 16  # opened models that are kept
+
+
+class Reports:
+    """The reports of one worker. Stores are read off the event loop."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._statistics = LogStatistics()
+        self._model = lru_cache(maxsize=MODELS)(self._open)
+        self._kept = lru_cache(maxsize=MODELS)(self._count_kept)
+
+    async def statistics(self, row: RankerRow) -> dict[str, Any]:
+        """How the ranker has been doing, by its log; ``behind`` when there is more of it to read: ask again."""
+        read, store = self._desk.shelf.read, self._desk.store
+        deadline = time.monotonic() + PATIENCE
+        while behind := await read(self._statistics.catch_up, store, row):
+            if time.monotonic() > deadline:
+                break
+        history = self._statistics.history(row)
+        return {
+            "name": row.name,
+            "model_version": row.version,
+            "lag": row.log_seq - row.applied,
+            "lag_seconds": await self.lag_seconds(row),
+            "points": history.points(),
+            "newest": history.total(),
+            "kept": await read(self._kept, row.id, row.created, row.version, row.base, row.log_seq),
+            "behind": behind,
+        }
+
+    async def lag_seconds(self, row: RankerRow) -> float:
+        """Seconds since the oldest entry that is not applied was logged."""
+        since = await self._desk.shelf.read(self._desk.store.oldest_pending, row.id, row.applied)
+        return 0.0 if since is None else max(0.0, self._desk.clock() - since)
+
+    async def weights(self, row: RankerRow, limit: int) -> dict[str, Any]:
+        """The heaviest weights of the newest model; none where it is not linear."""
+        features = weights_of(await self.model(row, row.version), row.config.feature_names)
+        return {
+            "model_version": row.version,
+            "total": len(features or ()),
+            "features": None if features is None else features[:limit],
+        }
+
+    async def versions(self, row: RankerRow) -> list[dict[str, Any]]:
+        """The versions that can be pinned or gone back to, newest first."""
+        return [
+            {
+                "version": kept.version,
+                "created": kept.created,
+                "state_digest": kept.digest,
+                "learned_count": kept.learned,
+                "kept": kept.kept,
+                "current": kept.version == row.version,
+                "pinned": kept.version == row.pinned,
+            }
+            for kept in await self._desk.shelf.read(self._desk.store.versions, row.id)
+        ]
+
+    async def impressions(self, row: RankerRow, limit: int, offset: int = 0) -> list[dict[str, Any]]:
+        """Some of the newest impressions, newest first."""
+        found = await self._desk.shelf.read(self._desk.store.impressions, row.id, offset + limit)
+        return [brief(item) for item in found[offset:]]
+
+    async def model(self, row: RankerRow, version: int) -> Ranker | None:
+        """A version of the ranker's model, or None when it is not kept."""
+        return await self._desk.shelf.read(self._model, row.id, row.created, version)
+
+    async def model_bytes(self, row: RankerRow, version: int) -> bytes:
+        """A version of the ranker's model, as `pairrank.load` reads it."""
+        snapshot = await self._desk.shelf.read(self._desk.store.snapshot, row.id, version)
+        if snapshot is None:
+            raise UnknownNameError(f"version {version} of ranker {row.name!r} is not kept")
+        return snapshot.body
+
+    def _open(self, ranker_id: int, _created: float, version: int) -> Ranker | None:
+        # A ranker that was deleted and made anew may have its old id, so the time of making is part of the key.
+        snapshot = self._desk.store.snapshot(ranker_id, version)
+        return None if snapshot is None else Model.restore(snapshot).ranker
+
+    def _count_kept(self, ranker_id: int, created: float, version: int, base: int, end: int) -> dict[str, Any] | None:
+        model = self._model(ranker_id, created, version)
+        start = max(base, end - JUDGED)
+        return None if model is None else kept_orders(model, self._desk.store.log(ranker_id, start, JUDGED))
+
+
+def weights_of(model: Ranker | None, names: tuple[str, ...] | None) -> list[dict[str, Any]] | None:
+    """Every weight with one standard deviation, heaviest first; None where the model is not linear."""
+    if not isinstance(model, LinearRanker):
+        return None
+    weights = model.weights
+    spread = getattr(model, "uncertainty", None)
+    deviations = spread() if callable(spread) else np.full(len(weights), np.nan)
+    return [
+        {
+            "name": names[i] if names else f"feature {i + 1}",
+            "weight": float(weights[i]),
+            "deviation": float(deviations[i]) if np.isfinite(deviations[i]) else None,
+        }
+        for i in np.argsort(-np.abs(weights), kind="stable").tolist()
+    ]
+
+
+def brief(item: ImpressionRow) -> dict[str, Any]:
+    """An impression without its features."""
+    return {
+        "impression_id": f"{item.number}-{item.token}",
+        "number": item.number,
+        "state": item.state,
+        "time": item.created,
+        "closes": item.closes,
+        "model_version": item.version,
+        "query_id": item.query_id,
+        "ids": item.ids,
+        "clicks": item.clicks,
+        "log_entry": item.seq,
+    }
