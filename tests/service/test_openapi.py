@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import jsonschema
 import pytest
-from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app
+from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app, running_server
 
 from pairrank.service.auth import new_key
 from pairrank.service.store import open_store
@@ -151,6 +152,18 @@ def test_every_refusal_is_the_one_declared(walk: Walk, monkeypatch: pytest.Monke
     walk("GET", f"{one}/impressions?limit=0", 422)
     walk("GET", "/v1/audit?limit=x", 422)
     walk("DELETE", "/v1/rankers/nobody", 404)
+    for path in ("/healthz", "/metrics", "/v1/stream", f"{one}/weights"):
+        walk("GET", path, 421, headers={"Host": "elsewhere.example"})
+
+
+def test_headers_without_end_are_refused_as_declared(tmp_path: Path) -> None:
+    with running_server(tmp_path / "store.db") as address:
+        told = httpx.get(f"{address}/v1/rankers", headers={"X-Long": "x" * 200_000})
+        text = httpx.get(f"{address}/openapi.json").json()
+    assert told.status_code == 431
+    schema = text["components"]["schemas"]["Problem"]
+    jsonschema.validate(told.json(), closed(schema))
+    assert all("431" in item["responses"] for path in text["paths"].values() for item in path.values())
 
 
 def test_keys_are_declared_as_they_are_asked_for(tmp_path: Path) -> None:

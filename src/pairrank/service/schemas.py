@@ -328,12 +328,13 @@ _REFUSED = {
     421: "the Host header names another service",
     422: "the values are not valid",
     429: "a limit is reached; try again later",
+    431: "the headers are too large",
     500: "a fault in the program; the log tells more",
     503: "the store does not answer, or the service is not ready",
 }
 # For the OpenAPI text alone: the worker itself looks at the header, since it may have no keys.
 KEY = Security(HTTPBearer(auto_error=False, scheme_name="key", description="from `pairrank keys add`"))
-_ALWAYS = (421, 500)
+_ALWAYS = (421, 431, 500)
 _KEYED = (401, 403, 503)
 _BODY = (400, 408, 413, 422)
 _PROBLEM = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}
