@@ -14,7 +14,7 @@ LAYERS = [
     {"cli"},
     {"service", "lab", "export", "logs", "bench", "sklearn", "integrations"},
     {"sim", "checks"},
-    {"rankers", "clicks", "metrics", "data", "drawing", "client", "trials", "store_log"},
+    {"rankers", "clicks", "metrics", "data", "drawing", "client", "upstream", "trials", "store_log"},
     {"features"},
     {"kernel"},
     {"types"},

@@ -19,6 +19,7 @@ from pairrank.errors import (
 )
 from pairrank.features.text import TextFeatures
 from pairrank.integrations import Reranked, TextReranker
+from pairrank.upstream import RerankEndpoint
 
 QUERY = "how to brew green tea"
 TEXTS = [
@@ -132,6 +133,12 @@ def test_an_upstream_score_is_a_feature() -> None:
     assert asked[0] == (QUERY, TEXTS)
     weights = dict(zip(reranker.features.names, reranker.ranker.weights, strict=True))
     assert weights["upstream"] > 0.1
+
+
+def test_an_upstream_that_fails_is_done_without(caplog: pytest.LogCaptureFixture) -> None:
+    reranker = TextReranker(upstream=RerankEndpoint("http://127.0.0.1:1/v1/rerank", timeout=1.0), explore=False)
+    assert reranker.rerank(QUERY, TEXTS).order == (0, 1, 2, 3, 4)
+    assert "ranked without the upstream's scores" in caplog.text
 
 
 def test_threads_share_it() -> None:

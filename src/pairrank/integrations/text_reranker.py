@@ -7,6 +7,7 @@ back with that id. A new re-ranker keeps the order that came in, as far as it is
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -26,6 +27,9 @@ from pairrank.features.text import Document, TextFeatures, passage
 from pairrank.rankers import priors
 from pairrank.rankers.base import Ranker
 from pairrank.types import FloatArray, Impression
+from pairrank.upstream import UpstreamError
+
+logger = logging.getLogger("pairrank.integrations")
 
 # What a score of another re-ranker is asked with: the query and the texts; a number per text, higher is better.
 Upstream = Callable[[str, Sequence[str]], Sequence[float]]
@@ -88,10 +92,17 @@ class Reranker(ABC):
         documents : texts, or mappings with ``text`` and metadata.
         scores : (n_docs,), those of the first stage, higher is better; NaN where a document has none.
         """
-        upstream = None
-        if self.upstream is not None:
-            upstream = self.upstream(query, [passage(document).text for document in documents])
+        upstream = self._upstream_scores(query, documents)
         return self._rank(self.features(query, documents, scores=scores, upstream=upstream), top_n)
+
+    def _upstream_scores(self, query: str, documents: Sequence[Document]) -> Sequence[float] | None:
+        if self.upstream is None:
+            return None
+        try:
+            return self.upstream(query, [passage(document).text for document in documents])
+        except UpstreamError as problem:
+            logger.warning("ranked without the upstream's scores: %s", problem)
+            return None
 
     def feedback_on(self, marked: Iterable[Mapping[str, Any]]) -> int:
         """Learn from the metadata of documents that were of use, of any number of lists; how many lists were new."""

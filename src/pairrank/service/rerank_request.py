@@ -1,0 +1,128 @@
+"""The shape of ``POST /v1/rerank`` that Cohere and Jina began and many tools speak: bytes in, values out, and back.
+
+Nothing here knows a ranker or a store. A body is read leniently in what it may also hold (``rank_fields``,
+``max_chunks_per_doc``, ``truncation``, ... mean nothing here) and strictly in what is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pairrank.errors import InputError
+from pairrank.service.documents import MAX_ID, parse_json
+
+DEFAULT_MODEL = "rerank"
+
+
+class RerankRequest(NamedTuple):
+    """A checked request: the ranker's name, the query, documents in the order that came in, how many to answer."""
+
+    model: str
+    query: str
+    documents: list[str | dict[str, Any]]
+    top_n: int | None
+    return_documents: bool
+
+    @property
+    def ids(self) -> list[str]:
+        """What feedback calls the documents: their own ids where all have one and these differ, else their indices."""
+        own = [document.get("id") if isinstance(document, dict) else None for document in self.documents]
+        given = [name for name in own if isinstance(name, str) and 0 < len(name) <= MAX_ID]
+        return given if len(set(given)) == len(own) else [str(index) for index in range(len(own))]
+
+    @property
+    def scores(self) -> list[float] | None:
+        """The first stage's scores, NaN where a document has none; None where none has."""
+        own = [document.get("score") if isinstance(document, dict) else None for document in self.documents]
+        found = [_number(value) for value in own]
+        return None if all(map(math.isnan, found)) else found
+
+
+def parse_rerank(body: bytes, max_documents: int) -> RerankRequest:
+    """A request from its body, or an `InputError` with one sentence that says what is wrong."""
+    request = parse_json(body)
+    if not isinstance(request, dict):
+        raise InputError("the body is not a JSON object with model, query and documents")
+    model = request.get("model")
+    if model is None or model == "":
+        model = DEFAULT_MODEL
+    if not isinstance(model, str):
+        raise InputError("model must be a text, the name of a ranker")
+    query = request.get("query")
+    if not isinstance(query, str) or not query.strip():
+        raise InputError("query must be a text that is not empty")
+    documents = request.get("documents")
+    if not isinstance(documents, list) or not documents:
+        raise InputError("documents must be a list with one document at least")
+    if len(documents) > max_documents:
+        raise InputError(f"there are {len(documents)} documents; at most {max_documents} are allowed in a request")
+    fields = _rank_fields(request.get("rank_fields"))
+    texts = [_document(index, document, fields) for index, document in enumerate(documents)]
+    top_n = request.get("top_n")
+    if top_n is not None and (type(top_n) is not int or top_n < 1):
+        raise InputError("top_n must be a whole number of documents, 1 or more")
+    wanted = request.get("return_documents")
+    if wanted is not None and not isinstance(wanted, bool):
+        raise InputError("return_documents must be true or false")
+    return RerankRequest(model, query, texts, top_n, bool(wanted))
+
+
+def rerank_answer(
+    request: RerankRequest, order: Sequence[int], relevance: Sequence[float], meta: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The answer: ``order`` are indices into the request's documents, best first; ``meta`` has the impression_id.
+
+    The impression's id is also the answer's, which no client drops. Nothing is billed: no tokens were used.
+    """
+    results = []
+    for index, score in zip(order, relevance, strict=True):
+        result: dict[str, Any] = {"index": index, "relevance_score": score}
+        if request.return_documents:
+            document = request.documents[index]
+            result["document"] = {"text": document} if isinstance(document, str) else document
+        results.append(result)
+    return {
+        "id": meta["impression_id"],
+        "object": "list",
+        "model": request.model,
+        "results": results,
+        "meta": {"api_version": {"version": "1"}, **meta},
+        "usage": {"total_tokens": 0},
+    }
+
+
+def rerank_refusal(code: str, sentence: str) -> dict[str, str]:
+    """An error as the family answers it: Cohere's clients read ``message``, Jina's ``detail``, ours ``error`` too."""
+    return {"error": code, "message": sentence, "detail": sentence}
+
+
+def _rank_fields(fields: Any) -> tuple[str, ...]:
+    if fields is None:
+        return ()
+    if not isinstance(fields, list) or not all(isinstance(name, str) for name in fields):
+        raise InputError("rank_fields must be a list of texts")
+    return tuple(fields)
+
+
+def _document(index: int, document: Any, fields: tuple[str, ...]) -> str | dict[str, Any]:
+    if isinstance(document, str):
+        return document
+    if not isinstance(document, dict):
+        raise InputError(f"documents[{index}] is neither a text nor an object with text")
+    if isinstance(document.get("text"), str):
+        return document
+    named = [document[name] for name in fields if isinstance(document.get(name), str)]
+    if not named:
+        raise InputError(f"documents[{index}] has no text; expected a string under 'text'")
+    return {**document, "text": "\n".join(named)}
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
