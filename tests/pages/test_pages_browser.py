@@ -239,6 +239,15 @@ def test_the_playground_learns_what_a_person_clicks(server: Server, open_page: O
         assert page.evaluate(CONTRAST) == []
     watched.shot("play-before")
 
+    # A click on the row marks it, a second one takes the mark away, and so do the button and the keyboard.
+    page.locator(".hit .summary").first.click()
+    assert page.locator(".useful[aria-pressed=true]").count() == 1
+    page.locator(".hit .path").first.click()
+    assert page.locator(".useful[aria-pressed=true]").count() == 0
+    page.locator(".useful").first.click()
+    assert page.locator(".useful[aria-pressed=true]").count() == 1
+    page.get_by_role("button", name="Clear").click()
+
     # Somebody who wants things of the module tempfile, whatever their order.
     for _ in range(12):
         wanted = [i for i, name in enumerate(results(page)) if name.startswith("tempfile.")]
@@ -252,6 +261,12 @@ def test_the_playground_learns_what_a_person_clicks(server: Server, open_page: O
         with page.expect_response(re.compile("/play/search")):
             page.get_by_role("button", name="Learn from this").click()
         page.wait_for_selector("#teach", state="hidden")
+    lesson = re.search(
+        r"\((\d+)\) stood at place ([\d.]+) .* and at ([\d.]+) in the latest", page.inner_text("#lesson")
+    )
+    assert lesson is not None
+    assert int(lesson[1]) >= 1
+    assert float(lesson[3]) < float(lesson[2])  # the success is told
     learned = int(re.findall(r"from (\d+) searches", page.inner_text("#learnt"))[0])
     assert learned > 3
     assert page.locator(".weights .value").first.inner_text().split()[0] != "0.00"
@@ -275,15 +290,15 @@ def test_the_playground_simulates_compares_exports_and_resets(server: Server, op
     watched.shot("play-simulating")
     page.get_by_role("switch").click()
     until(page, "document.getElementById('simtext').textContent.startsWith('Stopped after')")
-    assert page.locator("#curve .line").count() == 2
+    assert page.locator("#curve .line").count() == 3
     until(page, "/from \\d+ searches/.test(document.getElementById('learnt').textContent)")
     feedback = server.call("GET", "/v1/rankers/playground?wait=1")["feedback_count"]
     assert feedback >= 150
 
     page.get_by_role("tab", name="Side by side").click()
-    page.wait_for_selector(".three li")
-    assert page.locator(".three h3").all_inner_texts() == ["PairRank", "Greedy", "Random"]
-    assert page.locator(".three li").count() == 30
+    page.wait_for_selector(".side li")
+    assert page.locator(".side h3").all_inner_texts() == ["PairRank", "Greedy", "BM25", "Random"]
+    assert page.locator(".side li").count() == 40
     watched.shot("play-side-by-side")
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("#drawing .pr-document")
@@ -300,6 +315,9 @@ def test_the_playground_simulates_compares_exports_and_resets(server: Server, op
     assert page.locator(".weights .value").first.inner_text().split()[0].lstrip("−") == f"{heaviest:.2f}"
 
     page.get_by_role("button", name="Start over").click()
+    page.wait_for_timeout(300)
+    assert server.call("GET", "/v1/rankers/playground")["feedback_count"] == feedback  # it asks first
+    page.get_by_role("button", name="Delete what was learned?").click()
     until(page, "document.getElementById('learnt').textContent === 'nothing yet'")
     assert server.call("GET", "/v1/rankers/playground")["feedback_count"] == 0
 
@@ -324,7 +342,7 @@ def test_pages_survive_a_killed_server(server: Server, open_page: Open) -> None:
     # The list that was on screen before the crash can still be learned from.
     with play.page.expect_response(re.compile("/play/search")):
         play.page.get_by_role("button", name="Learn from this").click()
-    until(play.page, "document.getElementById('learnt').textContent.startsWith('from 1 ')")
+    until(play.page, "document.getElementById('learnt').textContent.startsWith('from 1 search;')")
 
 
 HOSTILE = [

@@ -330,7 +330,7 @@ def test_the_playground_without_a_browser(tmp_path: Path, no_sources: None) -> N
         found = client.post("/play/search", json={"query": "square root", "k": 7}).json()
         assert len(found["results"]) == 7
         assert sum(found["blocks"]) == found["candidates"]
-        assert {hit["size"] for hit in found["results"]} == {found["candidates"]}  # nothing is certain yet
+        assert {hit["size"] for hit in found["results"]} == {found["candidates"]}  # every order is open yet
         nothing = client.post("/play/search", json={"query": "qqqzzz"}).json()
         assert nothing == {"query": "qqqzzz", "candidates": 0, "results": []}
         assert client.post("/play/compare", json={"query": "qqqzzz"}).json()["lists"] == []
@@ -347,9 +347,10 @@ def test_the_playground_without_a_browser(tmp_path: Path, no_sources: None) -> N
 
         served = client.get("/v1/rankers/playground/impressions").json()["impressions"]
         lists = client.post("/play/compare", json={"query": "square root", "k": 60}).json()["lists"]
-        ours, greedy, random = ([hit["id"] for hit in one["results"]] for one in lists)
+        ours, greedy, bm25, random = ([hit["id"] for hit in one["results"]] for one in lists)
         assert root in greedy[:3]  # its twin for complex numbers is almost the same document
-        assert set(ours) == set(greedy) == set(random)
+        assert [one["name"] for one in lists] == ["PairRank", "Greedy", "BM25", "Random"]
+        assert set(ours) == set(greedy) == set(bm25) == set(random)
         assert random != greedy
         assert client.get("/v1/rankers/playground/impressions").json()["impressions"] == served  # nothing was kept
 
@@ -357,6 +358,8 @@ def test_the_playground_without_a_browser(tmp_path: Path, no_sources: None) -> N
         last = json.loads(stream.strip().split("\n\n")[-1].partition("data: ")[2])
         assert last["done"] == last["total"] == 12
         assert 0 <= last["ndcg"] <= 1
+        assert 0 < last["bm25"] <= 1
+        assert last["feedback"] == 18
         assert client.get("/v1/rankers/playground?wait=1").json()["feedback_count"] == 18
         again = client.post("/play/reset", json={}).json()
         assert again["feedback"] == 0

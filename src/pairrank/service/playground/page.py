@@ -17,7 +17,7 @@ def play_page(nav: Nav, script: str) -> Markup:
         tag("h1", "A search that learns from you"),
         tag(
             "p",
-            "Search the documentation of this machine's Python standard library. Mark what is useful, let it learn, "
+            "Search the documentation of this machine's Python standard library. Click what is useful, let it learn, "
             "and watch the order settle. It starts out knowing nothing.",
         ),
         class_="lede",
@@ -60,6 +60,7 @@ def _results() -> Markup:
         class_="row",
     )
     hint = "Results appear here in bands: amber where the order is open and drawn by chance, grey where it is kept."
+    lesson = tag("p", id="lesson", class_="notice", aria_live="polite", hidden=True)
     results = tag("div", tag("p", hint, class_="empty"), id="results", role="tabpanel", aria_labelledby="tab-results")
     drawn = tag(
         "div",
@@ -84,7 +85,7 @@ def _results() -> Markup:
         id="teach",
         hidden=True,
     )
-    return tag("div", head, results, drawn, compare, teach, class_="stack")
+    return tag("div", head, lesson, results, drawn, compare, teach, class_="stack")
 
 
 def _learned() -> Markup:

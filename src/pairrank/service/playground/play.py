@@ -155,7 +155,7 @@ class Playground:
         return await show(self._desk, item, Query(asked.query[:256], ids, asked.features, k))
 
     async def compare(self, query: str, k: int = SHOWN) -> dict[str, Any]:
-        """The same query under three policies; nothing is stored and nothing is learned."""
+        """The same query under four policies; nothing is stored and nothing is learned."""
         await self.ready()
         await self.ensure()
         asked = await asyncio.to_thread(self.ask, query)
@@ -168,6 +168,7 @@ class Playground:
         shown = {
             "PairRank": item.ranker.rank(asked.features, k, number=number).ranking,
             "Greedy": item.ranker.rank(asked.features, k, number=number, explore=False).ranking,
+            "BM25": np.arange(len(sizes))[:k],  # the candidates come in its order
             "Random": generator(CONFIG.seed, number, Purpose.TIES).permutation(len(sizes))[:k],
         }
         lists = [
@@ -185,23 +186,26 @@ class Playground:
         await self.ready()
         await self.ensure()
         row = await self._desk.ranker(RANKER)
-        window: deque[tuple[float, bool]] = deque(maxlen=_WINDOW)
+        window: deque[tuple[float, bool, float]] = deque(maxlen=_WINDOW)
         told = 0.0
         for done in range(1, searches + 1):
             # Counted on from what was learned before, so that a second run brings new needs.
             wish, quality, first = await self._one(model, row.feedback_count + done)
-            window.append((quality, first))
+            by_words = metrics.ndcg(np.arange(len(wish.candidates))[:SHOWN], wish.grades, SHOWN)
+            window.append((quality, first, by_words))
             if done == searches or time.monotonic() - told >= _TELL_SECONDS:
                 await self._desk.shelf.caught_up(RANKER, _PATIENCE)  # users wait for the learner, within reason
                 await self._desk.shelf.refresh()
                 told = time.monotonic()
                 item = await self._desk.shelf.get(RANKER)
-                ndcg, top = np.mean(np.array(window, dtype=np.float64), axis=0).tolist()
+                ndcg, top, bm25 = np.mean(np.array(window, dtype=np.float64), axis=0).tolist()
                 yield {
                     "done": done,
                     "total": searches,
+                    "feedback": row.feedback_count + done,
                     "ndcg": ndcg,
                     "first": top,
+                    "bm25": bm25,
                     "query": wish.query,
                     "wanted": self._id(wish.document),
                     "version": item.version,

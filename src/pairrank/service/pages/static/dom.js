@@ -29,7 +29,7 @@ export function put(element, ...children) {
 
 export const $ = (id) => document.getElementById(id);
 
-export const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(value * 100)} %`);
+export const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(value * 100)}\u00a0%`);
 export const fixed = (value, digits = 2) =>
   value === null || value === undefined ? "–" : value.toFixed(digits).replace("-", "−");
 export const whole = (value) => Math.round(value).toLocaleString("en").replaceAll(",", " ");

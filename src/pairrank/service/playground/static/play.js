@@ -8,7 +8,8 @@ import { follow } from "/static/stream.js";
 
 const RANKER = "/v1/rankers/playground";
 const VIEWS = ["results", "blocks", "compare"];
-const state = { view: "results", found: null, marked: new Set(), places: new Map(), curve: [], searched: 0, stop: null };
+const state = { view: "results", found: null, marked: new Set(), places: new Map(), curve: [], searched: 0, stop: null, marks: new Map(), sure: 0 };
+const FIRST_POINT = 20; // searches before the curve begins: fewer are no mean
 const post = (address, body) =>
   ask(address, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
@@ -44,15 +45,18 @@ export function showResults(found) {
 function bands(results, before) {
   const groups = [];
   results.forEach((hit, i) => {
-    if (!groups.length || groups.at(-1)[0].hit.block !== hit.block) groups.push([]);
+    // Documents in kept places, one block each, stand in one band.
+    const before_ = groups.at(-1)?.[0].hit;
+    if (!before_ || (before_.block !== hit.block && !(before_.size === 1 && hit.size === 1))) groups.push([]);
     groups.at(-1).push({ hit, i });
   });
   return groups.map((group) => {
     const { size, block } = group[0].hit;
+    const last = group.at(-1).hit.block;
     const rest = size > group.length ? `, ${group.length} of them shown` : "";
-    const text = size > 1 ? `${size} documents in open order${rest}` : "place kept";
+    const text = size > 1 ? `${size} documents in open order${rest}` : group.length > 1 ? "places kept" : "place kept";
     return h("li", { class: size > 1 ? "band open" : "band" },
-      h("p", { class: "of" }, h("b", {}, `Block ${block + 1}`), h("span", {}, text)),
+      h("p", { class: "of" }, h("b", {}, block === last ? `Block ${block + 1}` : `Blocks ${block + 1} to ${last + 1}`), h("span", {}, text)),
       h("ol", {}, group.map(({ hit, i }) => card(hit, i, before.get(hit.id)))));
   });
 }
@@ -62,13 +66,13 @@ function card(hit, i, was) {
   const moved = was === undefined || was === i ? null
     : h("span", { class: was > i ? "move up" : "move down" }, was > i ? `▲ ${was - i}` : `▼ ${i - was}`, h("span", { class: "away" }, was > i ? " up" : " down"));
   const path = hit.id.endsWith(hit.name) ? [h("span", {}, dotted(hit.id.slice(0, dot))), hit.name] : dotted(hit.id);
-  return h("li", { class: "hit" },
+  return h("li", { class: "hit", "data-id": hit.id, onclick: clickRow },
     h("span", { class: "place" }, String(i + 1)),
     h("div", { class: "what" },
       h("div", { class: "title" }, h("span", { class: "path" }, path), h("span", { class: "tag" }, hit.kind), moved),
       hit.signature ? h("div", { class: "signature", title: hit.signature }, hit.signature) : null,
       h("div", { class: "summary" }, hit.summary)),
-    h("button", { type: "button", class: "useful", "aria-pressed": "false", "aria-label": `Useful: ${hit.id}`, "data-id": hit.id, onclick: toggle }, "Useful"));
+    h("button", { type: "button", class: "useful", "aria-pressed": "false", "aria-label": `Useful: ${hit.id}`, "data-id": hit.id }, "Useful"));
 }
 
 /** A dotted name that a line may break after its dots. */
@@ -76,10 +80,30 @@ const dotted = (name) => name.split(/(?<=\.)/).flatMap((part) => [part, h("wbr")
 
 // Learning.
 
-function toggle(event) {
+/** A click anywhere on a result marks it; whoever selects text to copy it does not click. */
+function clickRow(event) {
+  if (!getSelection().isCollapsed) return;
   const { id } = event.currentTarget.dataset;
   if (!state.marked.delete(id)) state.marked.add(id);
   mark();
+}
+
+/** Where what was marked stood when it was first marked, and where it stands in the latest list of its query. */
+function remember(query, ids, place) {
+  for (const id of ids) {
+    const known = state.marks.get(`${query}\n${id}`);
+    const now = place.has(id) ? place.get(id) + 1 : place.size + 1;
+    state.marks.set(`${query}\n${id}`, { was: known?.was ?? now, now });
+  }
+}
+
+function tellLesson(shown) {
+  const marks = [...state.marks.values()];
+  const mean = (key) => (marks.reduce((sum, mark) => sum + mark[key], 0) / marks.length).toFixed(1);
+  const adrift = shown.filter((hit) => hit.size > shown.length).length; // in blocks larger than the list
+  const chance = adrift > shown.length / 2 ? " Most of the order is still drawn by chance; some more marks will show." : "";
+  $("lesson").hidden = false;
+  $("lesson").textContent = `Learned. What you marked so far (${marks.length}) stood at place ${mean("was")} on average when you first marked it, and at ${mean("now")} in the latest list of its query.${chance}`;
 }
 
 function mark() {
@@ -94,11 +118,16 @@ function mark() {
 
 async function learn() {
   const { impression_id, query } = state.found;
+  const marked = [...state.marked];
   $("learn").disabled = true;
   try {
-    await post(`${RANKER}/feedback`, { impression_id, clicks: [...state.marked] });
+    await post(`${RANKER}/feedback`, { impression_id, clicks: marked });
+    remember(query, marked, state.places);
     await ask(`${RANKER}?wait=1`);
     await search(query);
+    const again = [...state.marks.keys()].filter((key) => key.startsWith(`${query}\n`)).map((key) => key.slice(query.length + 1));
+    remember(query, again, state.places);
+    tellLesson(state.found.results);
     await tellState();
   } catch (problem) {
     $("marked").textContent = problem.message;
@@ -121,7 +150,7 @@ async function tellState() {
 }
 
 function tellModel(feedback, version, weights) {
-  $("learnt").textContent = feedback ? `from ${whole(feedback)} searches; the line is one standard deviation` : "nothing yet";
+  $("learnt").textContent = feedback ? `from ${whole(feedback)} ${feedback === 1 ? "search" : "searches"}; the line is one standard deviation` : "nothing yet";
   drawWeights($("weights"), weights);
 }
 
@@ -153,7 +182,7 @@ async function simulate() {
       for (const block of blocks) last = JSON.parse(block.slice(block.indexOf("data:") + 5));
       if (last) step(last);
     }
-    $("simtext").textContent = last ? `${whole(last.done)} searches done; the wanted document stood first in ${percent(last.first)} of the last ones.` : "";
+    $("simtext").textContent = last ? `${whole(last.done)} searches done; in the last ones the wanted document stood first in ${percent(last.first)}, and NDCG@10 was ${percent(last.ndcg)} where BM25 has ${percent(last.bm25)}.` : "";
   } catch (problem) {
     $("simtext").textContent = controller.signal.aborted ? `Stopped after ${whole(last?.done ?? 0)} searches.` : `Broken off: ${problem.message}`;
   }
@@ -175,14 +204,15 @@ function step(now) {
   $("simbar").max = now.total;
   $("simbar").value = now.done;
   $("simtext").textContent = `${whole(now.done)} of ${whole(now.total)}: “${now.query}” for ${now.wanted}`;
-  drawWeights($("weights"), now.weights);
+  tellModel(now.feedback, now.version, now.weights);
   // The list on screen tightens too, unless somebody is marking it.
   if (state.found && !state.marked.size && Date.now() - state.searched > 2000) search(state.found.query);
+  if (now.done < FIRST_POINT && now.done < now.total) return;
   state.curve.push(now);
   const curve = state.curve;
   lineChart($("curve"), {
     label: "How well the lists serve the simulated users", at: (i) => `search ${whole(curve[i].done)}`, format: percent, from: 0, to: 1,
-    lines: [{ name: "NDCG@10", values: curve.map((c) => c.ndcg) }, { name: "wanted one first", values: curve.map((c) => c.first) }],
+    lines: [{ name: "NDCG@10", values: curve.map((c) => c.ndcg) }, { name: "BM25's NDCG@10", values: curve.map((c) => c.bm25) }, { name: "wanted one first", values: curve.map((c) => c.first) }],
   });
 }
 
@@ -214,11 +244,12 @@ async function show(view) {
 const WHY = {
   PairRank: "Keeps the orders it has found, draws the open ones (amber) by chance.",
   Greedy: "Always by score: never finds out what it does not show.",
+  BM25: "The order of the words alone, from which the candidates come.",
   Random: "Learns from everything, serves nobody.",
 };
 
 function compare({ lists }) {
-  put($("compare"), h("div", { class: "three" }, lists.map((list) =>
+  put($("compare"), h("div", { class: "side" }, lists.map((list) =>
     h("section", {}, h("h3", {}, list.name), h("p", { class: "why" }, WHY[list.name]),
       h("ol", {}, list.results.map((hit, i) =>
         h("li", { class: list.name === "PairRank" && hit.size > 1 ? "open" : null, title: hit.summary },
@@ -256,6 +287,17 @@ $("export").addEventListener("click", async (event) => {
   URL.revokeObjectURL(link.href);
 });
 $("reset").addEventListener("click", async () => {
+  // The first press asks, the second deletes; whoever waits has thought better of it.
+  if (!state.sure) {
+    $("reset").textContent = "Delete what was learned?";
+    state.sure = setTimeout(() => { state.sure = 0; $("reset").textContent = "Start over"; }, 5000);
+    return;
+  }
+  clearTimeout(state.sure);
+  state.sure = 0;
+  $("reset").textContent = "Start over";
+  state.marks.clear();
+  $("lesson").hidden = true;
   await post("/play/reset", {});
   state.curve = [];
   put($("curve"));
@@ -265,6 +307,7 @@ $("reset").addEventListener("click", async () => {
 });
 show("results");
 
+const asked = new URLSearchParams(location.search).get("q"); // now: a search that is begun while waiting changes it
 (async () => {
   for (;;) {
     try {
@@ -272,8 +315,7 @@ show("results");
     } catch { /* the server is starting */ }
     await new Promise((resume) => setTimeout(resume, 300));
   }
-  const query = new URLSearchParams(location.search).get("q");
-  if (query && !state.found) search(query);
+  if (asked && !state.searched) search(asked);
 })();
 
 // Others may teach the same ranker; the stream also tells whether the server is there.
