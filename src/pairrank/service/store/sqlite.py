@@ -1,21 +1,39 @@
-"""SQLite in one file: write-ahead log, every acknowledged commit flushed, one writer at a time."""
+"""SQLite in one file: write-ahead log, every acknowledged commit flushed, one writer at a time.
+
+After a flush that failed the system no longer writes what waited for it, although everybody still reads it. Commits
+that were made without a flush would then be missing in the middle of the write-ahead log, and after a power cut all
+that follows them, too. So a connection that met a fault of the disk is thrown away, and the next one checks the file
+and folds the whole log back, with a flush of its own, before anything is acknowledged again.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pairrank.errors import StorageError
 from pairrank.service.store.database import BusyError, Database, Row, unavailable
 
 BUSY_SECONDS = 10.0
 # The learner folds the write-ahead log back while nobody waits. This many pages (80 MiB) is for when there is none.
 AUTO_CHECKPOINT_PAGES = 20_000
 MAX_WAL_BYTES = 64 * 2**20
+# Faults after which neither the connection nor what it wrote is trusted: the disk's, and damage.
+_FAULTS = {
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_NOTADB,
+}
+# A disk that fails is not asked again for each request.
+RENEW_SECONDS = 0.25
 
 
 class SqliteDatabase(Database):
@@ -31,56 +49,97 @@ class SqliteDatabase(Database):
     ) -> None:
         super().__init__()
         self.path = Path(path)
+        self._busy_seconds = busy_seconds
         self._lead: int | None = None
         self._flush: bool | None = None
-        mode = "rwc" if create else "rw"
+        self._suspect = False
+        self._renewed = -RENEW_SECONDS
         try:
-            self._connection = sqlite3.connect(
-                f"{self.path.absolute().as_uri()}?mode={mode}",
-                uri=True,
-                timeout=busy_seconds,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA foreign_keys = ON")
-            self._connection.execute(f"PRAGMA wal_autocheckpoint = {AUTO_CHECKPOINT_PAGES}")
+            self._connection = self._connect("rwc" if create else "rw")
         except sqlite3.Error as problem:
             raise unavailable(problem) from problem
+
+    def _connect(self, mode: str = "rw") -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self._busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {AUTO_CHECKPOINT_PAGES}")
+        self._flush = None
+        return connection
+
+    def _usable(self) -> sqlite3.Connection:
+        """The connection; a new one, over a file that was checked and flushed, when the old one met a fault."""
+        if not self._suspect or self._connection.in_transaction:
+            return self._connection
+        if time.monotonic() - self._renewed < RENEW_SECONDS:
+            raise StorageError("the store cannot be used right now: the disk has failed")
+        self._renewed = time.monotonic()
+        with suppress(sqlite3.Error):
+            self._connection.close()
+        try:
+            self._connection = self._connect()
+            if self._busy_seconds > 0:  # one that never waits acknowledges nothing; it leaves the check to the others
+                self._flush_again()
+        except sqlite3.Error as problem:
+            raise unavailable(problem) from problem
+        self._suspect = False
+        return self._connection
+
+    def _flush_again(self) -> None:
+        """Write everything that the write-ahead log holds into the file and flush it."""
+        (answer,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+        if answer != "ok":
+            raise StorageError(f"the store is damaged: {answer[:200]}; restore a backup")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        (busy, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise BusyError("the store cannot be used right now: it is busy after a fault of the disk")
+
+    def _unavailable(self, problem: sqlite3.Error) -> StorageError:
+        # The low byte of the code is the kind; the rest says more.
+        self._suspect |= getattr(problem, "sqlite_errorcode", 0) & 0xFF in _FAULTS
+        return unavailable(problem)
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """The rows that a statement answers."""
         try:
-            return self._connection.execute(sql, values).fetchall()
+            return self._usable().execute(sql, values).fetchall()
         except sqlite3.Error as problem:
-            raise unavailable(problem) from problem
+            raise self._unavailable(problem) from problem
 
     def named(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """The rows that a statement answers, each by the names of its columns."""
         try:
-            cursor = self._connection.execute(sql, values)
+            cursor = self._usable().execute(sql, values)
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
         except sqlite3.Error as problem:
-            raise unavailable(problem) from problem
+            raise self._unavailable(problem) from problem
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """One statement for many rows of values."""
         try:
-            self._connection.executemany(sql, rows)
+            self._usable().executemany(sql, rows)
         except sqlite3.Error as problem:
-            raise unavailable(problem) from problem
+            raise self._unavailable(problem) from problem
 
     def _begin(self, flush: bool) -> None:
+        self._usable()
         if flush is not self._flush:
             self.all(f"PRAGMA synchronous = {'FULL' if flush else 'NORMAL'}")
             self._flush = flush
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as problem:
-            if problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:  # the low byte; the rest says why
+            if problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
                 raise BusyError("the store cannot be used right now: it is busy") from problem
-            raise unavailable(problem) from problem
+            raise self._unavailable(problem) from problem
 
     def _commit(self) -> None:
         self.all("COMMIT")
