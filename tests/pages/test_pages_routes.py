@@ -312,8 +312,8 @@ def test_playground_requests_are_checked(client: TestClient) -> None:
         for address in ("/play/search", "/play/compare"):
             assert client.post(address, json=body).status_code == 422
     assert client.post("/play/search", content=b"{", headers={"Content-Type": "application/json"}).status_code == 400
-    for body in ({"users": "nobody"}, {"searches": 0}, {"searches": 1.5}, {"searches": True}, {"more": 1}):
-        assert client.post("/play/simulate", json=body).status_code == 422
+    for wrong in ({"users": "nobody"}, {"searches": 0}, {"searches": 1.5}, {"searches": True}, {"more": 1}):
+        assert client.post("/play/simulate", json=wrong).status_code == 422
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])

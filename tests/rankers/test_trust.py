@@ -143,7 +143,7 @@ def test_forgetting_minimises_the_decayed_loss(estimator: str) -> None:
     ranker = pairrank.PairRank(5, half_life=16, lam=1.0, estimator=estimator, tolerance=0.001)
     seen: list[tuple[np.ndarray, Pairs]] = []
     add = ranker._posterior.add
-    ranker._posterior.add = lambda D, pairs: (seen.append((D, pairs)), add(D, pairs))[1]  # type: ignore[method-assign]
+    ranker._posterior.add = lambda D, pairs: (seen.append((D, pairs)), add(D, pairs))[1]  # type: ignore[method-assign, assignment]
     play(ranker, 150)
     every, n = 16 // 8, len(seen)
     # Forgetting comes after every other list, and takes all lists so far.
