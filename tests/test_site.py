@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pairrank import cli
+from pairrank import cli, rankers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -51,6 +51,8 @@ def test_the_site_is_whole_and_asks_nobody(site: Path) -> None:
     assert "set_prior" in reference
     http_reference = (site / "reference" / "http.html").read_text()
     assert all(path in http_reference for path in make_app("sqlite:///never-opened.db").openapi()["paths"])
+    listed = (site / "reference" / "rankers.html").read_text()
+    assert all(path.rpartition(".")[2] in listed for path in rankers.paths())
     commands = (site / "reference" / "cli.html").read_text()
     assert all(f"pairrank {command}" in commands for command in cli.COMMANDS)
 

@@ -1,7 +1,7 @@
-"""The reference of the HTTP interface and of the command line, made when the site is built.
+"""The reference of the HTTP interface, the command line and the rankers, made when the site is built.
 
 The first comes from the service's OpenAPI schema, and its answers from a service that runs here, in this process; the
-second from the parser's own help.
+second from the parser's own help, the third from the registry.
 """
 
 from __future__ import annotations
@@ -31,11 +31,27 @@ _CLI = """\
 
 The help of every command, as `pairrank COMMAND --help` prints it. Exit codes: 0 done, 1 failed, 2 wrong usage.
 """
+_RANKERS = """\
+# Rankers
+
+Every registered ranker, with its options; [PairRank](library.md) has a longer entry. `pairrank.rankers.make(name,
+n_features=...)` makes one by name.
+"""
 _TITLES = {
     "ranking": "Rank and learn",
     "rankers": "Administration",
     "observation": "Watch",
 }
+
+
+def rankers_page() -> str:
+    """The page on rankers: one entry per class of the registry."""
+    from pairrank import rankers
+
+    entries = [path for path in rankers.paths() if not path.endswith(".PairRank")]
+    return "\n".join(
+        [_RANKERS, *(f"::: {path}\n    options: {{heading_level: 2, members: false}}\n" for path in entries)]
+    )
 
 
 def http_page() -> str:
@@ -170,3 +186,4 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     (folder / "http.md").write_text(http_page(), encoding="utf-8")
     (folder / "cli.md").write_text(cli_page(), encoding="utf-8")
+    (folder / "rankers.md").write_text(rankers_page(), encoding="utf-8")

@@ -10,6 +10,7 @@ from pairrank import PairRank, rankers
 from pairrank.cli import ablate
 from pairrank.lab import ablations
 from pairrank.rankers.pairrank import Settings
+from pairrank.sim import Protocol
 
 
 def settings(text: str) -> Settings:
@@ -20,7 +21,7 @@ def settings(text: str) -> Settings:
 
 def variants(study: str) -> list[str]:
     chosen = ablations.STUDIES[study]
-    made = ablations.experiment(study, "synthetic:tiny", command="by hand", rounds=1, seeds=1).rankers
+    made = ablations.experiment(study, Protocol(data="synthetic:tiny", rounds=1), command="by hand", seeds=1).rankers
     return [text for text in made if text not in chosen.beside]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def test_a_report_needs_the_records_alone(data: Path, tmp_path: Path) -> None:
     made.save(tmp_path / "out")
     data.rename(tmp_path / "there")
     found = Experiment.load(tmp_path / "out")
-    assert found == made
+    assert found == replace(made, content=made.contents)
     assert len(collect(tmp_path / "out", found.specs()).cells) == 1
     # Named anew, the data are the same runs.
     assert [spec.run_id for spec in experiment(tmp_path / "there").specs()] == [spec.run_id for spec in made.specs()]

@@ -83,6 +83,18 @@ def test_one_look_per_ranker_everywhere() -> None:
     assert looks.of_rankers(["pdgd(learning_rate=0.3)"])["pdgd(learning_rate=0.3)"] == alone["pdgd"]
 
 
+def test_rankers_to_come_have_looks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = rankers.names()
+    left = len(looks._MORE) - len(set(known) - set(looks._RANKERS))
+    assert left > 0
+    more = {f"new-{i}": rankers._Entry("pdgd", "PDGD", f"New {i}") for i in range(left)}
+    monkeypatch.setattr(rankers, "_REGISTRY", {**rankers._REGISTRY, **more})
+    found = looks.of_rankers([*known, *more])
+    assert [found[name].label for name in more] == [entry.label for entry in more.values()]
+    assert len({look.colour for look in found.values()}) == len(found)
+    assert len({(look.style, look.marker) for look in found.values()}) == len(found)
+
+
 def test_variants_of_one_ranker_differ_in_label_and_look() -> None:
     texts = [f"pairrank-c(alpha={alpha})" for alpha in (0.1, 0.3, "theory")]
     found = looks.of_rankers(texts)

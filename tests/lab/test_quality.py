@@ -14,7 +14,8 @@ from scipy import stats
 from pairrank.cli import main
 from pairrank.errors import FileFormatError, OptionError
 from pairrank.lab import quality, summaries
-from pairrank.sim import RunSpec, Summary
+from pairrank.lab.experiment import CEILING
+from pairrank.sim import Protocol, RunSpec, Summary
 
 RUNS = [(fold, seed) for fold in (1, 2) for seed in range(4)]
 WOBBLE = np.array([0.1, -0.2, 0.3, -0.1, 0.2, -0.3, 0.15, -0.15])  # what differs between runs; its mean is zero
@@ -41,7 +42,7 @@ def made(
     return found
 
 
-def only(found: Sequence[quality.Cell]) -> quality.Cell:
+def only(found: Sequence[quality.Contest]) -> quality.Contest:
     assert len(found) == 1
     return found[0]
 
@@ -50,7 +51,7 @@ def test_means_and_tests_are_those_of_pairs_of_runs() -> None:
     ours, theirs = 100 + 5 * WOBBLE, 99 + 3 * WOBBLE[::-1]
     # Whatever order runs come in, fold and seed say which belong together.
     runs = made("pairrank", cndcg=ours) + made("pdgd", cndcg=theirs)[::-1]
-    cell = only(quality.cells(runs, rivals=["pdgd"]))
+    cell = only(quality.contests(runs, rivals=["pdgd"]))
     assert (cell.data, cell.users, cell.runs) == ("synthetic:tiny", "perfect", len(RUNS))
     assert cell.cndcg == pytest.approx({"pairrank": ours.mean(), "pdgd": theirs.mean()})
     versus = only_versus(cell.online)
@@ -63,7 +64,7 @@ def test_means_and_tests_are_those_of_pairs_of_runs() -> None:
 
 def test_two_folders_of_one_name_are_two_data_sets() -> None:
     sets = ("synthetic:linear", "synthetic:linear(seed=7)")
-    assert [cell.data for cell in quality.cells([r for d in sets for r in made("pairrank", data=d)], rivals=[])] == [
+    assert [cell.data for cell in quality.contests([r for d in sets for r in made("pairrank", data=d)], rivals=[])] == [
         *sets
     ]
     assert quality._short_names(["a/MQ", "b/MQ", "c/MSLR"]) == {"a/MQ": "a/MQ", "b/MQ": "b/MQ", "c/MSLR": "MSLR"}
@@ -79,7 +80,7 @@ def test_all_cells_and_rivals_are_one_family() -> None:
     runs = [run for users in ("perfect", "navigational") for run in made("pairrank", users=users)]
     for (users, rival), shift in shifts.items():
         runs += made(rival, users=users, cndcg=100 - shift + WOBBLE)
-    found = quality.cells(runs, rivals=["pdgd", "mgd"])
+    found = quality.contests(runs, rivals=["pdgd", "mgd"])
     raw = {key: float(stats.ttest_1samp(shift - WOBBLE, 0).pvalue) for key, shift in shifts.items()}
     falling = sorted(raw, key=raw.__getitem__)  # Holm: the i-th smallest times the number of those left, never falling
     steps = [min(1.0, raw[key] * (len(falling) - i)) for i, key in enumerate(falling)]
@@ -95,7 +96,7 @@ def test_all_cells_and_rivals_are_one_family() -> None:
 )
 def test_a_cell_is_won_online_only_when_surely_above_every_rival(shift: float, wobble: float, won: bool) -> None:
     runs = made("pairrank") + made("mgd", cndcg=90 + WOBBLE) + made("pdgd", cndcg=100 - shift + wobble * WOBBLE)
-    cell = only(quality.cells(runs, rivals=["mgd", "pdgd"]))
+    cell = only(quality.contests(runs, rivals=["mgd", "pdgd"]))
     assert cell.won_online is won
     text = quality.as_markdown([cell])
     assert ("no: PDGD" in text) is not won
@@ -103,9 +104,9 @@ def test_a_cell_is_won_online_only_when_surely_above_every_rival(shift: float, w
 
 
 def test_one_in_a_hundred_is_asked_online_and_one_in_twenty_offline() -> None:
-    def cell(p: float, mean: float) -> quality.Cell:
+    def cell(p: float, mean: float) -> quality.Contest:
         one = (quality.Versus("pdgd", mean, 0.1, p),)
-        return quality.Cell("d", "u", 8, {}, {}, one, one, (0, 0.0), math.nan)
+        return quality.Contest("d", "u", 8, {}, {}, one, one, (0, 0.0), math.nan)
 
     assert cell(0.009, 1.0).won_online
     assert not cell(0.011, 1.0).won_online
@@ -116,7 +117,7 @@ def test_one_in_a_hundred_is_asked_online_and_one_in_twenty_offline() -> None:
 
 @pytest.mark.parametrize(("rival", "kept"), [(0.4, True), (0.5, True), (0.6, False)])
 def test_a_cell_is_kept_offline_unless_a_rival_is_surely_above(rival: float, kept: bool) -> None:
-    cell = only(quality.cells(made("pairrank", ndcg=0.5) + made("pdgd", ndcg=rival), rivals=["pdgd"]))
+    cell = only(quality.contests(made("pairrank", ndcg=0.5) + made("pdgd", ndcg=rival), rivals=["pdgd"]))
     assert cell.kept_offline is kept
     assert ("no: PDGD -0.1" in quality.as_markdown([cell])) is not kept
 
@@ -125,30 +126,30 @@ def test_runs_that_end_below_round_100_are_counted() -> None:
     fine, fallen = RUNS[:5], RUNS[5:]
     runs = made("pairrank", runs=fine, early=-0.1) + made("pairrank", runs=fallen[:2], early=0.02)
     runs += made("pairrank", runs=fallen[2:], early=0.03) + made("pdgd", early=0.3)
-    cell = only(quality.cells(runs, rivals=["pdgd"]))
+    cell = only(quality.contests(runs, rivals=["pdgd"]))
     assert cell.fell == (3, pytest.approx(0.03))
     assert f"3 of {len(RUNS)} (at most 0.0300)" in quality.as_markdown([cell])
-    none = only(quality.cells(made("pairrank", early=-0.1) + made("pdgd"), rivals=["pdgd"]))
+    none = only(quality.contests(made("pairrank", early=-0.1) + made("pdgd"), rivals=["pdgd"]))
     assert none.fell == (0, 0.0)
 
 
 def test_short_runs_cannot_fall() -> None:
     spec = RunSpec(data="synthetic:tiny", rounds=quality.EARLY)
-    cell = only(quality.cells([Summary(spec, 0.1, 1.0, 0, 1.0, (0.9, 0.1))], rivals=[]))
+    cell = only(quality.contests([Summary(spec, 0.1, 1.0, 0, 1.0, (0.9, 0.1))], rivals=[]))
     assert cell.fell == (0, 0.0)
 
 
 def test_a_rival_that_lacks_runs_is_compared_by_those_it_has() -> None:
     some = RUNS[::2]
     runs = made("pairrank", cndcg=100 + WOBBLE) + made("pdgd", cndcg=[90.0] * len(some), runs=some)
-    cell = only(quality.cells(runs, rivals=["pdgd"]))
+    cell = only(quality.contests(runs, rivals=["pdgd"]))
     assert only_versus(cell.online).mean == pytest.approx((10 + WOBBLE[::2]).mean())
 
 
 def test_a_rival_without_runs_is_neither_beaten_nor_ahead() -> None:
     runs = made("pairrank") + made("pdgd", cndcg=90 + WOBBLE)
-    assert only(quality.cells(runs, rivals=["pdgd"])).won_online
-    cell = only(quality.cells(runs, rivals=["pdgd", "mgd"]))
+    assert only(quality.contests(runs, rivals=["pdgd"])).won_online
+    cell = only(quality.contests(runs, rivals=["pdgd", "mgd"]))
     assert not cell.won_online
     assert cell.kept_offline
     assert "no: MGD has no runs" in quality.as_markdown([cell])
@@ -156,33 +157,31 @@ def test_a_rival_without_runs_is_neither_beaten_nor_ahead() -> None:
 
 def test_without_the_subject_there_is_nothing_to_say() -> None:
     with pytest.raises(OptionError, match="no runs of pairrank"):
-        quality.cells(made("pdgd"))
+        quality.contests(made("pdgd"))
 
 
 def test_the_ceiling_is_the_mean_over_folds_and_no_rival() -> None:
     folds = [(1, 0), (2, 0)]
-    ceilings = [
-        s for run, ndcg in zip(folds, (0.8, 0.6), strict=True) for s in made(quality.CEILING, ndcg=ndcg, runs=[run])
-    ]
-    cell = only(quality.cells(made("pairrank") + made("pdgd") + ceilings, rivals=["pdgd"]))
+    ceilings = [s for run, ndcg in zip(folds, (0.8, 0.6), strict=True) for s in made(CEILING, ndcg=ndcg, runs=[run])]
+    cell = only(quality.contests(made("pairrank") + made("pdgd") + ceilings, rivals=["pdgd"]))
     assert cell.ceiling == pytest.approx((0.8 + 0.6) / 2)
     assert set(cell.ndcg) == {"pairrank", "pdgd"}
-    assert math.isnan(only(quality.cells(made("pairrank"), rivals=[])).ceiling)
+    assert math.isnan(only(quality.contests(made("pairrank"), rivals=[])).ceiling)
 
 
 def test_presets_are_told_apart() -> None:
     presets = ["pairrank(preset=paper)", "pairrank(preset=authors)"]
     runs = [run for ranker in ("pairrank", *presets) for run in made(ranker, cndcg=100 + WOBBLE)]
-    text = quality.as_markdown(quality.cells(runs, rivals=presets))
+    text = quality.as_markdown(quality.contests(runs, rivals=presets))
     head, _, row = text.split("\n\n")[1].splitlines()
     assert "| PairRank | PairRank, preset = paper | PairRank, preset = authors |" in head
     assert "no: PairRank, preset = paper +0 ± 0; PairRank, preset = authors +0 ± 0" in row
 
 
 def test_every_ranker_meets_every_fold_user_and_seed() -> None:
-    sets = [("synthetic:tiny", 1), ("synthetic:tiny", 2)]
-    wanted = quality.specs(sets, rivals=["pdgd"], users=["perfect", "navigational"], rounds=7, seeds=3)
-    runs = [spec for spec in wanted if spec.ranker != quality.CEILING]
+    sets = [Protocol(data="synthetic:tiny", fold=fold, rounds=7) for fold in (1, 2)]
+    wanted = quality.specs(sets, rivals=["pdgd"], users=["perfect", "navigational"], seeds=3)
+    runs = [spec for spec in wanted if spec.ranker != CEILING]
     assert len({spec.run_id for spec in wanted}) == len(wanted)
     assert {(s.ranker, s.fold, s.clicks, s.seed) for s in runs} == {
         (ranker, fold, users, seed)
@@ -191,7 +190,7 @@ def test_every_ranker_meets_every_fold_user_and_seed() -> None:
         for users in ("perfect", "navigational")
         for seed in range(3)
     }
-    assert [s.fold for s in wanted if s.ranker == quality.CEILING] == [1, 2]
+    assert [s.fold for s in wanted if s.ranker == CEILING] == [1, 2]
 
 
 WORDS = ["quality", "synthetic:tiny", "--rounds", "150", "--seeds", "2", "--rival", "pdgd", "--rival", "mgd"]

@@ -13,7 +13,7 @@ from pairrank.cli import main
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError, UnknownNameError
 from pairrank.lab import ablations, settings, tune
 from pairrank.lab.executors import Failure, RunsFailedError
-from pairrank.sim import RunSpec, Summary
+from pairrank.sim import Protocol, RunSpec, Summary
 
 TASK = tune.Task(data="synthetic:tiny", rounds=90, seeds=2, trials=27, users=("perfect",))
 BEST = 0.05  # the learning rate that the stand-in below likes best
@@ -131,7 +131,7 @@ def test_kept_settings_can_be_read(name: str) -> None:
 
 @pytest.mark.parametrize("study", sorted(ablations.STUDIES))
 def test_ablations_differ_in_what_they_say(study: str) -> None:
-    experiment = ablations.experiment(study, "synthetic:tiny", command="")
+    experiment = ablations.experiment(study, Protocol(data="synthetic:tiny"), command="")
     chosen = ablations.STUDIES[study]
     assert len(set(experiment.rankers)) == len(chosen.variants) + len(chosen.beside) >= 2
     for text in experiment.rankers:
@@ -139,10 +139,12 @@ def test_ablations_differ_in_what_they_say(study: str) -> None:
 
 
 def test_drift_comes_halfway_and_attacks_in_steps() -> None:
-    drift = ablations.experiment("drift", "synthetic:tiny", command="", users=("perfect", "cascade"), rounds=700)
+    drift = ablations.experiment(
+        "drift", Protocol(data="synthetic:tiny", rounds=700), command="", users=("perfect", "cascade")
+    )
     assert drift.users == ("perfect", "perfect(drift=350)", "cascade", "cascade(drift=350)")
     users = ("navigational(stop=anywhere)",)
-    hostile = ablations.experiment("hostile", "synthetic:tiny", command="", users=users)
+    hostile = ablations.experiment("hostile", Protocol(data="synthetic:tiny"), command="", users=users)
     assert hostile.users == (
         "navigational(stop=anywhere)",
         *(f"navigational(stop=anywhere, hostile={share})" for share in (0.1, 0.2, 0.3)),
@@ -161,4 +163,4 @@ def test_an_ablation_is_one_command_and_one_figure(tmp_path: Path, capsys: pytes
     ]
     assert "PairRank_C, refine = False" in (tmp_path / "report.html").read_text()
     with pytest.raises(UnknownNameError, match="pairs"):
-        ablations.experiment("colour", "synthetic:tiny", command="")
+        ablations.experiment("colour", Protocol(data="synthetic:tiny"), command="")

@@ -161,7 +161,15 @@ def test_a_spec_from_before_data_were_told_by_content_keeps_its_id(filed: Path) 
     old = RunSpec.from_json(replace(new, content="").to_json())
     assert "content" not in old.to_json()
     assert old.run_id == replace(new, content="").run_id != new.run_id
-    assert RunSpec.from_json(new.to_json()) == new
+    assert RunSpec.from_json(new.to_json()) == replace(new, content=new.contents)
+
+
+def test_a_spec_reads_nothing_until_it_is_asked_for_its_id(filed: Path, tmp_path: Path) -> None:
+    """A value that is made and compared must not touch the disk: the data may be elsewhere, or large."""
+    spec = RunSpec(data=str(filed))
+    filed.rename(tmp_path / "moved")
+    assert replace(spec, seed=1).seed == 1
+    assert spec.contents == ""  # asked now, there are no such files; loading them will say so
 
 
 def test_data_in_memory(splits: Splits, tmp_path: Path) -> None:

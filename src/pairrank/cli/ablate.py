@@ -50,14 +50,10 @@ def run(args: argparse.Namespace) -> int:
     base = args.ranker or ablations.STUDIES[args.study].base
     experiment = ablations.experiment(
         args.study,
-        args.data,
+        running.protocol(args),
         command=running.command("ablate", args, "--study", args.study, "--ranker", base),
         base=settings.applied(base, tuned),
         users=running.users(args),
-        rounds=args.rounds,
         seeds=args.seeds,
-        fold=args.fold,
-        k=args.k,
-        normalise=args.normalise,
     )
     return running.run_experiment(experiment, args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from pairrank.cli import running
 from pairrank.errors import OptionError
@@ -33,10 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     experiment = paper.comparison(
-        paper.DEMO_DATA,
+        replace(paper.DEMO, rounds=args.rounds or paper.DEMO.rounds),
         title="PairRank in a minute",
         command="pairrank demo",
-        rounds=args.rounds or paper.DEMO_ROUNDS,
         seeds=args.seeds or paper.DEMO_SEEDS,
     )
     try:

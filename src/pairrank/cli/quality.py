@@ -12,6 +12,7 @@ from pairrank.errors import OptionError
 from pairrank.lab import quality, summaries
 from pairrank.lab.executors import RunsFailedError, prepare
 from pairrank.lab.experiment import USERS
+from pairrank.sim import Protocol
 
 _EPILOG = """\
 DATA is a folder in LETOR format or a synthetic: name; after @ come the folds, as in MQ2008@1-5 (default: fold 1).
@@ -46,11 +47,14 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     rivals = tuple(args.rival or quality.RIVALS)
     specs = quality.specs(
-        [each for text in args.data for each in _folds(text)],
+        [
+            Protocol(data=data, fold=fold, rounds=args.rounds, panel=0, ideal="")
+            for text in args.data
+            for data, fold in _folds(text)
+        ],
         subject=args.ranker,
         rivals=rivals,
         users=tuple(args.clicks or USERS),
-        rounds=args.rounds,
         seeds=args.seeds,
     )
     prepare(args.out, ".")
@@ -65,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         failed = problem
     kept = summaries.load(args.out)
     done = [kept[spec.run_id] for spec in specs if spec.run_id in kept]
-    text = quality.as_markdown(quality.cells(done, subject=args.ranker, rivals=rivals))
+    text = quality.as_markdown(quality.contests(done, subject=args.ranker, rivals=rivals))
     archive.write_atomically(Path(args.out) / "quality.md", (text + "\n").encode())
     print(text)
     if failed is not None:

@@ -35,14 +35,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     experiment = paper.comparison(
-        args.data,
+        running.protocol(args),
         command=running.command("reproduce", args),
         users=running.users(args),
-        rounds=args.rounds,
         seeds=args.seeds,
-        fold=args.fold,
-        k=args.k,
-        normalise=args.normalise,
         settings=settings.load(args.settings) if args.settings else None,
     )
     return running.run_experiment(experiment, args)

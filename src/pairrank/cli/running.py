@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pairrank import clicks
-from pairrank.lab import executors, looks, report, summaries, tables
+from pairrank.lab import executors, report, summaries, tables
 from pairrank.lab.aggregate import Results
 from pairrank.lab.executors import RunsFailedError, prepare
-from pairrank.lab.experiment import USERS, Experiment
+from pairrank.lab.experiment import CEILING, USERS, Experiment
 from pairrank.progress import progress
-from pairrank.sim import RunSpec, Summary
+from pairrank.sim import Protocol, RunSpec, Summary
 
 
 def add_options(parser: argparse.ArgumentParser, *, engine: str = "processes") -> None:
@@ -87,6 +87,11 @@ def command(name: str, args: argparse.Namespace, *more: str) -> str:
     return shlex.join([*map(str, words), "--out", Path(args.out).name])
 
 
+def protocol(args: argparse.Namespace) -> Protocol:
+    """How runs are made, as the options say."""
+    return Protocol(data=args.data, rounds=args.rounds, k=args.k, fold=args.fold, normalise=args.normalise)
+
+
 def users(args: argparse.Namespace) -> tuple[str, ...]:
     """The users that the options name, each once."""
     return tuple(dict.fromkeys(clicks.canonical(text, stop=args.stop) for text in args.clicks or USERS))
@@ -148,7 +153,7 @@ def _print_leaders(results: Results) -> None:
     for who in results.users:
         head, rows = tables.leaders(results, who)
         print(f"{who} users\n{tables.as_text(head, rows)}\n")
-    ceiling = f"; {looks.CEILING} sees the labels and does not compete" if looks.CEILING in results.rankers else ""
+    ceiling = f"; {CEILING} sees the labels and does not compete" if CEILING in results.rankers else ""
     print(f"{tables.MARK} the best of its column{ceiling}")
 
 

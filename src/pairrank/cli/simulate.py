@@ -92,21 +92,8 @@ def _specs(args: argparse.Namespace) -> list[RunSpec]:
     texts = [settings.applied(text, tuned) for text in args.ranker or ["pairrank"]]
     names = dict.fromkeys(rankers.spell(*rankers.parse(text)) for text in texts)
     users = dict.fromkeys(clicks.canonical(text, stop=args.stop) for text in args.clicks or ["navigational"])
-    return [
-        RunSpec(
-            data=args.data,
-            ranker=name,
-            clicks=who,
-            rounds=args.rounds,
-            seed=seed,
-            k=args.k,
-            fold=args.fold,
-            normalise=args.normalise,
-        )
-        for name in names
-        for who in users
-        for seed in range(args.seeds)
-    ]
+    protocol = running.protocol(args)
+    return [protocol.run(name, who, seed) for name in names for who in users for seed in range(args.seeds)]
 
 
 def _given(text: str) -> RunSpec:

@@ -49,14 +49,14 @@ def run(args: argparse.Namespace) -> int:
     given = settings.load(args.settings) if args.settings else {}
     task = tune.Task(
         data=args.data,
+        rounds=args.rounds,
+        k=args.k,
+        fold=args.fold,
+        normalise=args.normalise,
         objective=args.objective,
         users=running.users(args),
-        rounds=args.rounds,
         seeds=args.seeds,
         trials=args.trials,
-        fold=args.fold,
-        k=args.k,
-        normalise=args.normalise,
     )
     found = []
     for ranker in dict.fromkeys(args.ranker or tune.RANKERS):

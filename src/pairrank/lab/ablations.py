@@ -10,7 +10,8 @@ from typing import Any
 
 from pairrank import clicks, rankers
 from pairrank.errors import UnknownNameError
-from pairrank.lab.experiment import USERS, Experiment
+from pairrank.lab.experiment import SCHEDULE, USERS, Experiment
+from pairrank.sim import Protocol
 
 BASE = "pairrank-c"  # the paper's ranker: most of these choices are the paper's or the authors' program's
 
@@ -109,18 +110,14 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
 
 def experiment(
     study: str,
-    data: str,
+    protocol: Protocol,
     *,
     command: str,
     base: str | None = None,
     users: tuple[str, ...] = USERS,
-    rounds: int = 2000,
     seeds: int = 10,
-    fold: int = 1,
-    k: int = 10,
-    normalise: str = "query",
 ) -> Experiment:
-    """The variants of ``base`` that ``study`` compares, with those beside them, as an experiment."""
+    """The variants of ``base`` that ``study`` compares by ``protocol``, with those beside them, as an experiment."""
     if study not in STUDIES:
         raise UnknownNameError(f"no study is called {study!r}; there are: {', '.join(STUDIES)}")
     chosen = STUDIES[study]
@@ -128,15 +125,11 @@ def experiment(
     name, given = rankers.parse(base)
     variants = [rankers.spell(name, {**given, **variant}) for variant in chosen.variants]
     return Experiment(
-        title=f"Ablation of {base} on {Path(data).name}: {study}",
+        **protocol.shared() | {"schedule": SCHEDULE},
+        title=f"Ablation of {base} on {Path(protocol.data).name}: {study}",
         command=command,
-        data=data,
         rankers=tuple(dict.fromkeys([*variants, *chosen.beside])),
-        users=tuple(dict.fromkeys(text for who in users for text in chosen.users(who, rounds))),
-        rounds=rounds,
+        users=tuple(dict.fromkeys(text for who in users for text in chosen.users(who, protocol.rounds))),
         seeds=seeds,
-        fold=fold,
-        k=k,
-        normalise=normalise,
         study=study,
     ).resolved()

@@ -13,6 +13,7 @@ import numpy as np
 
 from pairrank.lab import looks
 from pairrank.lab.aggregate import METRICS, Cell, Comparison, Results, holm, interval, paired, paired_test
+from pairrank.lab.experiment import CEILING
 from pairrank.types import FloatArray, IntArray
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
@@ -76,7 +77,7 @@ def check(results: Results, made: Sequence[Comparison]) -> list[Claim]:
         found += [_ahead(results, made, names["pairrank-c"], names["pairrank-r"], metric) for metric in METRICS]
     for subject in SUBJECTS:
         if subject in names:
-            found += _about_learning(results, names[subject], names.get(looks.CEILING))
+            found += _about_learning(results, names[subject], names.get(CEILING))
     return found
 
 

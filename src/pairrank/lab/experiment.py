@@ -13,67 +13,46 @@ import numpy as np
 
 from pairrank import archive, rankers
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError
-from pairrank.sim import RunSpec
+from pairrank.sim import Protocol, RunSpec
 from pairrank.sim.run import load_splits
-from pairrank.sim.spec import content
 
 FORMAT = 1
 FILE = "experiment.json"
 USERS = ("perfect", "navigational", "informational")
+ROUNDS, SEEDS = 5000, 20  # the paper's
+CEILING = "offline-ranknet"  # sees the labels and does not compete
 # Dense at the start, where rankers learn, and a few times in every 200 rounds, over which the paper averages.
 SCHEDULE = "geometric:12+every:100"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """What is run, and what the report says of it.
+class Experiment(Protocol):
+    """What is run, by which protocol, and what the report says of it.
 
     Attributes
     ----------
     title : of the report. command : the command line that makes it.
-    data, fold, normalise, k, rounds, schedule : as in `RunSpec`. seeds : how many, from 0.
-    rankers, users : short texts, in the order of tables and legends.
+    rankers, users : short texts, in the order of tables and legends. seeds : how many, from 0.
     study : name of the ablation, or nothing for a comparison of rankers.
     facts : what is said of the data: by split, the numbers of queries, documents, features and grades.
     options : by ranker, all of its options as this version resolves them, defaults included.
-    content : as in `RunSpec`; kept, so that a report needs the records alone.
     """
 
     title: str
     command: str
-    data: str
     rankers: tuple[str, ...]
     users: tuple[str, ...] = USERS
-    rounds: int = 5000
-    seeds: int = 20
-    fold: int = 1
-    k: int = 10
-    normalise: str = "query"
+    seeds: int = SEEDS
+    rounds: int = ROUNDS
     schedule: str = SCHEDULE
     study: str = ""
     facts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    content: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.content is None:
-            object.__setattr__(self, "content", content(self.data, self.fold, "test"))
 
     def specs(self) -> list[RunSpec]:
         """All runs; seed by seed, so that a sweep under way can be looked at as a smaller one that is whole."""
         return [
-            RunSpec(
-                data=self.data,
-                ranker=ranker,
-                clicks=users,
-                rounds=self.rounds,
-                seed=seed,
-                k=self.k,
-                fold=self.fold,
-                normalise=self.normalise,
-                schedule=self.schedule,
-                content=self.content,
-            )
+            self.run(ranker, users, seed)
             for seed in range(self.seeds)
             for users in self.users
             for ranker in self.rankers
@@ -83,23 +62,18 @@ class Experiment:
         """The same with facts and options filled in."""
         return replace(
             self,
-            facts=facts(self.data, self.fold, self.normalise),
+            facts=facts(self),
             options={ranker: options(ranker) for ranker in self.rankers},
         )
 
     def check_defaults(self, out: str | os.PathLike[str]) -> None:
         """Refuse to go on in a folder whose records were made when a ranker's defaults were others."""
         before = Experiment.load(out)
-        for ranker, known in (before.options if before else {}).items():
-            if known != self.options.get(ranker, known):
-                raise OptionError(
-                    f"{os.fspath(out)} holds runs of {ranker} with other defaults than this version's; give another "
-                    "--out, or --no-resume to run them again"
-                )
+        refuse_other_defaults(out, before.options if before else {}, self.options)
 
     def save(self, out: str | os.PathLike[str]) -> None:
         """Write it to its file in ``out``."""
-        text = json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
+        text = json.dumps({"format": FORMAT, **asdict(self), "content": self.contents}, indent=1)
         archive.write_atomically(Path(out) / FILE, text.encode() + b"\n")
 
     @classmethod
@@ -121,9 +95,23 @@ class Experiment:
         return cls(**{"content": "", **read})
 
 
-def facts(data: str, fold: int, normalise: str) -> dict[str, dict[str, int]]:
+def refuse_other_defaults(
+    out: str | os.PathLike[str], before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """`OptionError` where ``out`` has runs of a ranker whose options, as written down ``before``, are not those of now.
+
+    ``before`` and ``now`` are `options` by ranker.
+    """
+    for ranker in before.keys() & now.keys():
+        if before[ranker] != json.loads(json.dumps(now[ranker])):
+            raise OptionError(
+                f"{os.fspath(out)} holds runs of {ranker} with other defaults than this version's; give another --out, "
+                "or --no-resume to run them again"
+            )
+
+
+def facts(protocol: Protocol) -> dict[str, dict[str, int]]:
     """Numbers of queries, documents, features and grades of the splits that are trained and evaluated on."""
-    splits = load_splits(RunSpec(data=data, fold=fold, normalise=normalise))
     return {
         split.split: {
             "queries": split.n_queries,
@@ -131,7 +119,7 @@ def facts(data: str, fold: int, normalise: str) -> dict[str, dict[str, int]]:
             "features": split.n_features,
             "grades": split.n_grades,
         }
-        for split in splits
+        for split in load_splits(protocol)
     }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from pairrank.errors import MissingExtraError
 from pairrank.lab import looks
 from pairrank.lab.aggregate import Cell, Results
+from pairrank.lab.experiment import CEILING
 from pairrank.lab.looks import Look
 from pairrank.types import FloatArray, IntArray
 
@@ -152,7 +153,7 @@ def _curves(results: Results, name: str, title: str, metric: str, label: str, ca
 def _panel(axis: Any, results: Results, users: str, metric: str, drawn: Mapping[str, Look], *, log: bool) -> None:
     for ranker in results.rankers:
         cell = results.get(ranker, users)
-        ceiling = looks.base(ranker) == looks.CEILING
+        ceiling = looks.base(ranker) == CEILING
         if cell is None or not cell.has(metric) or (ceiling and metric == "cosine"):
             continue  # the ideal's cosine to itself is 1 and says nothing
         _line(axis, cell.rounds, cell.curves[metric], drawn[ranker])

@@ -26,20 +26,29 @@ class Look:
 
 
 _LONG, _DOTS, _MIXED = (0, (7.0, 2.0)), (0, (1.0, 1.5)), (0, (5.0, 1.5, 1.0, 1.5))
-_RANKERS: Mapping[str, Look] = MappingProxyType(
+# The looks that published figures have; a ranker that is not among them gets one of `_MORE`.
+_RANKERS: Mapping[str, tuple[str, Style, str]] = MappingProxyType(
     {
-        "pairrank": Look("PairRank", "#D55E00", "-", "o"),
-        "pairrank-c": Look("PairRank_C", "#0072B2", "-", "s"),
-        "pairrank-r": Look("PairRank_R", "#56B4E9", _LONG, "D"),
-        "pdgd": Look("PDGD", "#009E73", _MIXED, "^"),
-        "mgd": Look("MGD", "#CC79A7", "--", "v"),
-        "dbgd": Look("DBGD", "#E69F00", _DOTS, "P"),
-        "sgd-ranknet": Look("SGD RankNet", "#6A3D9A", "--", "X"),
-        "epsilon-greedy": Look("ε-greedy", "#8C8C8C", _MIXED, "*"),
-        "p2linrank": Look("P²LinRank", "#7F3B08", _LONG, "<"),
-        "posterior-sampling": Look("posterior sampling", "#B2182B", "--", ">"),
-        "offline-ranknet": Look("offline RankNet (ceiling)", "#000000", _DOTS, ""),
+        "pairrank": ("#D55E00", "-", "o"),
+        "pairrank-c": ("#0072B2", "-", "s"),
+        "pairrank-r": ("#56B4E9", _LONG, "D"),
+        "pdgd": ("#009E73", _MIXED, "^"),
+        "mgd": ("#CC79A7", "--", "v"),
+        "dbgd": ("#E69F00", _DOTS, "P"),
+        "sgd-ranknet": ("#6A3D9A", "--", "X"),
+        "epsilon-greedy": ("#8C8C8C", _MIXED, "*"),
+        "p2linrank": ("#7F3B08", _LONG, "<"),
+        "posterior-sampling": ("#B2182B", "--", ">"),
+        "offline-ranknet": ("#000000", _DOTS, ""),
     }
+)
+_MORE: tuple[tuple[str, Style, str], ...] = (
+    ("#1B7837", "-", "h"),
+    ("#762A83", _LONG, "p"),
+    ("#35978F", "--", "d"),
+    ("#BF812D", _MIXED, "8"),
+    ("#DE77AE", "-", "H"),
+    ("#4D4D4D", _LONG, "1"),
 )
 _USERS: Mapping[str, Look] = MappingProxyType(
     {
@@ -62,7 +71,6 @@ _SPARE: tuple[Look, ...] = tuple(
         ("#6A3D9A", _MIXED, "*"),
     )
 )
-CEILING = "offline-ranknet"
 
 
 def base(ranker: str) -> str:
@@ -75,8 +83,8 @@ def of_rankers(texts: Sequence[str]) -> dict[str, Look]:
     names = [base(text) for text in texts]
     looks, spare = {}, 0
     for text, name in zip(texts, names, strict=True):
-        if names.count(name) == 1 and name in _RANKERS:
-            looks[text] = _RANKERS[name]
+        if names.count(name) == 1:
+            looks[text] = _own(name)
         else:
             looks[text] = replace(_SPARE[spare % len(_SPARE)], label=_variant(name, rankers.parse(text)[1]))
             spare += 1
@@ -106,7 +114,13 @@ def of_times(rounds: Sequence[int]) -> dict[int, Look]:
     }
 
 
+def _own(name: str) -> Look:
+    """The look of a registered ranker, everywhere the same."""
+    others = [other for other in rankers.names() if other not in _RANKERS]
+    drawn = _RANKERS[name] if name in _RANKERS else _MORE[others.index(name) % len(_MORE)]
+    return Look(rankers.label(name), *drawn)
+
+
 def _variant(name: str, options: Mapping[str, Any]) -> str:
-    label = _RANKERS[name].label if name in _RANKERS else name
     told = ", ".join(f"{key} = {value}" for key, value in sorted(options.items()))
-    return f"{label}, {told}" if told else label
+    return f"{rankers.label(name)}, {told}" if told else rankers.label(name)

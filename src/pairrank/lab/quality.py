@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ import numpy as np
 from pairrank import archive
 from pairrank.errors import FileFormatError, OptionError
 from pairrank.lab import looks, tables
-from pairrank.lab.aggregate import holm, paired_test
-from pairrank.lab.experiment import options
-from pairrank.sim import RunSpec, Summary
+from pairrank.lab.aggregate import METRICS, holm, paired_test
+from pairrank.lab.experiment import CEILING, options, refuse_other_defaults
+from pairrank.sim import Protocol, RunSpec, Summary
+from pairrank.sim.spec import canonical
 from pairrank.types import FloatArray
 
 SUBJECT = "pairrank"
@@ -36,7 +37,6 @@ RIVALS = (
     "pairrank(preset=paper)",
     "pairrank(preset=authors)",
 )
-CEILING = "offline-ranknet"
 DEFAULTS = "defaults.json"
 EARLY = 100  # rounds: a run that ends below where it stood here has unlearned
 ONLINE_P, OFFLINE_P = 0.01, 0.05
@@ -53,7 +53,7 @@ class Versus:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Contest:
     """A data set with one kind of users.
 
     Attributes
@@ -86,26 +86,22 @@ class Cell:
 
 
 def specs(
-    sets: Sequence[tuple[str, int]],
+    protocols: Sequence[Protocol],
     *,
     subject: str = SUBJECT,
     rivals: Sequence[str] = RIVALS,
     users: Sequence[str],
-    rounds: int,
     seeds: int,
 ) -> list[RunSpec]:
-    """The runs on some data sets, each (folder or name, fold); the ceiling needs one short run a fold."""
+    """The runs by some protocols, one for each fold of each data set; the ceiling needs one short run per fold."""
     wanted = [
-        RunSpec(data=data, fold=fold, ranker=ranker, clicks=who, rounds=rounds, seed=seed, panel=0, ideal="")
+        protocol.run(ranker, who, seed)
         for seed in range(seeds)
-        for data, fold in sets
+        for protocol in protocols
         for who in users
         for ranker in (subject, *rivals)
     ]
-    return wanted + [
-        RunSpec(data=data, fold=fold, ranker=CEILING, clicks=users[0], rounds=1, panel=0, ideal="")
-        for data, fold in sets
-    ]
+    return wanted + [replace(protocol, rounds=1).run(CEILING, users[0], 0) for protocol in protocols]
 
 
 def check_defaults(out: str | os.PathLike[str], rankers: Sequence[str]) -> None:
@@ -116,16 +112,11 @@ def check_defaults(out: str | os.PathLike[str], rankers: Sequence[str]) -> None:
         before: dict[str, Any] = dict(json.loads(archive.read_file(path))) if path.exists() else {}
     except ValueError:
         raise FileFormatError(f"{path} is damaged; give another --out, or --no-resume") from None
-    for ranker in set(now) & set(before):
-        if before[ranker] != json.loads(json.dumps(now[ranker])):
-            raise OptionError(
-                f"{os.fspath(out)} holds runs of {ranker} with other defaults than this version's; give another --out, "
-                "or --no-resume to run them again"
-            )
+    refuse_other_defaults(out, before, now)
     archive.write_atomically(path, json.dumps({**before, **now}, indent=1).encode() + b"\n")
 
 
-def cells(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Sequence[str] = RIVALS) -> list[Cell]:
+def contests(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Sequence[str] = RIVALS) -> list[Contest]:
     """What the runs say, cell by cell; a cell of which runs are missing is compared by those that pair up.
 
     A rival without any counts as not beaten, and not as ahead.
@@ -145,7 +136,7 @@ def cells(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Seque
     names = _short_names({data for (data, _), _ in found})
     versus = {metric: _corrected([of for _, of in found], canonical(subject), rivals, metric) for metric in METRICS}
     return [
-        Cell(
+        Contest(
             data=names[data],
             users=who,
             runs=len(of[canonical(subject)]),
@@ -164,14 +155,6 @@ def _short_names(sets: Iterable[str]) -> dict[str, str]:
     """The last part of each data set's path, or all of it where two have the same last part."""
     short = {data: Path(data).name for data in sets}
     return {data: name if list(short.values()).count(name) == 1 else data for data, name in short.items()}
-
-
-METRICS = ("ndcg", "cndcg")
-
-
-def canonical(ranker: str) -> str:
-    """A ranker's text in the one spelling that specs have."""
-    return RunSpec(data="synthetic:tiny", ranker=ranker).ranker
 
 
 def _mean(runs: Iterable[Summary], metric: str) -> float:
@@ -205,7 +188,7 @@ def _fell(runs: Iterable[Summary]) -> tuple[int, float]:
     return sum(fall > 0 for fall in falls), max([0.0, *falls])
 
 
-def as_markdown(found: Sequence[Cell]) -> str:
+def as_markdown(found: Sequence[Contest]) -> str:
     """The tables of a study, one for what happened while learning and one for what was learned."""
     # One call for all of them, and for every cell's: alone, each variant of a ranker would have the ranker's label.
     rankers = list(dict.fromkeys(r for cell in found for r in (*cell.cndcg, *(v.rival for v in cell.online))))

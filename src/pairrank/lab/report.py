@@ -76,24 +76,18 @@ def _guessed(folder: Path) -> Experiment:
         except (FileFormatError, StorageError) as problem:
             logger.warning("left out: %s", problem)
             continue
-        groups.setdefault((spec.data, spec.fold, spec.rounds, spec.k, spec.normalise, spec.schedule), []).append(spec)
+        groups.setdefault(tuple(spec.shared().values()), []).append(spec)
     if not groups:
         raise OptionError(f"{folder} has no runs; expected a folder that simulate or reproduce wrote with --out")
     runs = max(groups.values(), key=len)
     first = runs[0]
     return Experiment(
+        **first.shared(),
         title=f"Runs on {Path(first.data).name}",
         command=f"pairrank simulate {Path(first.data).name} …",
-        data=first.data,
         rankers=tuple(dict.fromkeys(spec.ranker for spec in runs)),
         users=tuple(dict.fromkeys(spec.clicks for spec in runs)),
-        rounds=first.rounds,
         seeds=1 + max(spec.seed for spec in runs),
-        fold=first.fold,
-        content=first.content,
-        k=first.k,
-        normalise=first.normalise,
-        schedule=first.schedule,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pairrank.lab import looks
 from pairrank.lab.aggregate import METRICS, Comparison, Results, interval
+from pairrank.lab.experiment import CEILING
 
 Row = list[str]
 MARK = "*"
@@ -39,7 +40,7 @@ def winner(results: Results, users: str, metric: str) -> str | None:
     means = {
         ranker: float(cell.final(metric).mean())
         for ranker in results.rankers
-        if looks.base(ranker) != looks.CEILING and (cell := results.get(ranker, users))
+        if looks.base(ranker) != CEILING and (cell := results.get(ranker, users))
     }
     return max(means, key=lambda ranker: means[ranker]) if means else None
 

@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 
 from pairrank import archive, metrics, rankers
-from pairrank.errors import OptionError, UnknownNameError
+from pairrank.checking import check_choice
+from pairrank.errors import UnknownNameError
 from pairrank.lab.executors import RunsFailedError
 from pairrank.lab.experiment import USERS
 from pairrank.lab.settings import FORMAT
 from pairrank.rng import Purpose, generator
-from pairrank.sim import RunSpec, Summary
+from pairrank.sim import Protocol, RunSpec, Summary
 from pairrank.version import __version__
 
 KEPT = 3  # one in so many goes on, for as many times the rounds
@@ -77,26 +78,25 @@ SPACES: Mapping[str, Space] = MappingProxyType(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
-    """What is tuned on what, and how much is spent on it.
+class Task(Protocol):
+    """What is tuned by which protocol, and how much is spent on it.
 
     ``trials`` settings are drawn per ranker; the last ones are played for ``rounds`` with ``seeds`` seeds each.
     """
 
-    data: str
     objective: str = "mix"
     users: tuple[str, ...] = USERS
     rounds: int = 2000
     seeds: int = 3
     trials: int = 18
-    fold: int = 1
-    k: int = 10
-    normalise: str = "query"
+    evaluation: str = "vali"
+    panel: int = 0
+    ideal: str = ""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise OptionError(f"objective is {self.objective!r}; expected one of {', '.join(OBJECTIVES)}")
+        super().__post_init__()
+        check_choice("objective", self.objective, OBJECTIVES)
 
     def rungs(self) -> list[tuple[int, int]]:
         """How many settings are played for how many rounds, first to last."""
@@ -116,24 +116,8 @@ class Task:
 
     def specs(self, ranker: str, rounds: int) -> list[RunSpec]:
         """The runs of one setting on one rung."""
-        return [
-            RunSpec(
-                data=self.data,
-                ranker=ranker,
-                clicks=users,
-                rounds=rounds,
-                seed=FIRST_SEED + seed,
-                k=self.k,
-                fold=self.fold,
-                normalise=self.normalise,
-                evaluation="vali",
-                schedule=f"every:{rounds}",
-                panel=0,
-                ideal="",
-            )
-            for users in self.users
-            for seed in range(self.seeds)
-        ]
+        rung = replace(self, rounds=rounds, schedule=f"every:{rounds}", content=self.contents)
+        return [rung.run(ranker, users, FIRST_SEED + seed) for users in self.users for seed in range(self.seeds)]
 
     def value(self, runs: Sequence[Summary]) -> float:
         """The objective, higher is better, from 0 to 1; a setting with a failed run is out."""

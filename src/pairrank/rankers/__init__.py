@@ -12,28 +12,29 @@ from pairrank import archive, short_text
 from pairrank.errors import FileFormatError, OptionError, UnknownNameError
 from pairrank.rankers.base import LinearRanker, Ranker
 
-__all__ = ["LinearRanker", "Ranker", "load", "make", "names", "parse", "spell"]
+__all__ = ["LinearRanker", "Ranker", "label", "load", "make", "names", "parse", "paths", "spell"]
 
 
 class _Entry(NamedTuple):
     module: str
     cls: str
-    options: Mapping[str, Any]
+    label: str  # in figures and tables
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
 _REGISTRY: Mapping[str, _Entry] = MappingProxyType(
     {
-        "dbgd": _Entry("dbgd", "DBGD", {}),
-        "epsilon-greedy": _Entry("epsilon_greedy", "EpsilonGreedy", {}),
-        "mgd": _Entry("mgd", "MGD", {}),
-        "offline-ranknet": _Entry("ranknet", "OfflineRankNet", {}),
-        "p2linrank": _Entry("p2linrank", "P2LinRank", {}),
-        "pairrank": _Entry("pairrank", "PairRank", {}),
-        "pairrank-c": _Entry("pairrank", "PairRank", {"preset": "paper", "exploration": "conservative"}),
-        "pairrank-r": _Entry("pairrank", "PairRank", {"preset": "paper", "exploration": "random"}),
-        "pdgd": _Entry("pdgd", "PDGD", {}),
-        "posterior-sampling": _Entry("sampling", "PosteriorSampling", {}),
-        "sgd-ranknet": _Entry("ranknet", "SGDRankNet", {}),
+        "dbgd": _Entry("dbgd", "DBGD", "DBGD"),
+        "epsilon-greedy": _Entry("epsilon_greedy", "EpsilonGreedy", "ε-greedy"),
+        "mgd": _Entry("mgd", "MGD", "MGD"),
+        "offline-ranknet": _Entry("ranknet", "OfflineRankNet", "offline RankNet (ceiling)"),
+        "p2linrank": _Entry("p2linrank", "P2LinRank", "P²LinRank"),
+        "pairrank": _Entry("pairrank", "PairRank", "PairRank"),
+        "pairrank-c": _Entry("pairrank", "PairRank", "PairRank_C", {"preset": "paper", "exploration": "conservative"}),
+        "pairrank-r": _Entry("pairrank", "PairRank", "PairRank_R", {"preset": "paper", "exploration": "random"}),
+        "pdgd": _Entry("pdgd", "PDGD", "PDGD"),
+        "posterior-sampling": _Entry("sampling", "PosteriorSampling", "posterior sampling"),
+        "sgd-ranknet": _Entry("ranknet", "SGDRankNet", "SGD RankNet"),
     }
 )
 
@@ -41,6 +42,16 @@ _REGISTRY: Mapping[str, _Entry] = MappingProxyType(
 def names() -> list[str]:
     """The registered rankers, in alphabetical order."""
     return sorted(_REGISTRY)
+
+
+def label(name: str) -> str:
+    """How a registered ranker is called in figures and tables."""
+    return _REGISTRY[name].label
+
+
+def paths() -> list[str]:
+    """Where the registered rankers' classes are, each once, as in ``pairrank.rankers.pdgd.PDGD``."""
+    return list(dict.fromkeys(f"pairrank.rankers.{entry.module}.{entry.cls}" for entry in _REGISTRY.values()))
 
 
 def make(name: str, *, n_features: int, seed: int = 0, **options: Any) -> Ranker:

@@ -5,6 +5,6 @@ from __future__ import annotations
 from pairrank.sim.folder import RunFolder, load_records
 from pairrank.sim.records import Records, Summary
 from pairrank.sim.run import simulate
-from pairrank.sim.spec import RunSpec
+from pairrank.sim.spec import Protocol, RunSpec
 
-__all__ = ["Records", "RunFolder", "RunSpec", "Summary", "load_records", "simulate"]
+__all__ = ["Protocol", "Records", "RunFolder", "RunSpec", "Summary", "load_records", "simulate"]

@@ -24,7 +24,7 @@ from pairrank.sim import engine
 from pairrank.sim.engine import Progress
 from pairrank.sim.folder import RunFolder
 from pairrank.sim.records import Records
-from pairrank.sim.spec import RunSpec, content, described
+from pairrank.sim.spec import Protocol, RunSpec, content, described
 from pairrank.sim.world import World
 
 Splits = tuple[Dataset, Dataset]
@@ -106,12 +106,12 @@ def run_spec(
         return _run(world, fresh, folder, watch, checkpoint_seconds)
 
 
-def load_splits(spec: RunSpec) -> Splits:
-    """What a spec trains and is evaluated on."""
+def load_splits(spec: Protocol) -> Splits:
+    """What runs by a protocol are trained and evaluated on."""
     if spec.data.startswith("memory:"):
         raise OptionError(f"the spec's data are {spec.data!r}, which live in memory only; pass them as data=")
     found = content(spec.data, spec.fold, spec.evaluation)
-    if spec.content and found and found != spec.content:
+    if spec.contents and found and found != spec.contents:
         raise DataError(f"{spec.data} holds other data than the spec was made for; make a new spec for them")
     return (
         _split(spec.data, "train", spec.fold, spec.normalise, found),

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,33 +21,29 @@ from pairrank.types import IntArray
 SPEC_VERSION = 1
 SPLITS = ("train", "vali", "test")
 
+_NAMED = ("synthetic:", "memory:")  # data that are no files
 _SCHEDULE = re.compile(r"(geometric|every):[1-9]\d*(\+(geometric|every):[1-9]\d*)*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSpec:
-    """One simulated run. Equal specs give equal records, bit for bit.
+class Protocol:
+    """How runs are made and measured, whatever the ranker, the users and the seed.
 
     Attributes
     ----------
     data : folder, file or ``synthetic:`` name. fold, normalise : how it is read.
-    content : a hash of what files at ``data`` hold, found when it is not given; empty for names. It stands for the path
-        in the run's id: data that were moved are the same, data that were changed are not.
-    ranker : short text, as in ``pairrank-c(alpha=0.3)``. clicks : the users' short text.
-    rounds : queries served. seed : of the queries, the users' coins and the ranker. k : positions shown.
+    rounds : queries served. k : positions shown.
     evaluation : the split that held-out NDCG@10 is measured on.
     schedule : after which rounds it is measured: ``geometric:N`` (N times in every tenfold), ``every:N``, or both,
         joined by ``+``; and after the last.
     panel : how many training queries the block statistics are averaged over.
     ideal : the ranker whose weights the cosine compares with, fitted to the training labels; empty for none. Known
         ideal weights of the data come first.
+    content : a hash of what files at ``data`` hold, empty for names; None where nobody has looked yet, see `contents`.
     """
 
     data: str
-    ranker: str = "pairrank"
-    clicks: str = "navigational"
     rounds: int = 1000
-    seed: int = 0
     k: int = 10
     fold: int = 1
     normalise: str = "query"
@@ -57,27 +54,61 @@ class RunSpec:
     content: str | None = None
 
     def __post_init__(self) -> None:
+        for name, low in (("rounds", 1), ("k", 1), ("fold", 1), ("panel", 0)):
+            check_whole(name, getattr(self, name), low)
+        check_choice("evaluation", self.evaluation, SPLITS)
+        if not _SCHEDULE.fullmatch(self.schedule):
+            raise OptionError(f"schedule is {self.schedule!r}; expected geometric:N or every:N, as in geometric:12")
+        if self.content is None and self.data.startswith(_NAMED):
+            object.__setattr__(self, "content", "")
+
+    @cached_property
+    def contents(self) -> str:
+        """``content``, found where it was not given: the first question reads the files.
+
+        It stands for the path in a run's id: data that were moved are the same, data that were changed are not.
+        """
+        return content(self.data, self.fold, self.evaluation) if self.content is None else self.content
+
+    def shared(self) -> dict[str, Any]:
+        """The fields of a protocol by name, for a value that has them too."""
+        return {f.name: getattr(self, f.name) for f in fields(Protocol)} | {"content": self.contents}
+
+    def run(self, ranker: str, clicks: str, seed: int) -> RunSpec:
+        """The run of one ranker with one kind of users and one seed."""
+        return RunSpec(ranker=ranker, clicks=clicks, seed=seed, **self.shared())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec(Protocol):
+    """One simulated run: a protocol with a ranker, users and a seed. Equal specs give equal records, bit for bit.
+
+    Attributes
+    ----------
+    ranker : short text, as in ``pairrank-c(alpha=0.3)``. clicks : the users' short text.
+    seed : of the queries, the users' coins and the ranker.
+    """
+
+    ranker: str = "pairrank"
+    clicks: str = "navigational"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_seed(self.seed)
         if not isinstance(self.ranker, str):
             raise OptionError(
                 f"ranker is {described(self.ranker)}; a spec holds a short text such as pairrank-c(alpha=0.3), and a "
                 "ranker of your own goes to pairrank.simulate(..., ranker=YourRanker(n_features))"
             )
-        for name, low in (("rounds", 1), ("k", 1), ("fold", 1), ("panel", 0)):
-            check_whole(name, getattr(self, name), low)
-        check_choice("evaluation", self.evaluation, SPLITS)
-        if not _SCHEDULE.fullmatch(self.schedule):
-            raise OptionError(f"schedule is {self.schedule!r}; expected geometric:N or every:N, as in geometric:12")
         # One spelling for one run, so that its id does not depend on spaces or on the order of options.
-        object.__setattr__(self, "ranker", _canonical(self.ranker))
+        object.__setattr__(self, "ranker", canonical(self.ranker))
         object.__setattr__(self, "clicks", clicks.canonical(self.clicks))
-        if self.content is None:
-            object.__setattr__(self, "content", content(self.data, self.fold, self.evaluation))
 
     @property
     def run_id(self) -> str:
         """Sixteen hex digits, a hash of everything above but where the data lie."""
-        return hashlib.sha256(self._json("data" if self.content else "content").encode()).hexdigest()[:16]
+        return hashlib.sha256(self._json("data" if self.contents else "content").encode()).hexdigest()[:16]
 
     def evaluation_rounds(self) -> IntArray:
         """The rounds after which the ranker is evaluated, rising; the last one is always among them."""
@@ -86,10 +117,11 @@ class RunSpec:
 
     def to_json(self) -> str:
         """Canonical JSON, with the version of the format."""
-        return self._json("" if self.content else "content")
+        return self._json("" if self.contents else "content")
 
     def _json(self, without: str) -> str:
-        values = {name: value for name, value in asdict(self).items() if name != without}
+        values = {**asdict(self), "content": self.contents}
+        values.pop(without, None)
         return json.dumps({"version": SPEC_VERSION, **values}, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -112,7 +144,7 @@ class RunSpec:
 
 def content(data: str, fold: int, evaluation: str) -> str:
     """A hash of what a run takes from files at ``data``; empty for names, and where there are no such files."""
-    if data.startswith(("synthetic:", "memory:")):
+    if data.startswith(_NAMED):
         return ""
     try:
         return content_key(data, ("train", evaluation), fold)
@@ -133,7 +165,8 @@ def described(ranker: object) -> str:
     return f"the class {ranker.__name__}" if isinstance(ranker, type) else f"a {type(ranker).__name__}"
 
 
-def _canonical(ranker: str) -> str:
+def canonical(ranker: str) -> str:
+    """A ranker's short text in the one spelling that specs have."""
     try:
         return rankers.spell(*rankers.parse(ranker))
     except UnknownNameError:
