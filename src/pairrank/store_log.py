@@ -1,4 +1,4 @@
-"""The log of a service's store as others may read it: the lists that were answered, in order. Nothing is changed."""
+"""A service's store as others may read it: lists that were answered, in order, and the model. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -35,9 +35,28 @@ class LoggedList(NamedTuple):
         return Impression.from_bytes(self.body)
 
 
+class StoredModel(NamedTuple):
+    """The newest published model of a ranker: what ``to_bytes`` gave, and the names of its features, if it has any."""
+
+    ranker: str
+    body: bytes
+    feature_names: tuple[str, ...] | None
+
+
 def is_address(path: str | os.PathLike[str]) -> bool:
     """Whether ``path`` is the address of a store (``sqlite:///FILE``, ``postgresql://…``) and not a plain path."""
     return "://" in os.fspath(path)
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Whether ``path`` is the address of a store, or a SQLite file."""
+    if is_address(path):
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
 
 
 def entries(store: str | os.PathLike[str], ranker: str | None = None) -> Iterator[LoggedList]:
@@ -46,21 +65,43 @@ def entries(store: str | os.PathLike[str], ranker: str | None = None) -> Iterato
     """
     with _opened(os.fspath(store)) as rows:
         _check_schema(store, rows)
-        ids = {str(name): int(key) for key, name in rows("SELECT id, name FROM rankers ORDER BY name")}
-        if ranker is None and len(ids) > 1:
-            raise OptionError(f"{store} holds the rankers {', '.join(ids)}: say which one")
-        if ranker is not None and ranker not in ids:
-            raise OptionError(f"{store} holds no ranker {ranker!r}; it has: {', '.join(ids) or 'none'}")
-        aside = _has_table(rows, "set_aside")
-        for name in [ranker] if ranker is not None else ids:
-            skip = "AND NOT EXISTS (SELECT 1 FROM set_aside s WHERE s.ranker_id = l.ranker_id AND s.seq = l.seq) "
-            query = (
-                "SELECT seq, number, served, query_id, ids, clicks, body FROM log l "
-                f"WHERE ranker_id = ? AND kind = 'feedback' {skip if aside else ''}ORDER BY seq"
-            )
-            for seq, number, served, query_id, documents, clicks, body in rows(query, (ids[name],)):
-                shown = [str(document) for document in json.loads(documents)]
-                yield LoggedList(name, seq, number, served, query_id, shown, bytes(clicks), bytes(body))
+        found = _find(store, rows, ranker)
+        if found is None:
+            return
+        skip = "AND NOT EXISTS (SELECT 1 FROM set_aside s WHERE s.ranker_id = l.ranker_id AND s.seq = l.seq) "
+        query = (
+            "SELECT seq, number, served, query_id, ids, clicks, body FROM log l "
+            f"WHERE ranker_id = ? AND kind = 'feedback' {skip if _has_table(rows, 'set_aside') else ''}ORDER BY seq"
+        )
+        key, name = found
+        for seq, number, served, query_id, documents, clicks, body in rows(query, (key,)):
+            shown = [str(document) for document in json.loads(documents)]
+            yield LoggedList(name, seq, number, served, query_id, shown, bytes(clicks), bytes(body))
+
+
+def newest_model(store: str | os.PathLike[str], ranker: str | None = None) -> StoredModel:
+    """The model that the store serves now. ``ranker`` may be None where the store holds one only."""
+    with _opened(os.fspath(store)) as rows:
+        _check_schema(store, rows)
+        found = _find(store, rows, ranker)
+        query = (
+            "SELECT r.config, s.body FROM rankers r JOIN heads h ON h.ranker_id = r.id "
+            "JOIN snapshots s ON s.ranker_id = r.id AND s.version = h.version WHERE r.id = ?"
+        )
+        for config, body in rows(query, (found[0],)) if found else ():
+            names = json.loads(config).get("feature_names")
+            return StoredModel(found[1] if found else "", bytes(body), None if names is None else tuple(names))
+    raise StorageError(f"{store} holds no model")
+
+
+def _find(store: str | os.PathLike[str], rows: _Rows, ranker: str | None) -> tuple[int, str] | None:
+    """Number and name of the ranker that is asked for; None in a store without any."""
+    ids = {str(name): int(key) for key, name in rows("SELECT id, name FROM rankers ORDER BY name")}
+    if ranker is None and len(ids) > 1:
+        raise OptionError(f"{store} holds the rankers {', '.join(ids)}: say which one")
+    if ranker is not None and ranker not in ids:
+        raise OptionError(f"{store} holds no ranker {ranker!r}; it has: {', '.join(ids) or 'none'}")
+    return next(((key, name) for name, key in ids.items() if ranker in (None, name)), None)
 
 
 class _Rows:

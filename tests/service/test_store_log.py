@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from scene import FEATURES, Scene
 
 import pairrank
-from pairrank import store_log
+from pairrank import export, rankers, store_log
 from pairrank.cli import main
 from pairrank.errors import NewerFormatError, OptionError, StorageError
 from pairrank.service.store import SqlStore
@@ -82,3 +83,23 @@ def test_fit_from_a_store(store: SqlStore, store_url: str, tmp_path: Path) -> No
     for row in rows:
         assert row["clicks"] == [0, 0, 1]
         np.testing.assert_array_equal(row["features"], FEATURES[[int(document[1:]) for document in row["documents"]]])
+
+
+def test_export_from_a_store(store: SqlStore, store_url: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    scene = Scene(store, "shop")
+    named = replace(scene.row.config, feature_names=("title", "age"))
+    with store.database.transaction():
+        store.database.all("UPDATE rankers SET config = ?", (named.to_json(),))
+    scene.feedback(scene.serve(40), 2)
+    scene.learn()
+    assert main(["export", store_url, "--format", "json"]) == 0
+    model = export.loads(capsysbinary.readouterr().out)
+    assert (model.name, model.feature_names) == ("shop", ("title", "age"))
+    snapshot = store.snapshot(scene.row.id, scene.row.version)
+    assert snapshot is not None
+    assert model.weights.tolist() == rankers.from_bytes(snapshot.body).weights.tolist()  # type: ignore[attr-defined]
+    assert np.any(model.weights)
+    Scene(store, "other")
+    assert main(["export", store_url, "--format", "json"]) == 2
+    assert b"other, shop: say which" in capsysbinary.readouterr().err
+    assert main(["export", store_url, "--format", "json", "--ranker", "other"]) == 0

@@ -15,8 +15,9 @@ from pairrank.errors import ExportError
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.description = (
-        "Write a linear model in a format that search engines read. MODEL is a ranker's file, or a "
-        "model in one of the formats written here, or weights from scikit-learn (.npy, JSON with coef_)."
+        "Write a linear model in a format that search engines read. MODEL is a ranker's file, a "
+        "service's store (a SQLite file or postgresql://…), a model in one of the formats written here, or weights "
+        "from scikit-learn (.npy, JSON with coef_)."
     )
     parser.epilog = (
         "example: pairrank export model.pairrank --format elasticsearch --name shop-v7 "
@@ -27,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", dest="source", choices=export.READABLE, help="the format of MODEL (default: found out)"
     )
+    parser.add_argument("--ranker", metavar="NAME", help="which ranker of a store that holds several")
     parser.add_argument("--out", metavar="FILE", help="where to write (default: standard output)")
     parser.add_argument("--name", help="the model's name in the search engine (default: that of MODEL)")
     parser.add_argument(
@@ -49,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, name, normalise, write."""
-    model = export.load(args.model, args.source, nonnegative=args.nonnegative)
+    model = export.load(args.model, args.source, nonnegative=args.nonnegative, ranker=args.ranker)
     names = feature_names(args.names)
     normaliser: Any = model.normalisation
     if args.normaliser:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from pairrank import archive, rankers
+from pairrank import archive, rankers, store_log
 from pairrank.errors import ExportError, UnknownNameError
 from pairrank.export import (
     elasticsearch,
@@ -116,17 +116,26 @@ def loads(blob: bytes, format: str | None = None, *, source: str = "this model")
     return _READERS[name](blob, source=source)
 
 
-def load(path: str | os.PathLike[str], format: str | None = None, *, nonnegative: bool = False) -> LinearModel:
-    """The model in a file: one of the `READABLE` formats, or a linear ranker that ``save`` wrote.
+def load(
+    path: str | os.PathLike[str], format: str | None = None, *, nonnegative: bool = False, ranker: str | None = None
+) -> LinearModel:
+    """The model in a file: one of the `READABLE` formats, a linear ranker that ``save`` wrote, or a service's store.
 
-    ``nonnegative``, for a ranker's file: the likeliest weights of which none is below 0.
+    Parameters
+    ----------
+    nonnegative : for rankers: the likeliest weights of which none is below 0.
+    ranker : which ranker of a store that holds several; a store may also be an address, such as postgresql://….
     """
+    if store_log.is_store(path):
+        stored = store_log.newest_model(path, ranker)
+        model = rankers.from_bytes(stored.body, source=f"the ranker {stored.ranker!r} of {path}")
+        names = stored.feature_names
+        return LinearModel.from_ranker(model, name=stored.ranker, feature_names=names, nonnegative=nonnegative)
     blob = archive.read_file(path)
     if format is None and _is_ranker(blob):
-        ranker = rankers.from_bytes(blob, source=str(path))
-        return LinearModel.from_ranker(ranker, nonnegative=nonnegative)
+        return LinearModel.from_ranker(rankers.from_bytes(blob, source=str(path)), nonnegative=nonnegative)
     if nonnegative:
-        raise ExportError(f"{path} is not a ranker's file: weights alone cannot be fitted without negative ones")
+        raise ExportError(f"{path} holds no ranker: weights alone cannot be fitted without negative ones")
     return loads(blob, format, source=str(path))
 
 
@@ -148,4 +157,6 @@ def detect(blob: bytes, *, source: str = "this model") -> str:
         return next((name for mark, name in _MARKS if mark in blob), "elasticsearch")
     if b"pairrank" in blob[:256]:
         return "onnx"
-    raise ExportError(f"{source} is in no format known here; expected one of {', '.join(READABLE)}")
+    raise ExportError(
+        f"{source} is in no format known here; expected a ranker's file, a store, or one of {', '.join(READABLE)}"
+    )

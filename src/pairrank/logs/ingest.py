@@ -65,19 +65,19 @@ class _RecordError(Exception):
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """ "parquet", "store" or "json", by the first bytes of a file; an address is a store's."""
-    if store_log.is_address(path):
+    if store_log.is_store(path):
         return "store"
     try:
         with _opened(path) as file:
-            start = file.read(16)
+            start = file.read(4)
     except (OSError, EOFError) as problem:
         raise StorageError(f"cannot read {path}: {problem}") from None
-    if start[:4] == b"PAR1":
+    if start == b"PAR1":
         return "parquet"
     # A Parquet file that lost its first bytes is still better reported as such.
     if str(path).endswith(".parquet"):
         return "parquet"
-    return "store" if start == b"SQLite format 3\0" else "json"
+    return "json"
 
 
 def ingest(
