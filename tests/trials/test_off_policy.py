@@ -14,7 +14,7 @@ from pairrank.errors import InputError, OptionError
 from pairrank.kernel.exploration import draw_conservative, draw_random
 from pairrank.rng import Purpose, generator
 from pairrank.trials import interleaving
-from pairrank.trials.off_policy import Log, draw_chances, estimates, follows
+from pairrank.trials.off_policy import ASSUMPTIONS, ENOUGH, Log, draw_chances, estimates, set_chances, weigh
 
 CLICK, STOP = np.array([0.1, 0.5, 0.9]), np.array([0.2, 0.5, 0.7])
 
@@ -116,27 +116,58 @@ def value(grades: np.ndarray) -> float:
     return sum(p * clicks.sum() for clicks, p in cascade(grades))
 
 
-@pytest.mark.parametrize("assumption", ["cascade", "list"])
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_chances_of_sets_equal_brute_force(shuffled: bool, k: int) -> None:
+    for seed in range(8):
+        certain, blocks = some_certainty(seed)
+        drawn = dict(every_draw(certain, blocks, k, shuffled))
+        for other in [*drawn, (4, 3, 2, 1, 0)[:k], (1, 0, 4, 2, 3)[:k]]:
+            above, here = set_chances(certain, blocks, np.array(other), shuffled=shuffled)
+            for p in range(k):
+                alike = {r: c for r, c in drawn.items() if set(r[:p]) == set(other[:p])}
+                assert here[p] == pytest.approx(sum(c for r, c in alike.items() if r[p] == other[p]))
+                if here[p] == 0:
+                    assert not here[p:].any()
+                    break
+                assert above[p] == pytest.approx(sum(alike.values()))
+
+
+def chances_for(assumption: str, certain: np.ndarray, blocks: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return (set_chances if assumption == "set" else draw_chances)(certain, blocks, other)
+
+
+def certain_log(earned: np.ndarray, *weights: np.ndarray) -> Log:
+    """A log so long that it tells of everything that can be shown: this list, over and over."""
+    return Log(*(np.repeat(np.asarray(a, dtype=float)[None], 100_000, axis=0) for a in (earned, *weights)))
+
+
+@pytest.mark.parametrize("assumption", ASSUMPTIONS)
 def test_the_mean_is_the_other_rankers_value(assumption: str) -> None:
     """Over every draw and every pattern of clicks; doubly robust with any model."""
-    grades = np.array([2, 0, 1, 0, 1])
+    grades, model = np.array([2, 0, 1, 0, 1]), np.array([0.6, 0.3, 0.9])
     for seed in range(4):
         certain, blocks = some_certainty(seed)
         drawn = list(every_draw(certain, blocks, 3, False))
         other = np.array(drawn[-1][0])  # one that can be shown
+        chances = chances_for(assumption, certain, blocks, other)
         ips = robust = 0.0
         for ranking, chance in drawn:
-            shown = np.array(ranking)
-            ours = draw_chances(certain, blocks, shown)[None]
-            for clicks, p in cascade(grades[shown]):
-                log = Log(clicks[None].astype(float), ours, follows(shown, other)[None], np.ones(1))
-                found = {
-                    e.method: e.value for e in estimates(log, assumption=assumption, expected=np.array([0.6, 0.3, 0.9]))
-                }
-                ips += chance * p * found["ips"]
-                robust += chance * p * found["doubly robust"]
+            weights = weigh(np.array(ranking), other, chances, assumption=assumption)
+            for clicks, p in cascade(grades[list(ranking)]):
+                ips += chance * p * float(weights.here @ clicks)
+                robust += chance * p * float(weights.here @ (clicks - model) + weights.above @ model)
         assert ips == pytest.approx(value(grades[other]))
         assert robust == pytest.approx(value(grades[other]))
+
+
+def test_estimates_are_those_sums() -> None:
+    here, above, reach = np.array([2.0, 0.0, 8.0]), np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.25, 0.125])
+    earned, model = np.array([1.0, 1.0, 0.5]), np.array([0.6, 0.3, 0.9])
+    ips, normalised, robust = estimates(certain_log(earned, here, above, reach), expected=model)
+    assert ips.value == pytest.approx(2.0 + 4.0)
+    assert normalised.value == pytest.approx(1.0 + 0.5)
+    assert robust.value == pytest.approx(2.0 * 0.4 + 8.0 * -0.4 + 0.6 + 2.0 * 0.3 + 4.0 * 0.9)
 
 
 def test_interleaving_outcomes_from_a_log() -> None:
@@ -151,13 +182,9 @@ def test_interleaving_outcomes_from_a_log() -> None:
     found = 0.0
     for ranking, chance in every_draw(certain, blocks, 3, False):
         shown = np.array(ranking)
-        others = interleaving.chances(a, b, shown)
-        credit = interleaving.choice_credit(a, b, shown) if others.all() else np.zeros(3)
-        for clicks, p in cascade(grades[shown]):
-            earned = np.zeros((1, 3))
-            earned[0, -1] = interleaving.outcome(credit, clicks)
-            log = Log(earned, draw_chances(certain, blocks, shown)[None], others[None], np.ones(1))
-            found += chance * p * estimates(log, assumption="list")[0].value
+        ratio = interleaving.chances(a, b, shown).prod() / draw_chances(certain, blocks, shown).prod()
+        credit = interleaving.choice_credit(a, b, shown) if ratio else np.zeros(3)
+        found += chance * ratio * sum(p * interleaving.outcome(credit, clicks) for clicks, p in cascade(grades[shown]))
     assert truth > 0.1
     assert found == pytest.approx(truth)
 
@@ -168,48 +195,45 @@ def simulated(seed: int, n: int) -> tuple[Log, float]:
     grades = np.array([1, 2, 0, 0, 1, 0])
     blocks = np.array([0, 0, 1, 1, 2, 2])
     other = np.array([1, 0, 2, 3, 4])
-    blocked = np.zeros((6, 6), dtype=bool)
+    chances = set_chances(np.zeros((6, 6), dtype=bool), blocks, other)
     ranked = np.argsort(blocks + rng.random((n, 6)), axis=1, kind="stable")[:, :5]
-    chances = np.array([draw_chances(blocked, blocks, r) for r in np.unique(ranked, axis=0)])
-    which = {tuple(r): c for r, c in zip(np.unique(ranked, axis=0), chances, strict=True)}
+    kinds, which = np.unique(ranked, axis=0, return_inverse=True)
+    weights = np.array([weigh(r, other, chances) for r in kinds])[which.reshape(-1)].transpose(1, 0, 2)
     shown = grades[ranked]
     clicks = rng.random((n, 5)) < CLICK[shown]
     stopped = clicks & (rng.random((n, 5)) < STOP[shown])
     clicks &= np.cumsum(stopped, axis=1) - stopped == 0
-    log = Log(
-        clicks.astype(float),
-        np.array([which[tuple(r)] for r in ranked]),
-        (ranked == other).astype(float),
-        np.ones(n),
-    )
-    return log, value(grades[other])
+    return Log(clicks.astype(float), *weights), value(grades[other])
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
-    runs = [simulated(seed, 800) for seed in range(150)]
+    runs = [simulated(seed, 800) for seed in range(200)]
     for method in range(3):
         covered = [lo <= truth <= hi for log, truth in runs for lo, hi in [estimates(log)[method].interval]]
-        assert np.mean(covered) >= 0.93 - 2 * np.sqrt(0.05 * 0.95 / 150)
+        assert np.mean(covered) >= 0.93 - 2 * np.sqrt(0.05 * 0.95 / 200)
     widths = np.mean([[np.diff(e.interval)[0] for e in estimates(log)] for log, _ in runs[:20]], axis=0)
-    assert widths[2] < widths[0]  # doubly robust is worth its name
+    assert widths[2] < widths[0]  # a model takes noise out
 
 
 def test_where_the_log_cannot_tell_it_says_so() -> None:
     log, _ = simulated(0, 2000)
-    assert all(e.doubt == "" and e.effective > 100 for e in estimates(log))
+    assert all(e.doubt == "" and e.effective > ENOUGH and e.told == pytest.approx(1.0) for e in estimates(log))
     few, _ = simulated(0, 60)
     assert "worth" in estimates(few)[0].doubt
-    unseen = Log(log.earned, log.chances, log.others, np.full(2000, 0.8))
-    assert "20 %" in estimates(unseen)[0].doubt
-    nothing = Log(log.earned, log.chances, np.zeros_like(log.others), np.zeros(2000))
-    assert all(e.value == 0 and e.doubt for e in estimates(nothing)[:2])
+    reach = log.reach.copy()
+    reach[:, 2] = 0.001  # our draw shows the third as seldom as that: from there on nothing can be told
+    part = estimates(Log(log.earned, log.here, log.above, reach))[0]
+    known = 1 + 1 / np.log2(3)
+    assert part.told == pytest.approx(known / (known + 0.5 + 1 / np.log2(5) + 1 / np.log2(6)))
+    assert part.value == pytest.approx((log.here[:, :2] * log.earned[:, :2]).sum(axis=1).mean())
+    assert "tells of 55 %" in part.doubt
+    nothing = estimates(Log(log.earned, 0 * log.here, 0 * log.above, 0 * log.reach))
+    assert all(e.value == 0 and e.told == 0 and e.doubt for e in nothing)
 
 
 def test_wrong_input_says_so() -> None:
     log, _ = simulated(0, 10)
     with pytest.raises(OptionError, match="assumption"):
-        estimates(log, assumption="none")
+        weigh(np.arange(2), np.arange(2), np.ones(2), assumption="none")
     with pytest.raises(InputError, match="shapes"):
-        Log(log.earned, log.chances[:5], log.others, log.reached)
-    with pytest.raises(InputError, match="probability zero"):
-        Log(log.earned, 0 * log.chances, log.others, log.reached)
+        Log(log.earned, log.here[:5], log.above, log.reach)

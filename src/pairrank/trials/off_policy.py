@@ -1,33 +1,37 @@
 """What another ranker would have got, from lists that ours has shown: estimates with intervals, and when not to ask.
 
-A log holds n lists of k positions: what each position earned (a click, a gain), the probability with which its document
-was drawn given those above it, and the probability with which the other ranker would have shown it there. Users read
-from the top, so what a position earns depends on the documents down to it ("cascade"), and the weight of position p is
+A log holds n lists of k positions and what each position earned (a click, a gain). If the other ranker shows d_1, d_2,
+… then a list of the log tells what position p would have earned if it has d_p there, and above it what the other has
+above it. It counts w_p = 1 / (probability of that in our draw), 0 if it has not, and the mean of Σ_p w_p r_p is the
+other ranker's value, wherever our draw could have shown what it shows. What must be alike above p is an assumption:
 
-    w_p = Π_{j ≤ p} (other's probability at j) / (ours at j);
+``"set"``: the same documents, in whatever order. Position-based, cascade and dependent click models are of this kind.
+``"prefix"``: the same documents in the same order (McInerney et al., KDD 2020).
+``"list"``: the whole list, below as well: nothing is assumed, and much is needed.
 
-under "list" it may depend on the whole list, and every position has the weight of the last. The sum of w_p r_p has the
-other ranker's value as its mean wherever our draw could have shown what it shows. Estimates: inverse propensity scores
-(McInerney et al., KDD 2020, for the cascade), the same divided by the mean weights, and doubly robust with a model of
-the earnings (Kiyohara et al., WSDM 2022).
+Estimates: inverse propensity scores, the same divided by the mean weights, and doubly robust with a model of the
+earnings (Kiyohara et al., WSDM 2022). Positions that our draw shows like that too seldom for a log of this size are
+left out, before any click is looked at, and the answer says how much of the other ranker's lists it tells of.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from pairrank.errors import InputError, OptionError
+from pairrank.trials.interleaving import exposure
 from pairrank.types import BoolArray, FloatArray, IntArray
 
-ASSUMPTIONS = ("cascade", "list")
+ASSUMPTIONS = ("set", "prefix", "list")
 # Below this many effective lists an estimate says little, and its interval is not to be relied on.
 ENOUGH = 100
-_LEAST_SUPPORT = 0.99
+_NEARLY_ALL = 0.99
 
 
 def draw_chances(certain: BoolArray, blocks: IntArray, ranking: IntArray, *, shuffled: bool = False) -> FloatArray:
@@ -61,48 +65,133 @@ def follows(shown: IntArray, other: IntArray) -> FloatArray:
     return agree
 
 
-@dataclass(frozen=True, eq=False)
-class Log:
-    """Lists as they were shown and what they earned, beside what another ranker would have shown.
+def set_chances(certain: BoolArray, blocks: IntArray, other: IntArray, *, shuffled: bool = False) -> FloatArray:
+    """(2, k): the chance that our draw has what ``other`` has above each position, and that it has the same there too.
+
+    Above in any order; 0 from the first position on that is impossible. The arguments are those of `draw_chances`. The
+    chance of a set is a sum over the document that came last.
+    """
+    found = np.zeros((2, len(other)))
+    left = set(range(len(blocks)))
+    block: list[int] = []
+    for position, document in enumerate(other.tolist()):
+        if not block:
+            first = min(blocks[d] for d in left)
+            block = [d for d in sorted(left) if blocks[d] == first]
+            place = {d: i for i, d in enumerate(block)}
+            inside = np.zeros((len(block),) * 2, dtype=np.bool_) if shuffled else certain[np.ix_(block, block)]
+            above = [sum(1 << int(i) for i in column.nonzero()[0]) for column in inside.T]
+            chance, drawn = _chance_of_sets(above), 0
+        if document not in place:
+            break  # a document of a later block, before this one is through
+        reached, n_free = chance(drawn)
+        free = above[place[document]] & ~drawn == 0
+        found[:, position] = reached, reached / n_free if free else 0.0
+        if not free:
+            break
+        drawn |= 1 << place[document]
+        left.discard(document)
+        if drawn == (1 << len(block)) - 1:
+            block = []
+    return found
+
+
+def _chance_of_sets(above: list[int]) -> Callable[[int], tuple[float, int]]:
+    """A function of a set of a block's documents, as bits: the chance of drawing these first, and who is free then."""
+
+    @cache
+    def chance(drawn: int) -> tuple[float, int]:
+        total, rest = 0.0, drawn
+        while rest:
+            last = rest & -rest
+            rest ^= last
+            before = drawn ^ last
+            if above[last.bit_length() - 1] & ~before == 0:
+                reached, n_free = chance(before)
+                total += reached / n_free
+        waiting = sum(1 for i, needed in enumerate(above) if not drawn >> i & 1 and needed & ~drawn == 0)
+        return (total if drawn else 1.0), waiting
+
+    return chance
+
+
+class Weights(NamedTuple):
+    """What one list of the log counts for another ranker.
 
     Attributes
     ----------
-    earned : (n, k), what each position earned; 0 where a list is shorter.
-    chances : (n, k), probability of each shown document given those above it; 1 where a list is shorter.
-    others : (n, k), the same for the other ranker; 1 where a list is shorter.
-    reached : (n,) in [0, 1], how much of the other ranker's list our draw could have shown.
+    here : (k,), 1 / chance where the list has what the other has there and above, else 0. above : the same without
+        what is there. reach : (k,), the chance itself, whatever the list shows; 0: our draw never shows it.
+    """
+
+    here: FloatArray
+    above: FloatArray
+    reach: FloatArray
+
+
+def weigh(shown: IntArray, other: IntArray, chances: FloatArray, *, assumption: str = "set") -> Weights:
+    """The weights of a list for a ranker that shows ``other`` (k,).
+
+    ``chances`` are `set_chances` of ``other`` for "set"; for "prefix" and "list" `draw_chances` of it.
+    """
+    k = len(other)
+    same = follows(shown, other)[:k]
+    if assumption == "set":
+        seen, wanted = shown.tolist(), other.tolist()
+        alike = np.array([set(seen[:p]) == set(wanted[:p]) for p in range(k)], dtype=np.float64)
+        above = np.divide(alike, chances[0], out=np.zeros(k), where=chances[0] > 0)
+        here = np.divide(alike * same, chances[1], out=np.zeros(k), where=chances[1] > 0)
+        return Weights(here, above, chances[1])
+    reach = np.cumprod(chances, dtype=np.float64)
+    match assumption:
+        case "prefix":
+            here = np.divide(np.cumprod(same), reach, out=np.zeros(k), where=reach > 0)
+            return Weights(here, np.concatenate([[1.0], here[:-1]]), reach)
+        case "list":
+            weight = float(same.all()) / reach[-1] if reach[-1] > 0 else 0.0
+            return Weights(np.full(k, weight), np.ones(k), np.full(k, reach[-1]))
+        case _:
+            raise OptionError(f"assumption is {assumption!r}; expected one of {', '.join(ASSUMPTIONS)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """Lists as they were shown: what they earned, and what they count for another ranker.
+
+    Attributes
+    ----------
+    earned : (n, k), what each position earned. here, above, reach : (n, k), `Weights` of each list.
     """
 
     earned: FloatArray
-    chances: FloatArray
-    others: FloatArray
-    reached: FloatArray
+    here: FloatArray
+    above: FloatArray
+    reach: FloatArray
 
     def __post_init__(self) -> None:
-        n, k = self.earned.shape if self.earned.ndim == 2 else (0, 0)
-        if not n or self.chances.shape != (n, k) or self.others.shape != (n, k) or self.reached.shape != (n,):
+        shapes = {array.shape for array in (self.earned, self.here, self.above, self.reach)}
+        if len(shapes) > 1 or self.earned.ndim != 2 or not self.earned.size:
             raise InputError("the log's arrays have different shapes, or hold no list; expected (n, k) each")
-        if not (self.chances > 0).all():
-            raise InputError("a list of the log has probability zero in its own draw; expected what was shown")
 
-    def weights(self, assumption: str) -> FloatArray:
-        """(n, k): how much more likely the other ranker was to show what was shown, down to each position."""
-        if assumption not in ASSUMPTIONS:
-            raise OptionError(f"assumption is {assumption!r}; expected one of {', '.join(ASSUMPTIONS)}")
-        ratio = np.cumprod(self.others / self.chances, axis=1, dtype=np.float64)
-        return np.broadcast_to(ratio[:, -1:], ratio.shape) if assumption == "list" else ratio
+    def told(self) -> BoolArray:
+        """(n, k): positions that such a log can tell of: as a set, down to the first that is shown too seldom.
+
+        So seldom that a log of n lists alike would be worth fewer than `ENOUGH` of the other ranker's own.
+        """
+        often: BoolArray = self.reach >= min(ENOUGH / len(self.reach), 1.0)
+        return np.logical_and.accumulate(often, axis=1)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean per list of the other ranker, its interval, and how many lists of its own would have told as much.
+    """A mean per list of the other ranker, its interval, and how far the log can tell.
 
     Attributes
     ----------
     method : "ips", "self-normalised" or "doubly robust".
     effective : Kish's effective sample size of the weights, averaged over positions by what they earned.
-    reached : the share of the other ranker's positions that the log's draws could have shown.
-    doubt : why the log cannot tell; empty when it can.
+    told : the share of the other ranker's exposure that the log tells of; the value is of those positions alone.
+    doubt : why the log cannot tell, or not all; empty when it can.
     """
 
     method: str
@@ -110,7 +199,7 @@ class Estimate:
     interval: tuple[float, float]
     lists: int
     effective: float
-    reached: float
+    told: float
     doubt: str
 
     def to_json(self) -> dict[str, Any]:
@@ -118,38 +207,34 @@ class Estimate:
         return {**self.__dict__, "interval": list(self.interval)}
 
 
-def estimates(
-    log: Log, *, assumption: str = "cascade", expected: FloatArray | None = None, level: float = 0.05
-) -> list[Estimate]:
-    """The three estimates of what the other ranker earns per list.
+def estimates(log: Log, *, expected: FloatArray | None = None, level: float = 0.05) -> list[Estimate]:
+    """The three estimates of what the other ranker earns per list, in the positions that the log tells of.
 
     ``expected`` (k,) or (n, k) is a model of what positions earn, fixed before these lists were seen; by default each
     half of the lists takes the means of the other half. It changes the doubly robust estimate's noise, not its mean.
     """
-    w = log.weights(assumption)
-    n, _ = w.shape
-    model = _by_halves(log.earned) if expected is None else np.broadcast_to(expected, w.shape)
-    above: NDArray[np.float64] = (
-        np.column_stack([np.ones(n), w[:, :-1]]) if assumption == "cascade" else np.ones_like(w)
-    )
-    plain = (w * log.earned).sum(axis=1)
-    robust = (w * (log.earned - model) + above * model).sum(axis=1)
-    mean_weight = w.mean(axis=0)
-    known = mean_weight > 0
-    rates = np.divide((w * log.earned).mean(axis=0), mean_weight, out=np.zeros(w.shape[1]), where=known)
+    told = log.told()
+    n = len(told)
+    here, above = np.where(told, log.here, 0.0), np.where(told, log.above, 0.0)
+    model = _by_halves(log.earned) if expected is None else np.broadcast_to(expected, told.shape)
+    plain = (here * log.earned).sum(axis=1)
+    robust = (here * (log.earned - model) + above * model).sum(axis=1)
+    # Divided by the mean weight of each position, which is what it should be only in the mean: the share told of.
+    should, mean = told.mean(axis=0), here.mean(axis=0)
+    scaled = np.divide(here * should, mean, out=np.zeros_like(here), where=mean > 0)
+    rates = np.divide((scaled * log.earned).mean(axis=0), should, out=np.zeros(len(should)), where=should > 0)
     # The linear part of a ratio: what each list moves it by.
-    scaled = np.divide(w, mean_weight, out=np.zeros_like(w), where=known)
-    normalised = rates.sum() + (scaled * (log.earned - rates)).sum(axis=1)
-    effective = _effective(w, log.earned)
-    reached = float(log.reached.mean())
-    doubt = _doubt(effective, reached)
+    normalised = (scaled * (log.earned - rates)).sum(axis=1) + float(rates @ should)
+    effective = _effective(here, log.earned)
+    curve = exposure(np.arange(1, told.shape[1] + 1))
+    seen = float((told @ curve).mean() / curve.sum())
     found = []
     for method, parts in (("ips", plain), ("self-normalised", normalised), ("doubly robust", robust)):
-        value = float(rates.sum()) if method == "self-normalised" else float(parts.mean())
+        value = float(parts.mean())
         # Student's t with as many degrees as there are effective lists: few large weights are few observations.
         factor = float(stdtrit(max(effective - 1.0, 1.0), 1.0 - level / 2.0))
         half = factor * float(parts.std(ddof=1)) / np.sqrt(n) if n > 1 else np.inf
-        found.append(Estimate(method, value, (value - half, value + half), n, effective, reached, doubt))
+        found.append(Estimate(method, value, (value - half, value + half), n, effective, seen, _doubt(effective, seen)))
     return found
 
 
@@ -168,11 +253,12 @@ def _effective(w: FloatArray, earned: FloatArray) -> float:
     return float(kish @ share / share.sum()) if share.sum() > 0 else float(kish.min())
 
 
-def _doubt(effective: float, reached: float) -> str:
-    if reached < _LEAST_SUPPORT:
-        return (
-            f"{100 * (1 - reached):.0f} % of what it would show could never be shown here; values are too low by that"
-        )
+def _doubt(effective: float, told: float) -> str:
     if effective < ENOUGH:
-        return f"the log is worth {effective:.0f} lists for this ranker; expected {ENOUGH} at least"
+        return f"the log is worth {effective:.0f} lists of this ranker; expected {ENOUGH} at least: let it run longer"
+    if told < _NEARLY_ALL:
+        return (
+            f"the log tells of {100 * told:.0f} % of what this ranker exposes; the rest was shown like that too "
+            "seldom, and the value leaves it out"
+        )
     return ""

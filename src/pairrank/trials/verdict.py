@@ -186,18 +186,19 @@ def _two_sided(total: float, spread: float, c: float) -> float:
     return float(log_mixture(abs(total) / c, spread / c**2)) - math.log(2.0)
 
 
-def log_evidence(outcomes: FloatArray, *, low: float = -1.0, high: float = 1.0) -> FloatArray:
-    """(…, n): the two-sided evidence against a mean of zero after each of ``outcomes`` (…, n), in nats.
+def log_evidence(outcomes: FloatArray, *, low: float = -1.0, high: float = 1.0, every: int = 1) -> FloatArray:
+    """(…, n // every): the two-sided evidence against a mean of zero in the course of ``outcomes`` (…, n), in nats.
 
-    `Evidence` for many streams at once: decided at level α where this is log(1/α) or more.
+    `Evidence` for many streams at once, looked at after ``every`` outcomes: decided at level α where this is log(1/α)
+    or more.
     """
     n = np.arange(1, outcomes.shape[-1] + 1)
     total = np.cumsum(outcomes, axis=-1)
     guess = np.zeros_like(total)
     guess[..., 1:] = total[..., :-1] / n[1:]
     spread = np.cumsum((outcomes - guess) ** 2, axis=-1)
-    c = high - low
-    return log_mixture(np.abs(total) / c, spread / c**2) - math.log(2.0)
+    c, looks = high - low, slice(every - 1, None, every)
+    return log_mixture(np.abs(total[..., looks]) / c, spread[..., looks] / c**2) - math.log(2.0)
 
 
 def split_outcome(is_a: bool, value: float, expected: float) -> float:

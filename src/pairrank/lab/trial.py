@@ -1,0 +1,387 @@
+"""How much an experiment takes, and whether it can be trusted: `pairrank.trials` over simulated users.
+
+Two rankings of the same queries are compared in three ways: interleaved, by a split of the lists, and from a log. All
+lists that a draft can give are made beforehand, so that an experiment of ten thousand lists is a few array operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pairrank import clicks as users
+from pairrank import data as datasets
+from pairrank import rankers, spelling
+from pairrank.data.dataset import Dataset
+from pairrank.errors import OptionError
+from pairrank.rng import Purpose, generator
+from pairrank.trials import interleaving, off_policy
+from pairrank.trials.launch import Guard
+from pairrank.trials.verdict import log_evidence
+from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
+
+AS_SENT, WORSE, REVERSED, SHUFFLED = "as-sent", "worse", "reversed", "shuffled"
+_LONGEST = 16  # positions: a draft of more has more lists than are worth enumerating
+_NULL_BATCH = 50  # experiments of an A/A that are worked out at once
+# Numbers of random streams; experiments count from 0 and stay far below.
+_SPOIL, _LEARN, _PLANTED, _NULL, _LOGGED = (n * 2**40 for n in range(1, 6))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What is compared, and how often.
+
+    Attributes
+    ----------
+    a, b : the arms: a ranker's short text, or ``as-sent`` (the order of the data); b also ``worse(noise=0.5)`` (a's
+        scores with noise of so many standard deviations), ``reversed`` and ``shuffled``. Rankers that learn from labels
+        are fitted to the training split, the others learn from the clicks of ``learn`` lists of it.
+    experiments, lists : experiments with this difference, and lists in each at most.
+    null_experiments, null_lists : the same for experiments without one. every : lists between looks at those.
+    logs, log_lists : logs that a third ranker is judged from, and lists in each.
+    """
+
+    data: str
+    a: str = "offline-ranknet"
+    b: str = "worse(noise=0.5)"
+    clicks: tuple[str, ...] = ("perfect", "navigational", "informational")
+    fold: int = 1
+    normalise: str = "query"
+    k: int = 10
+    seed: int = 0
+    level: float = 0.05
+    learn: int = 300
+    experiments: int = 100
+    lists: int = 200_000
+    null_experiments: int = 1000
+    null_lists: int = 10_000
+    every: int = 100
+    logs: int = 500
+    log_lists: int = 1000
+    launches: int = 100
+    launch_lists: int = 10_000
+    guard: Guard = field(default_factory=Guard)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.k <= _LONGEST:
+            raise OptionError(f"k is {self.k}; expected 1 to {_LONGEST} positions")
+
+
+class Lists(NamedTuple):
+    """All that may be shown for each query q; grades are -1 where a list is shorter than k.
+
+    Attributes
+    ----------
+    a, b : (q, k), grades of the two rankings. mixed : (q, m, k), of every draft. credit : (q, m, k), choice.
+    team : (q, m, k), +1 and -1 by whose pick it was. gap : (q, m, k), a's weight less b's in estimates from drafts.
+    """
+
+    a: IntArray
+    b: IntArray
+    mixed: IntArray
+    credit: FloatArray
+    team: FloatArray
+    gap: FloatArray
+
+
+def splits(study: Study) -> tuple[Dataset, Dataset]:
+    """What rankers learn from, and what is served: the training and the test split."""
+    load = partial(datasets.load, study.data, fold=study.fold, normalise=study.normalise)
+    return load("train"), load("test")
+
+
+def scores(study: Study, text: str, train: Dataset, served: Dataset) -> FloatArray:
+    """(n,), an arm's scores of all served documents."""
+    if text == AS_SENT:
+        return -np.arange(len(served.grades), dtype=np.float64)
+    rng = generator(study.seed, _SPOIL, Purpose.DATA)
+    name, options = spelling.parse(text) or (text, {})
+    if name == SHUFFLED:
+        return rng.random(len(served.grades))
+    if name in (WORSE, REVERSED):
+        own = scores(study, study.a, train, served)
+        if name == REVERSED:
+            return -own
+        noise = options.pop("noise", 0.5)
+        if options or isinstance(noise, bool) or not isinstance(noise, (int, float)) or noise <= 0:
+            raise OptionError(f"the arm is {text!r}; expected worse(noise=0.5), in standard deviations of the scores")
+        spoilt: FloatArray = own + noise * own.std() * rng.standard_normal(len(own))
+        return spoilt
+    return taught(study, text, train).score(served.features)
+
+
+def taught(study: Study, text: str, train: Dataset) -> rankers.Ranker:
+    """A ranker that has learned from the training split: from its labels, or from clicks."""
+    ranker = rankers.make(text, n_features=train.n_features, seed=study.seed)
+    if hasattr(ranker, "fit"):
+        ranker.fit(train.features, train.grades, train.offsets)
+        return ranker
+    who = users.make(study.clicks[0], n_grades=train.n_grades)
+    rng = generator(study.seed, _LEARN, Purpose.CLICKS)
+    for _ in range(study.learn):
+        X, grades = train.query(int(rng.integers(train.n_queries)))
+        shown = ranker.rank(X, study.k)
+        ranker.learn(shown, who.clicks(grades[shown.ranking], rng.random((len(shown), 2))))
+    return ranker
+
+
+def make_lists(study: Study, served: Dataset, a: FloatArray, b: FloatArray) -> Lists:
+    """Every list of every query, from the scores of two arms."""
+    rows = []
+    for q in range(served.n_queries):
+        cut = slice(served.offsets[q], served.offsets[q + 1])
+        first, second = (np.argsort(-own[cut], kind="stable") for own in (a, b))
+        rows.append(_lists_of(np.asarray(served.grades[cut], dtype=np.int64), first, second, study.k))
+    return Lists(*(np.array(column) for column in zip(*rows, strict=True)))
+
+
+def _lists_of(grades: IntArray, a: IntArray, b: IntArray, k: int) -> tuple[AnyArray, ...]:
+    drafts = [list_ for _, list_ in interleaving.lists(a, b, k)]
+    drafts *= 2 ** (-(-k // 2)) // len(drafts)  # short lists have fewer drafts, each as many times as likely
+    gap = []
+    for list_ in drafts:
+        reach = np.cumprod(interleaving.chances(a, b, list_.ranking))
+        agree = (np.cumprod(off_policy.follows(list_.ranking, own)) for own in (a, b))
+        gap.append(next(agree) / reach - next(agree) / reach)
+
+    def padded(values: Any, missing: float) -> AnyArray:
+        array = np.asarray(values)
+        return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, k - array.shape[-1])], constant_values=missing)
+
+    return (
+        padded(grades[a[:k]], -1),
+        padded(grades[b[:k]], -1),
+        padded([grades[list_.ranking] for list_ in drafts], -1),
+        padded([list_.credit for list_ in drafts], 0.0),
+        padded([1.0 - 2.0 * list_.teams for list_ in drafts], 0.0),
+        padded(gap, 0.0),
+    )
+
+
+class Crowd:
+    """Users of the dependent click model for many lists at once."""
+
+    def __init__(self, text: str, n_grades: int) -> None:
+        who = users.make(text, n_grades=n_grades)
+        if not isinstance(who, users.DependentClicks) or who.stop != "click":
+            raise OptionError(f"the users are {text!r}; expected a table of clicks and stops, such as navigational")
+        # The last row is for positions without a document: grade -1.
+        self._click, self._stop = np.array([*who.click, 0.0]), np.array([*who.stop_after, 0.0])
+
+    def blind(self) -> Crowd:
+        """Users who click as often, but whatever stands there."""
+        other = object.__new__(Crowd)
+        other._click = np.array([*np.full(len(self._click) - 1, self._click[:-1].mean()), 0.0])
+        other._stop = np.array([*np.full(len(self._stop) - 1, self._stop[:-1].mean()), 0.0])
+        return other
+
+    def clicks(self, grades: IntArray, rng: np.random.Generator) -> BoolArray:
+        """(n, k), which documents of ``n`` lists are clicked."""
+        clicked: BoolArray = rng.random(grades.shape) < self._click[grades]
+        stopped = clicked & (rng.random(grades.shape) < self._stop[grades])
+        clicked &= np.cumsum(stopped, axis=-1) - stopped == 0
+        return clicked
+
+    def value(self, grades: IntArray) -> float:
+        """The expected `first_click` of lists (n, k), exactly."""
+        p = self._click[grades]
+        unseen = np.cumprod(np.column_stack([np.ones(len(p)), 1.0 - p[:, :-1]]), axis=1)
+        return float((unseen * p / np.arange(1, p.shape[1] + 1)).sum(axis=1).mean())
+
+
+def first_click(clicks: BoolArray) -> FloatArray:
+    """(n, k): 1 / p at the position p of a list's first click, else 0; its sum is the reciprocal rank of the click.
+
+    The value of a list in a split: of those that clicks allow it tells rankings apart with the fewest lists.
+    """
+    first = clicks & (np.cumsum(clicks, axis=-1) == 1)
+    value: FloatArray = first / np.arange(1.0, clicks.shape[-1] + 1)
+    return value
+
+
+def interleaved(lists: Lists, credit: FloatArray, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
+    """(n,), outcomes of an interleaving experiment."""
+    query, draft = _drawn(lists, n, rng)
+    clicks = crowd.clicks(lists.mixed[query, draft], rng)
+    counted = clicks.sum(axis=1)
+    total: FloatArray = (credit[query, draft] * clicks).sum(axis=1)
+    outcomes: FloatArray = total / np.maximum(counted, 1)
+    return outcomes
+
+
+def split(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
+    """(n,), outcomes of a split experiment: `verdict.split_outcome` with the mean so far as what is expected."""
+    query, is_a = rng.integers(len(lists.a), size=n), rng.random(n) < 0.5
+    grades = np.where(is_a[:, None], lists.a[query], lists.b[query])
+    value = first_click(crowd.clicks(grades, rng)).sum(axis=1)
+    expected = np.concatenate([[0.5], np.cumsum(value)[:-1] / np.arange(1, n)])
+    outcome: FloatArray = np.where(is_a, 2.0, -2.0) * (value - expected)
+    return outcome
+
+
+def from_drafts(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
+    """(n,), estimates of a's value less b's, one per list of a draft, by inverse propensity."""
+    query, draft = _drawn(lists, n, rng)
+    earned = first_click(crowd.clicks(lists.mixed[query, draft], rng))
+    estimate: FloatArray = (lists.gap[query, draft] * earned).sum(axis=1)
+    return estimate
+
+
+def _drawn(lists: Lists, n: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    return rng.integers(len(lists.a), size=n), rng.integers(lists.mixed.shape[1], size=n)
+
+
+METHODS = ("interleave", "team", "split", "off-policy")
+
+
+def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
+    """Lists until a verdict, by method: quantiles over the experiments, and how many verdicts were right or wrong."""
+    draws: dict[str, Draw] = {
+        "interleave": partial(interleaved, lists, lists.credit, crowd),
+        "team": partial(interleaved, lists, lists.team, crowd),
+        "split": partial(split, lists, crowd),
+        "off-policy": partial(from_drafts, lists, crowd),
+    }
+    better = np.sign(crowd.value(lists.a) - crowd.value(lists.b))
+    found: dict[str, Any] = {"value_a": crowd.value(lists.a), "value_b": crowd.value(lists.b)}
+    for name, draw in draws.items():
+        long = draw(study.lists, generator(study.seed, _PLANTED, Purpose.DATA))
+        found[name] = {"fixed_size": _fixed_size(long.mean(), long.var())}
+        if name == "off-policy":
+            continue  # its intervals are for a log of a size that was fixed before
+        streams = [generator(study.seed, _PLANTED + n, Purpose.CLICKS) for n in range(study.experiments)]
+        ends = [_until_decided(study, draw, _bound(name), rng) for rng in streams]
+        needed, signs = np.array([at for at, _ in ends]), np.array([sign for _, sign in ends])
+        found[name] |= {
+            "lists": [_whole(q) for q in np.quantile(needed, [0.5, 0.1, 0.9], method="higher")],
+            "right": int((signs == better).sum()),
+            "wrong": int((signs == -better).sum()),
+            "needed": [_whole(n) for n in needed],
+        }
+    return found
+
+
+Draw = Callable[[int, np.random.Generator], FloatArray]
+
+
+def _bound(name: str) -> float:
+    """The largest outcome of a method."""
+    return 2.0 if name.startswith("split") else 1.0
+
+
+def _whole(n: float) -> int | None:
+    return None if np.isinf(n) else int(n)
+
+
+def _until_decided(study: Study, draw: Draw, bound: float, rng: np.random.Generator) -> tuple[float, int]:
+    """After how many lists there is a verdict (∞: none), and for whom."""
+    outcomes, n = np.empty(0), min(1024, study.lists)
+    while True:
+        outcomes = np.concatenate([outcomes, draw(n - len(outcomes), rng)])
+        passed = log_evidence(outcomes, low=-bound, high=bound) >= -np.log(study.level)
+        if passed.any():
+            at = int(passed.argmax()) + 1
+            return at, int(np.sign(outcomes[:at].sum()))
+        if n >= study.lists:
+            return np.inf, 0
+        n = min(2 * n, study.lists)
+
+
+def _fixed_size(mean: float, variance: float) -> int | None:
+    """Lists with which a plain 95 % interval is as wide as the effect: for comparison, when nobody looks before."""
+    return int(np.ceil(1.96**2 * variance / mean**2)) if mean else None
+
+
+def false_verdicts(study: Study, lists: Lists, same: Lists, crowd: Crowd) -> dict[str, float]:
+    """The share of experiments without a difference that end with a verdict, looked at again and again.
+
+    ``same`` are the lists of a against itself. Interleaved, a's documents then differ in nothing but their team; two
+    different rankings are alike for users who do not look at what they click.
+    """
+    blind = crowd.blind()
+    kinds: dict[str, Draw] = {
+        "split, a ranker against itself": partial(split, same, crowd),
+        "interleaved by teams, a ranker against itself": partial(interleaved, same, same.team, crowd),
+        "interleaved, users blind to documents": partial(interleaved, lists, lists.credit, blind),
+        "split, users blind to documents": partial(split, lists, blind),
+    }
+    found = {}
+    for name, draw in kinds.items():
+        bound, wrong = _bound(name), 0
+        for start in range(0, study.null_experiments, _NULL_BATCH):
+            batch = range(start, min(start + _NULL_BATCH, study.null_experiments))
+            streams = [generator(study.seed, _NULL + number, Purpose.CLICKS) for number in batch]
+            outcomes = np.array([draw(study.null_lists, rng) for rng in streams])
+            evidence = log_evidence(outcomes, low=-bound, high=bound, every=study.every)
+            wrong += int((evidence.max(axis=1) >= -np.log(study.level)).sum())
+        found[name] = wrong / study.null_experiments
+    return found
+
+
+def coverage(study: Study, train: Dataset, served: Dataset, crowd: Crowd) -> dict[str, Any]:
+    """How often intervals from the log of an exploring PairRank hold the true value of showing its order by score."""
+    ranker = taught(study, "pairrank", train)
+    queries = [served.query(q) for q in range(served.n_queries)]
+    seen = [ranker.inspect(X) for X, _ in queries]
+    others = [s.order[: study.k] for s in seen]
+    chances = [off_policy.set_chances(s.certain, s.blocks, o) for s, o in zip(seen, others, strict=True)]
+    best = np.array([_padded(g[o], study.k, -1) for (_, g), o in zip(queries, others, strict=True)])
+    known: dict[tuple[int, bytes], FloatArray] = {}
+
+    def weights(q: int, ranking: IntArray) -> FloatArray:
+        key = q, ranking.tobytes()
+        if key not in known:
+            found = off_policy.weigh(ranking, others[q], chances[q])
+            known[key] = np.array([_padded(part, study.k, 1.0) for part in found])
+        return known[key]
+
+    rows = []
+    for number in range(study.logs):
+        rng = generator(study.seed, _LOGGED + number, Purpose.CLICKS)
+        which = rng.integers(len(queries), size=study.log_lists).tolist()
+        shown = [ranker.rank(queries[q][0], study.k).ranking for q in which]
+        grades = np.full((len(which), study.k), -1)
+        for row, q, ranking in zip(grades, which, shown, strict=True):
+            row[: len(ranking)] = queries[q][1][ranking]
+        here, above, reach = np.array([weights(q, r) for q, r in zip(which, shown, strict=True)]).transpose(1, 0, 2)
+        log = off_policy.Log(first_click(crowd.clicks(grades, rng)), here, above, reach)
+        # The truth is that of the positions that the log tells of, over all queries alike.
+        told = np.array([weights(q, others[q])[2] for q in range(len(queries))]) >= off_policy.ENOUGH / len(which)
+        truth = crowd.value(np.where(np.logical_and.accumulate(told, axis=1), best, -1))
+        found = off_policy.estimates(log, level=study.level)
+        rows.append(
+            [
+                (e.interval[0] <= truth <= e.interval[1], e.interval[1] - e.interval[0], e.told, e.effective)
+                for e in found
+            ]
+        )
+    names, means = [e.method for e in found], np.mean(rows, axis=0)
+    return {
+        "truth": truth,
+        "all": crowd.value(best),
+        "told": float(means[0, 2]),
+        "effective": float(means[0, 3]),
+        "covered": dict(zip(names, means[:, 0].tolist(), strict=True)),
+        "width": dict(zip(names, means[:, 1].tolist(), strict=True)),
+    }
+
+
+def _padded(values: AnyArray, k: int, missing: float) -> AnyArray:
+    return np.pad(values[:k], (0, k - len(values[:k])), constant_values=missing)
+
+
+def run(study: Study) -> Iterator[dict[str, Any]]:
+    """The whole study but the launches, a row per kind of users."""
+    train, served = splits(study)
+    a, b = (scores(study, text, train, served) for text in (study.a, study.b))
+    lists, same = make_lists(study, served, a, b), make_lists(study, served, a, a)
+    for text in study.clicks:
+        crowd = Crowd(text, served.n_grades)
+        row: dict[str, Any] = {"clicks": text, "sensitivity": sensitivity(study, lists, crowd)}
+        row["false_verdicts"] = false_verdicts(study, lists, same, crowd) if study.null_experiments else {}
+        row["off_policy"] = coverage(study, train, served, crowd) if study.logs else {}
+        yield row
