@@ -22,6 +22,7 @@ COMMANDS = {
     "tune": "find hyper-parameters by validation performance",
     "ablate": "vary one choice of PairRank's, draw one figure",
     "calibrate": "how often certain orders are wrong, and why",
+    "trial": "how many lists an experiment needs, and what a guarded launch costs",
     "quality": "compare the default with every rival, with corrected tests",
     "report": "make figures and report again from records",
     "fit": "learn a ranker from click logs of any size, on one core, all cores or a Ray cluster",

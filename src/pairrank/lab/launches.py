@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from functools import partial
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 
-from pairrank.lab.trial import REVERSED, SHUFFLED, Crowd, Study, first_click, scores, splits
+from pairrank.lab.trial import REVERSED, SHUFFLED, Crowd, Study, first_click, over_processes, scores, splits
+from pairrank.metrics import NDCG
 from pairrank.rng import Purpose, generator
 from pairrank.trials.launch import Launch
 from pairrank.types import FloatArray, IntArray
@@ -29,26 +28,16 @@ def run(study: Study, jobs: int = 1, report: Callable[[int], None] = lambda done
     arms = _arms(study)
     tasks = [(text, kind) for text in study.clicks for kind in KINDS]
     rows = []
-    for done, row in enumerate(_map(partial(_row, study, arms), tasks, jobs), start=1):
+    for done, row in enumerate(over_processes(partial(_row, study, arms), tasks, jobs), start=1):
         rows.append(row)
         report(done)
     return rows
-
-
-def _map(work: Callable[[tuple[str, str]], dict[str, Any]], tasks: list[Any], jobs: int) -> Iterator[dict[str, Any]]:
-    if jobs == 1:
-        yield from map(work, tasks)
-        return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(work, tasks)
 
 
 def _arms(study: Study) -> tuple[int, IntArray, dict[str, IntArray]]:
     """The number of grades, and (q, k) grades of the present order and of each kind of ranker."""
     train, served = splits(study)
     kinds = {"good": study.a, "useless": SHUFFLED, "hostile": REVERSED}
-    from pairrank.metrics import NDCG
-
     judge = NDCG(train.grades, train.offsets, study.k)
     rng = generator(study.seed, 0, Purpose.TIES)
     quality = [

@@ -6,16 +6,18 @@ lists that a draft can give are made beforehand, so that an experiment of ten th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from multiprocessing import get_context
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from pairrank import clicks as users
 from pairrank import data as datasets
-from pairrank import rankers, spelling
+from pairrank import rankers, short_text, threads
 from pairrank.data.dataset import Dataset
 from pairrank.errors import OptionError
 from pairrank.rng import Purpose, generator
@@ -54,7 +56,7 @@ class Study:
     k: int = 10
     seed: int = 0
     level: float = 0.05
-    learn: int = 300
+    learn: int = 1000
     experiments: int = 100
     lists: int = 200_000
     null_experiments: int = 1000
@@ -63,7 +65,7 @@ class Study:
     logs: int = 500
     log_lists: int = 1000
     launches: int = 100
-    launch_lists: int = 10_000
+    launch_lists: int = 20_000
     guard: Guard = field(default_factory=Guard)
 
     def __post_init__(self) -> None:
@@ -76,15 +78,16 @@ class Lists(NamedTuple):
 
     Attributes
     ----------
-    a, b : (q, k), grades of the two rankings. mixed : (q, m, k), of every draft. credit : (q, m, k), choice.
-    team : (q, m, k), +1 and -1 by whose pick it was. gap : (q, m, k), a's weight less b's in estimates from drafts.
+    a, b : (q, k), grades of the two rankings. mixed : (q, m, k), of every draft. choice, team, exposure : (q, m, k),
+        credits. gap : (q, m, k), a's weight less b's in estimates from drafts.
     """
 
     a: IntArray
     b: IntArray
     mixed: IntArray
-    credit: FloatArray
+    choice: FloatArray
     team: FloatArray
+    exposure: FloatArray
     gap: FloatArray
 
 
@@ -99,7 +102,7 @@ def scores(study: Study, text: str, train: Dataset, served: Dataset) -> FloatArr
     if text == AS_SENT:
         return -np.arange(len(served.grades), dtype=np.float64)
     rng = generator(study.seed, _SPOIL, Purpose.DATA)
-    name, options = spelling.parse(text) or (text, {})
+    name, options = short_text.parse(text) or (text, {})
     if name == SHUFFLED:
         return rng.random(len(served.grades))
     if name in (WORSE, REVERSED):
@@ -142,8 +145,10 @@ def make_lists(study: Study, served: Dataset, a: FloatArray, b: FloatArray) -> L
 def _lists_of(grades: IntArray, a: IntArray, b: IntArray, k: int) -> tuple[AnyArray, ...]:
     drafts = [list_ for _, list_ in interleaving.lists(a, b, k)]
     drafts *= 2 ** (-(-k // 2)) // len(drafts)  # short lists have fewer drafts, each as many times as likely
-    gap = []
+    gap, exposed = [], []
+    documents, usual = interleaving.worth(a, b, len(drafts[0].ranking))
     for list_ in drafts:
+        exposed.append([documents[d] for d in list_.ranking.tolist()] - usual)
         reach = np.cumprod(interleaving.chances(a, b, list_.ranking))
         agree = (np.cumprod(off_policy.follows(list_.ranking, own)) for own in (a, b))
         gap.append(next(agree) / reach - next(agree) / reach)
@@ -158,6 +163,7 @@ def _lists_of(grades: IntArray, a: IntArray, b: IntArray, k: int) -> tuple[AnyAr
         padded([grades[list_.ranking] for list_ in drafts], -1),
         padded([list_.credit for list_ in drafts], 0.0),
         padded([1.0 - 2.0 * list_.teams for list_ in drafts], 0.0),
+        padded(exposed, 0.0),
         padded(gap, 0.0),
     )
 
@@ -235,14 +241,15 @@ def _drawn(lists: Lists, n: int, rng: np.random.Generator) -> tuple[IntArray, In
     return rng.integers(len(lists.a), size=n), rng.integers(lists.mixed.shape[1], size=n)
 
 
-METHODS = ("interleave", "team", "split", "off-policy")
+METHODS = ("interleave", "team", "exposure", "split", "off-policy")
 
 
 def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
     """Lists until a verdict, by method: quantiles over the experiments, and how many verdicts were right or wrong."""
     draws: dict[str, Draw] = {
-        "interleave": partial(interleaved, lists, lists.credit, crowd),
+        "interleave": partial(interleaved, lists, lists.choice, crowd),
         "team": partial(interleaved, lists, lists.team, crowd),
+        "exposure": partial(interleaved, lists, lists.exposure, crowd),
         "split": partial(split, lists, crowd),
         "off-policy": partial(from_drafts, lists, crowd),
     }
@@ -306,7 +313,7 @@ def false_verdicts(study: Study, lists: Lists, same: Lists, crowd: Crowd) -> dic
     kinds: dict[str, Draw] = {
         "split, a ranker against itself": partial(split, same, crowd),
         "interleaved by teams, a ranker against itself": partial(interleaved, same, same.team, crowd),
-        "interleaved, users blind to documents": partial(interleaved, lists, lists.credit, blind),
+        "interleaved, users blind to documents": partial(interleaved, lists, lists.choice, blind),
         "split, users blind to documents": partial(split, lists, blind),
     }
     found = {}
@@ -374,14 +381,37 @@ def _padded(values: AnyArray, k: int, missing: float) -> AnyArray:
     return np.pad(values[:k], (0, k - len(values[:k])), constant_values=missing)
 
 
-def run(study: Study) -> Iterator[dict[str, Any]]:
-    """The whole study but the launches, a row per kind of users."""
-    train, served = splits(study)
-    a, b = (scores(study, text, train, served) for text in (study.a, study.b))
-    lists, same = make_lists(study, served, a, b), make_lists(study, served, a, a)
-    for text in study.clicks:
+def run(study: Study, jobs: int = 1, report: Callable[[int], None] = lambda done: None) -> list[dict[str, Any]]:
+    """The whole study but the launches, a row per kind of users, over ``jobs`` processes."""
+    rows = []
+    for done, row in enumerate(over_processes(partial(_row, study), study.clicks, jobs), start=1):
+        rows.append(row)
+        report(done)
+    return rows
+
+
+def _row(study: Study, text: str) -> dict[str, Any]:
+    with threads.single():
+        train, served = splits(study)
+        a, b = (scores(study, text, train, served) for text in (study.a, study.b))
+        lists, same = make_lists(study, served, a, b), make_lists(study, served, a, a)
         crowd = Crowd(text, served.n_grades)
-        row: dict[str, Any] = {"clicks": text, "sensitivity": sensitivity(study, lists, crowd)}
-        row["false_verdicts"] = false_verdicts(study, lists, same, crowd) if study.null_experiments else {}
-        row["off_policy"] = coverage(study, train, served, crowd) if study.logs else {}
-        yield row
+        return {
+            "clicks": text,
+            "sensitivity": sensitivity(study, lists, crowd) if study.experiments else {},
+            "false_verdicts": false_verdicts(study, lists, same, crowd) if study.null_experiments else {},
+            "off_policy": coverage(study, train, served, crowd) if study.logs else {},
+        }
+
+
+Task = TypeVar("Task")
+Found = TypeVar("Found")
+
+
+def over_processes(work: Callable[[Task], Found], tasks: Sequence[Task], jobs: int) -> Iterator[Found]:
+    """``work`` of every task, in their order."""
+    if jobs == 1:
+        yield from map(work, tasks)
+        return
+    with threads.single_in_children(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(work, tasks)

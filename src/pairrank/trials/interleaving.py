@@ -127,25 +127,32 @@ def exposure(rank: IntArray) -> FloatArray:
 def exposure_credit(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown = TOP) -> FloatArray:
     """(k,): g(d_p) - E g(d_p): by how much more a exposes the document at p than b does, beside what is usual at p.
 
-    g(d) = (e_a(d) - e_b(d)) / (8 ē(d)) cut to [-½, ½]: e is the `exposure` of d's rank in each ranking, ē its
-    expectation over the draw of the list, and a click is worth the more the less often it could come. E g(d_p), over
-    the draw as well, makes up for positions that tend to hold documents of one ranking. Both are exact, from
-    `placements`. Within [-1, 1].
+    g is what `worth` gives; the expectation is over the draw of the list, and makes up for positions that tend to hold
+    documents of one ranking. Within [-1, 1].
+    """
+    documents, usual = worth(a, b, len(ranking), after=after)
+    credit: FloatArray = np.array([documents[d] for d in ranking.tolist()]) - usual
+    return credit
+
+
+def worth(a: IntArray, b: IntArray, k: int, *, after: Shown = TOP) -> tuple[dict[int, float], FloatArray]:
+    """For every document that may be shown g(d) = (e_a(d) - e_b(d)) / (8 ē(d)) cut to [-½, ½]; and (k,) E g(d_p).
+
+    e is the `exposure` of d's rank in each ranking, ē its expectation over the draw of the list: a click is worth the
+    more the less often it could come. Both expectations are exact, from `placements`.
     """
     first, second = a.tolist(), b.tolist()
-    ranks = np.arange(1, len(first) + 1)
-    gap: dict[int, float] = dict(zip(first, exposure(ranks).tolist(), strict=True))
-    for d, e in zip(second, exposure(ranks).tolist(), strict=True):
+    curve = exposure(np.arange(1, len(first) + 1)).tolist()
+    gap: dict[int, float] = dict(zip(first, curve, strict=True))
+    for d, e in zip(second, curve, strict=True):
         gap[d] -= e
-    places, top = placements(a, b, len(ranking), after=after), len(after.ranking)
-    usual: dict[int, float] = defaultdict(float)
+    places, top = placements(a, b, k, after=after), len(after.ranking)
+    mean: dict[int, float] = defaultdict(float)
     for e, at in zip(exposure(top + np.arange(1, len(places) + 1)).tolist(), places, strict=True):
         for d, chance in at.items():
-            usual[d] += chance * e
-    worth = {d: min(max(gap[d] / (8.0 * e), -0.5), 0.5) for d, e in usual.items()}
-    expected = [sum(chance * worth[d] for d, chance in at.items()) for at in places]
-    credit: FloatArray = np.array([worth[d] for d in ranking.tolist()]) - np.array(expected)
-    return credit
+            mean[d] += chance * e
+    documents = {d: min(max(gap[d] / (8.0 * e), -0.5), 0.5) for d, e in mean.items()}
+    return documents, np.array([sum(chance * documents[d] for d, chance in at.items()) for at in places])
 
 
 def placements(a: IntArray, b: IntArray, k: int, *, after: Shown = TOP) -> list[dict[int, float]]:

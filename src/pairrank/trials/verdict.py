@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ def log_mixture(s: ArrayLike, v: ArrayLike) -> FloatArray:
 _START = RHO * math.log(RHO) - float(gammaln(RHO)) - math.log(gammainc(RHO, RHO))
 
 
+@lru_cache(maxsize=64)  # a state is asked for its bounds more than once
 def boundary(v: float, log_evidence: float) -> float:
     """The s at which `log_mixture` reaches ``log_evidence``, for c = 1: sums further off are improbable.
 

@@ -1,0 +1,135 @@
+"""``pairrank trial``: how many lists an experiment needs, and whether its verdicts can be trusted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pairrank import archive
+from pairrank.cli.running import positive
+from pairrank.lab import executors, launches, tables, trial, trial_report
+from pairrank.lab.experiment import USERS
+from pairrank.progress import progress
+from pairrank.trials.launch import Guard
+
+_EPILOG = """\
+Arms are rankers by their short text (those that learn from labels are fitted to the training split, others learn from
+--learn lists of it), or as-sent: the order of the data. Arm b may also be worse(noise=0.5), which is a with noise of so
+many standard deviations on its scores, reversed or shuffled. Lists are served from the test split.
+
+What is measured:
+  lists until a verdict   interleaved, split, and estimated from a log of interleaved lists; "fixed size" is what a
+                          plain test would need that nobody looks at before. A split compares the reciprocal rank of
+                          the first click
+  verdicts without cause  of experiments without a difference, looked at after every hundred lists
+  estimates from a log    how often 95 % intervals hold the true value of PairRank's order by score, from its own log
+  guarded launch          arm a (good), chance (useless) and a reversed (hostile) against the best single feature
+
+examples:
+  pairrank trial MQ2008 --a offline-ranknet --b 'worse(noise=0.5)' --out trial
+  pairrank trial MQ2008 --a pairrank --b as-sent --clicks navigational --null 0 --logs 0 --launches 0 --out trial
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = "Simulate experiments and launches, and say what they take and how far they can be trusted."
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    plain = trial.Study(data="")
+    parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
+    parser.add_argument("--a", default=plain.a, metavar="ARM", help=f"(default: {plain.a})")
+    parser.add_argument("--b", default=plain.b, metavar="ARM", help=f"(default: {plain.b})")
+    parser.add_argument(
+        "--clicks", action="append", metavar="NAME", help="users; may be repeated (default: the paper's three)"
+    )
+    counts = {
+        "--experiments": (plain.experiments, "experiments with the difference"),
+        "--lists": (plain.lists, "lists in each at most"),
+        "--null": (plain.null_experiments, "experiments without one"),
+        "--null-lists": (plain.null_lists, "lists in each"),
+        "--logs": (plain.logs, "logs to estimate from"),
+        "--log-lists": (plain.log_lists, "lists in each"),
+        "--launches": (plain.launches, "guarded launches of each kind"),
+        "--launch-lists": (plain.launch_lists, "lists in each"),
+        "--learn": (plain.learn, "lists that rankers learn from first"),
+    }
+    for option, (default, told) in counts.items():
+        parser.add_argument(option, type=_count, default=default, metavar="N", help=f"{told} ({default})")
+    parser.add_argument("--margin", type=float, default=plain.guard.margin, help="of launches (0.02)")
+    parser.add_argument("--holdout", type=float, default=plain.guard.holdout, help="of launches (0.05)")
+    parser.add_argument("--k", type=positive, default=plain.k, metavar="N", help="positions shown (10)")
+    parser.add_argument("--fold", type=positive, default=plain.fold, metavar="N", help="fold of the data (1)")
+    parser.add_argument("--normalise", default=plain.normalise, metavar="NAME", help="of the features (query)")
+    parser.add_argument("--jobs", type=positive, metavar="N", help="processes (default: one per core)")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where trial.json, trial.md and the picture go")
+    parser.add_argument("--json", action="store_true", help="print the JSON instead of tables")
+    parser.set_defaults(run=run)
+
+
+def _count(text: str) -> int:
+    return 0 if text == "0" else positive(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    study = trial.Study(
+        data=args.data,
+        a=args.a,
+        b=args.b,
+        fold=args.fold,
+        normalise=args.normalise,
+        k=args.k,
+        learn=args.learn,
+        experiments=args.experiments,
+        lists=args.lists,
+        null_experiments=args.null,
+        null_lists=args.null_lists,
+        logs=args.logs,
+        log_lists=args.log_lists,
+        launches=args.launches,
+        launch_lists=args.launch_lists,
+        guard=Guard(margin=args.margin, holdout=args.holdout),
+        clicks=tuple(dict.fromkeys(args.clicks or USERS)),
+    )
+    executors.prepare(args.out, "")
+    jobs = args.jobs or executors.cores()
+    with progress(len(study.clicks), "kinds of users") as report:
+        rows = trial.run(study, jobs, report)
+    launched = []
+    if study.launches:
+        with progress(len(study.clicks) * len(launches.KINDS), "kinds of launches") as report:
+            launched = launches.run(study, jobs, report)
+    found = {"study": asdict(study), "users": rows, "launches": launched}
+    made = _tables(study, rows, launched)
+    text = "\n\n".join(f"{title}\n\n{tables.as_markdown(*table)}" for title, table in made)
+    folder = Path(args.out)
+    archive.write_atomically(folder / "trial.json", json.dumps(found, indent=1).encode() + b"\n")
+    archive.write_atomically(folder / "trial.md", text.encode() + b"\n")
+    for suffix, picture in zip((".png", ".svg"), trial_report.plate(study, rows, launched).render(), strict=True):
+        archive.write_atomically(folder / f"trial{suffix}", picture)
+    if args.json:
+        print(json.dumps(found, indent=1))
+    else:
+        print("\n\n".join(f"{title}\n{tables.as_text(*table)}" for title, table in made))
+    return 0
+
+
+Table = tuple[list[str], list[list[str]]]
+
+
+def _tables(study: trial.Study, rows: list[dict[str, Any]], launched: list[dict[str, Any]]) -> list[tuple[str, Table]]:
+    made = []
+    if study.experiments:
+        title = f"Lists until a verdict: {study.a} against {study.b}"
+        made.append((title, trial_report.lists_until_verdict(study, rows)))
+    if study.null_experiments:
+        made.append(("Verdicts without cause", trial_report.false_verdicts(rows)))
+    if study.logs:
+        made.append(("Estimates from a log", trial_report.coverage(rows)))
+    if launched:
+        made.append(("Guarded launch", trial_report.launched(launched)))
+    return made

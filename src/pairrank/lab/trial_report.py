@@ -1,0 +1,144 @@
+"""What came out of a trial: rows for people, and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pairrank.lab import looks
+from pairrank.lab.figures import Plate
+from pairrank.lab.launches import KINDS
+from pairrank.lab.trial import METHODS, Study
+
+Row = list[str]
+Outcome = Mapping[str, Any]
+_TOLD = {
+    "interleave": "interleaved",
+    "team": "interleaved, credit by teams",
+    "exposure": "interleaved, credit by exposure",
+    "split": "split",
+    "off-policy": "from a log of interleaved lists",
+}
+
+
+def lists_until_verdict(study: Study, rows: Sequence[Outcome]) -> tuple[Row, list[Row]]:
+    """A line per users and method: how many lists it takes."""
+    head = ["users", "method", "lists until a verdict, median", "10 % to 90 %", "verdicts right, wrong", "fixed size"]
+    lines = []
+    for row in rows:
+        for method in METHODS:
+            found = row["sensitivity"].get(method)
+            if found is None:
+                continue
+            middle, low, high = (_lists(study, n) for n in found.get("lists", [0, 0, 0]))
+            known = "lists" in found
+            lines.append(
+                [
+                    row["clicks"],
+                    _TOLD[method],
+                    middle if known else "–",
+                    f"{low} to {high}" if known else "–",
+                    f"{found['right']}, {found['wrong']}" if known else "–",
+                    "–" if found["fixed_size"] is None else f"{found['fixed_size']:,}",
+                ]
+            )
+    return head, lines
+
+
+def _lists(study: Study, n: int | None) -> str:
+    return f"more than {study.lists:,}" if n is None else f"{n:,}"
+
+
+def false_verdicts(rows: Sequence[Outcome]) -> tuple[Row, list[Row]]:
+    """A line per kind of experiment without a difference, a column per users."""
+    kinds = rows[0]["false_verdicts"]
+    head = ["no difference", *(row["clicks"] for row in rows)]
+    return head, [[kind, *(f"{100 * row['false_verdicts'][kind]:.1f} %" for row in rows)] for kind in kinds]
+
+
+def coverage(rows: Sequence[Outcome]) -> tuple[Row, list[Row]]:
+    """A line per users: how often intervals from a log hold the truth, and how wide they are."""
+    methods = list(rows[0]["off_policy"].get("covered", {}))
+    head = ["users", "told of", "effective lists", *methods]
+    lines = []
+    for row in rows:
+        found = row["off_policy"]
+        if found:
+            cells = [f"{100 * found['covered'][m]:.1f} %, width {found['width'][m]:.3f}" for m in methods]
+            lines.append([row["clicks"], f"{100 * found['told']:.0f} %", f"{found['effective']:.0f}", *cells])
+    return head, lines
+
+
+def launched(rows: Sequence[Outcome]) -> tuple[Row, list[Row]]:
+    """A line per users and kind of ranker: how guarded launches end, and what they cost."""
+    head = [
+        "users",
+        "ranker",
+        "gain per list",
+        "ended",
+        "free after, median and 90 %",
+        "gained",
+        "gained at once",
+        "beyond the margin",
+    ]
+    lines = []
+    for row in rows:
+        free = "–" if row["free_after"] is None else ", ".join(f"{n:,}" for n in row["free_after"])
+        ended = ", ".join(f"{mode} {count}" for mode, count in row["modes"].items())
+        lines.append(
+            [
+                row["clicks"],
+                row["ranker"],
+                f"{row['gain']:+.3f}",
+                ended,
+                free,
+                f"{row['gained']:+,.0f}",
+                f"{row['at_once']:+,.0f}",
+                str(row["beyond_margin"]),
+            ]
+        )
+    return head, lines
+
+
+def plate(study: Study, rows: Sequence[Outcome], launches: Sequence[Outcome]) -> Plate:
+    """Left how many experiments are decided after how many lists, right the share that a guarded launch serves."""
+
+    def draw() -> Any:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(8.4, 3.4))
+        left, right = figure.subplots(1, 2)
+        users = looks.of_users([row["clicks"] for row in rows])
+        for row in rows:
+            for method, style in (("interleave", "-"), ("split", ":")):
+                found = row["sensitivity"].get(method)
+                if found:
+                    needed = np.sort([study.lists + 1 if n is None else n for n in found["needed"]])
+                    label = f"{_TOLD[method]}, {row['clicks']}"
+                    share = 100 * np.arange(1, len(needed) + 1) / len(needed)
+                    left.step(needed, share, where="post", label=label, color=users[row["clicks"]].colour, ls=style)
+        left.set(xscale="log", xlabel="lists", ylabel="experiments with a verdict, %", ylim=(0, 101))
+        left.set_title(f"{study.a} against {study.b}")
+        left.legend(fontsize=7)
+        colours = dict(zip(KINDS, ("#009E73", "#E69F00", "#D55E00"), strict=True))
+        for row in launches:
+            right.plot(
+                row["at"],
+                100 * np.array(row["share"]),
+                color=colours[row["ranker"]],
+                ls=users[row["clicks"]].style,
+                label=f"{row['ranker']}, {row['clicks']}",
+            )
+        right.set(xlabel="lists", ylabel="lists that get ours, %", ylim=(0, 101))
+        right.set_title("Guarded launch")
+        if launches:
+            right.legend(fontsize=7)
+        return figure
+
+    caption = (
+        f"Left: share of {study.experiments} experiments that have a verdict. Right: mean share over {study.launches} "
+        f"launches with a margin of {study.guard.margin:g}."
+    )
+    return Plate("trial", "Experiments and launches", caption, draw)
