@@ -21,9 +21,9 @@ Arms are rankers by their short text (those that learn from labels are fitted to
 many standard deviations on its scores, reversed or shuffled. Lists are served from the test split.
 
 What is measured:
-  lists until a verdict   interleaved, split, and estimated from a log of interleaved lists; "fixed size" is what a
-                          plain test would need that nobody looks at before. A split compares the reciprocal rank of
-                          the first click
+  lists until a verdict   interleaved, split, and estimated from the log of an exploring PairRank as far as that tells
+                          of both arms; "fixed size" is what a plain test needs that nobody looks at before. A split
+                          and a log compare the reciprocal rank of the first click
   verdicts without cause  of experiments without a difference, looked at after every hundred lists
   estimates from a log    how often 95 % intervals hold the true value of PairRank's order by score, from its own log
   guarded launch          arm a (good), chance (useless) and a reversed (hostile) against the best single feature

@@ -6,7 +6,7 @@ lists that a draft can give are made beforehand, so that an experiment of ten th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +28,7 @@ from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
 
 AS_SENT, WORSE, REVERSED, SHUFFLED = "as-sent", "worse", "reversed", "shuffled"
 _LONGEST = 16  # positions: a draft of more has more lists than are worth enumerating
+_LONG_LOG = 20  # logs in one, from which the length of one is worked out that would tell two arms apart
 _NULL_BATCH = 50  # experiments of an A/A that are worked out at once
 # Numbers of random streams; experiments count from 0 and stay far below.
 _SPOIL, _LEARN, _PLANTED, _NULL, _LOGGED = (n * 2**40 for n in range(1, 6))
@@ -79,7 +80,7 @@ class Lists(NamedTuple):
     Attributes
     ----------
     a, b : (q, k), grades of the two rankings. mixed : (q, m, k), of every draft. choice, team, exposure : (q, m, k),
-        credits. gap : (q, m, k), a's weight less b's in estimates from drafts.
+        credits.
     """
 
     a: IntArray
@@ -88,7 +89,6 @@ class Lists(NamedTuple):
     choice: FloatArray
     team: FloatArray
     exposure: FloatArray
-    gap: FloatArray
 
 
 def splits(study: Study) -> tuple[Dataset, Dataset]:
@@ -135,23 +135,21 @@ def taught(study: Study, text: str, train: Dataset) -> rankers.Ranker:
 def make_lists(study: Study, served: Dataset, a: FloatArray, b: FloatArray) -> Lists:
     """Every list of every query, from the scores of two arms."""
     rows = []
-    for q in range(served.n_queries):
-        cut = slice(served.offsets[q], served.offsets[q + 1])
-        first, second = (np.argsort(-own[cut], kind="stable") for own in (a, b))
-        rows.append(_lists_of(np.asarray(served.grades[cut], dtype=np.int64), first, second, study.k))
+    for q, (first, second) in enumerate(zip(orders(served, a), orders(served, b), strict=True)):
+        rows.append(_lists_of(np.asarray(served.query(q)[1], dtype=np.int64), first, second, study.k))
     return Lists(*(np.array(column) for column in zip(*rows, strict=True)))
+
+
+def orders(served: Dataset, own: FloatArray) -> list[IntArray]:
+    """Each query's documents by an arm's scores, best first."""
+    return [np.argsort(-part, kind="stable") for part in np.split(own, served.offsets[1:-1])]
 
 
 def _lists_of(grades: IntArray, a: IntArray, b: IntArray, k: int) -> tuple[AnyArray, ...]:
     drafts = [list_ for _, list_ in interleaving.lists(a, b, k)]
     drafts *= 2 ** (-(-k // 2)) // len(drafts)  # short lists have fewer drafts, each as many times as likely
-    gap, exposed = [], []
     documents, usual = interleaving.worth(a, b, len(drafts[0].ranking))
-    for list_ in drafts:
-        exposed.append([documents[d] for d in list_.ranking.tolist()] - usual)
-        reach = np.cumprod(interleaving.chances(a, b, list_.ranking))
-        agree = (np.cumprod(off_policy.follows(list_.ranking, own)) for own in (a, b))
-        gap.append(next(agree) / reach - next(agree) / reach)
+    exposed = [[documents[d] for d in list_.ranking.tolist()] - usual for list_ in drafts]
 
     def padded(values: Any, missing: float) -> AnyArray:
         array = np.asarray(values)
@@ -164,7 +162,6 @@ def _lists_of(grades: IntArray, a: IntArray, b: IntArray, k: int) -> tuple[AnyAr
         padded([list_.credit for list_ in drafts], 0.0),
         padded([1.0 - 2.0 * list_.teams for list_ in drafts], 0.0),
         padded(exposed, 0.0),
-        padded(gap, 0.0),
     )
 
 
@@ -229,19 +226,11 @@ def split(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> Float
     return outcome
 
 
-def from_drafts(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
-    """(n,), estimates of a's value less b's, one per list of a draft, by inverse propensity."""
-    query, draft = _drawn(lists, n, rng)
-    earned = first_click(crowd.clicks(lists.mixed[query, draft], rng))
-    estimate: FloatArray = (lists.gap[query, draft] * earned).sum(axis=1)
-    return estimate
-
-
 def _drawn(lists: Lists, n: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
     return rng.integers(len(lists.a), size=n), rng.integers(lists.mixed.shape[1], size=n)
 
 
-METHODS = ("interleave", "team", "exposure", "split", "off-policy")
+METHODS = ("interleave", "team", "exposure", "split")
 
 
 def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
@@ -251,15 +240,12 @@ def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
         "team": partial(interleaved, lists, lists.team, crowd),
         "exposure": partial(interleaved, lists, lists.exposure, crowd),
         "split": partial(split, lists, crowd),
-        "off-policy": partial(from_drafts, lists, crowd),
     }
     better = np.sign(crowd.value(lists.a) - crowd.value(lists.b))
     found: dict[str, Any] = {"value_a": crowd.value(lists.a), "value_b": crowd.value(lists.b)}
     for name, draw in draws.items():
         long = draw(study.lists, generator(study.seed, _PLANTED, Purpose.DATA))
         found[name] = {"fixed_size": _fixed_size(long.mean(), long.var())}
-        if name == "off-policy":
-            continue  # its intervals are for a log of a size that was fixed before
         streams = [generator(study.seed, _PLANTED + n, Purpose.CLICKS) for n in range(study.experiments)]
         ends = [_until_decided(study, draw, _bound(name), rng) for rng in streams]
         needed, signs = np.array([at for at, _ in ends]), np.array([sign for _, sign in ends])
@@ -329,51 +315,84 @@ def false_verdicts(study: Study, lists: Lists, same: Lists, crowd: Crowd) -> dic
     return found
 
 
-def coverage(study: Study, train: Dataset, served: Dataset, crowd: Crowd) -> dict[str, Any]:
+class Explorer:
+    """A PairRank that has learned something and goes on exploring: whose log others are judged from."""
+
+    def __init__(self, study: Study, train: Dataset, served: Dataset) -> None:
+        self.k = study.k
+        self.queries = [served.query(q) for q in range(served.n_queries)]
+        self._ranker = taught(study, "pairrank", train)
+        self._seen = [self._ranker.inspect(X) for X, _ in self.queries]
+
+    def by_score(self) -> list[IntArray]:
+        """What it would show of each query if it did not explore."""
+        return [seen.order[: self.k] for seen in self._seen]
+
+    def lists(self, n: int, rng: np.random.Generator) -> tuple[list[int], list[IntArray], IntArray]:
+        """``n`` lists as it shows them: the queries, the rankings, and (n, k) the grades."""
+        which = rng.integers(len(self.queries), size=n).tolist()
+        shown = [self._ranker.rank(self.queries[q][0], self.k).ranking for q in which]
+        return which, shown, self.grades(which, shown)
+
+    def grades(self, which: Iterable[int], rankings: Iterable[IntArray]) -> IntArray:
+        """(n, k), of rankings of some queries."""
+        return np.array([_padded(self.queries[q][1][r], self.k, -1) for q, r in zip(which, rankings, strict=True)])
+
+    def weigher(self, others: Sequence[IntArray]) -> Callable[[int, IntArray], FloatArray]:
+        """A function of a query and a shown ranking: (3, k), its `Weights` for a ranker that shows ``others``."""
+        chances = [off_policy.set_chances(s.certain, s.blocks, o) for s, o in zip(self._seen, others, strict=True)]
+        known: dict[tuple[int, bytes], FloatArray] = {}
+
+        def weights(q: int, ranking: IntArray) -> FloatArray:
+            key = q, ranking.tobytes()
+            if key not in known:
+                found = off_policy.weigh(ranking, others[q], chances[q])
+                known[key] = np.array([_padded(part, self.k, 1.0) for part in found])
+            return known[key]
+
+        return weights
+
+
+def from_a_log(study: Study, explorer: Explorer, crowd: Crowd, arms: Sequence[Sequence[IntArray]]) -> dict[str, Any]:
+    """How long a log must be to tell two arms apart, in the positions that a log of `Study.log_lists` tells of."""
+    rng = generator(study.seed, _LOGGED, Purpose.DATA)
+    which, shown, grades = explorer.lists(_LONG_LOG * study.log_lists, rng)
+    earned = first_click(crowd.clicks(grades, rng))
+    logs = []
+    for arm in arms:
+        weights = explorer.weigher(arm)
+        parts = np.array([weights(q, r) for q, r in zip(which, shown, strict=True)]).transpose(1, 0, 2)
+        logs.append(off_policy.Log(earned, *parts))
+    told = np.logical_and(*(log.told(study.log_lists) for log in logs))
+    difference = (np.where(told, logs[0].here - logs[1].here, 0.0) * earned).sum(axis=1)
+    return {"fixed_size": _fixed_size(difference.mean(), difference.var()), "told": float(told.mean())}
+
+
+def coverage(study: Study, explorer: Explorer, crowd: Crowd) -> dict[str, Any]:
     """How often intervals from the log of an exploring PairRank hold the true value of showing its order by score."""
-    ranker = taught(study, "pairrank", train)
-    queries = [served.query(q) for q in range(served.n_queries)]
-    seen = [ranker.inspect(X) for X, _ in queries]
-    others = [s.order[: study.k] for s in seen]
-    chances = [off_policy.set_chances(s.certain, s.blocks, o) for s, o in zip(seen, others, strict=True)]
-    best = np.array([_padded(g[o], study.k, -1) for (_, g), o in zip(queries, others, strict=True)])
-    known: dict[tuple[int, bytes], FloatArray] = {}
-
-    def weights(q: int, ranking: IntArray) -> FloatArray:
-        key = q, ranking.tobytes()
-        if key not in known:
-            found = off_policy.weigh(ranking, others[q], chances[q])
-            known[key] = np.array([_padded(part, study.k, 1.0) for part in found])
-        return known[key]
-
-    rows = []
+    best = explorer.by_score()
+    weights = explorer.weigher(best)
+    everything = range(len(best))
+    reach = np.array([weights(q, best[q])[2] for q in everything])
+    # The truth is that of the positions that the log tells of, over all queries alike.
+    told = np.logical_and.accumulate(reach >= off_policy.ENOUGH / study.log_lists, axis=1)
+    grades = explorer.grades(everything, best)
+    truth, rows = crowd.value(np.where(told, grades, -1)), []
     for number in range(study.logs):
         rng = generator(study.seed, _LOGGED + number, Purpose.CLICKS)
-        which = rng.integers(len(queries), size=study.log_lists).tolist()
-        shown = [ranker.rank(queries[q][0], study.k).ranking for q in which]
-        grades = np.full((len(which), study.k), -1)
-        for row, q, ranking in zip(grades, which, shown, strict=True):
-            row[: len(ranking)] = queries[q][1][ranking]
-        here, above, reach = np.array([weights(q, r) for q, r in zip(which, shown, strict=True)]).transpose(1, 0, 2)
-        log = off_policy.Log(first_click(crowd.clicks(grades, rng)), here, above, reach)
-        # The truth is that of the positions that the log tells of, over all queries alike.
-        told = np.array([weights(q, others[q])[2] for q in range(len(queries))]) >= off_policy.ENOUGH / len(which)
-        truth = crowd.value(np.where(np.logical_and.accumulate(told, axis=1), best, -1))
-        found = off_policy.estimates(log, level=study.level)
-        rows.append(
-            [
-                (e.interval[0] <= truth <= e.interval[1], e.interval[1] - e.interval[0], e.told, e.effective)
-                for e in found
-            ]
-        )
-    names, means = [e.method for e in found], np.mean(rows, axis=0)
+        which, shown, seen = explorer.lists(study.log_lists, rng)
+        parts = np.array([weights(q, r) for q, r in zip(which, shown, strict=True)]).transpose(1, 0, 2)
+        found = off_policy.estimates(off_policy.Log(first_click(crowd.clicks(seen, rng)), *parts), level=study.level)
+        rows.append([(*e.interval, e.told, e.effective) for e in found])
+    names, (low, high, share, effective) = [e.method for e in found], np.array(rows).transpose(2, 0, 1)
+    covered = (low <= truth) & (truth <= high)
     return {
         "truth": truth,
-        "all": crowd.value(best),
-        "told": float(means[0, 2]),
-        "effective": float(means[0, 3]),
-        "covered": dict(zip(names, means[:, 0].tolist(), strict=True)),
-        "width": dict(zip(names, means[:, 1].tolist(), strict=True)),
+        "all": crowd.value(grades),
+        "told": float(share.mean()),
+        "effective": float(effective.mean()),
+        "covered": dict(zip(names, covered.mean(axis=0).tolist(), strict=True)),
+        "width": dict(zip(names, (high - low).mean(axis=0).tolist(), strict=True)),
     }
 
 
@@ -393,15 +412,18 @@ def run(study: Study, jobs: int = 1, report: Callable[[int], None] = lambda done
 def _row(study: Study, text: str) -> dict[str, Any]:
     with threads.single():
         train, served = splits(study)
-        a, b = (scores(study, text, train, served) for text in (study.a, study.b))
+        a, b = (scores(study, arm, train, served) for arm in (study.a, study.b))
         lists, same = make_lists(study, served, a, b), make_lists(study, served, a, a)
         crowd = Crowd(text, served.n_grades)
-        return {
-            "clicks": text,
-            "sensitivity": sensitivity(study, lists, crowd) if study.experiments else {},
-            "false_verdicts": false_verdicts(study, lists, same, crowd) if study.null_experiments else {},
-            "off_policy": coverage(study, train, served, crowd) if study.logs else {},
-        }
+        row: dict[str, Any] = {"clicks": text}
+        row["sensitivity"] = sensitivity(study, lists, crowd) if study.experiments else {}
+        row["false_verdicts"] = false_verdicts(study, lists, same, crowd) if study.null_experiments else {}
+        row["off_policy"] = {}
+        if study.logs:
+            explorer = Explorer(study, train, served)
+            arms = [[order[: study.k] for order in orders(served, own)] for own in (a, b)]
+            row["off_policy"] = coverage(study, explorer, crowd) | {"arms": from_a_log(study, explorer, crowd, arms)}
+        return row
 
 
 Task = TypeVar("Task")

@@ -19,7 +19,6 @@ _TOLD = {
     "team": "interleaved, credit by teams",
     "exposure": "interleaved, credit by exposure",
     "split": "split",
-    "off-policy": "from a log of interleaved lists",
 }
 
 
@@ -29,22 +28,20 @@ def lists_until_verdict(study: Study, rows: Sequence[Outcome]) -> tuple[Row, lis
     lines = []
     for row in rows:
         for method in METHODS:
-            found = row["sensitivity"].get(method)
-            if found is None:
-                continue
-            middle, low, high = (_lists(study, n) for n in found.get("lists", [0, 0, 0]))
-            known = "lists" in found
-            lines.append(
-                [
-                    row["clicks"],
-                    _TOLD[method],
-                    middle if known else "–",
-                    f"{low} to {high}" if known else "–",
-                    f"{found['right']}, {found['wrong']}" if known else "–",
-                    "–" if found["fixed_size"] is None else f"{found['fixed_size']:,}",
-                ]
-            )
+            found = row["sensitivity"][method]
+            middle, low, high = (_lists(study, n) for n in found["lists"])
+            verdicts = f"{found['right']}, {found['wrong']}"
+            size = _size(found["fixed_size"])
+            lines.append([row["clicks"], _TOLD[method], middle, f"{low} to {high}", verdicts, size])
+        if row["off_policy"]:
+            arms = row["off_policy"]["arms"]
+            told = f"from a log, {100 * arms['told']:.0f} % of positions"
+            lines.append([row["clicks"], told, "–", "–", "–", _size(arms["fixed_size"])])
     return head, lines
+
+
+def _size(n: int | None) -> str:
+    return "–" if n is None else f"{n:,}"
 
 
 def _lists(study: Study, n: int | None) -> str:

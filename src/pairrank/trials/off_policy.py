@@ -173,12 +173,12 @@ class Log:
         if len(shapes) > 1 or self.earned.ndim != 2 or not self.earned.size:
             raise InputError("the log's arrays have different shapes, or hold no list; expected (n, k) each")
 
-    def told(self) -> BoolArray:
-        """(n, k): positions that such a log can tell of: as a set, down to the first that is shown too seldom.
+    def told(self, size: int | None = None) -> BoolArray:
+        """(n, k): positions that a log of ``size`` lists (by default n) tells of: down to the first shown too seldom.
 
-        So seldom that a log of n lists alike would be worth fewer than `ENOUGH` of the other ranker's own.
+        So seldom that as many lists like that would be worth fewer than `ENOUGH` of the other ranker's own.
         """
-        often: BoolArray = self.reach >= min(ENOUGH / len(self.reach), 1.0)
+        often: BoolArray = self.reach >= min(ENOUGH / (size or len(self.reach)), 1.0)
         return np.logical_and.accumulate(often, axis=1)
 
 

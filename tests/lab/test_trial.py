@@ -1,0 +1,172 @@
+"""Trials in the laboratory: many lists at once equal them one by one, and the figures are what they say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pairrank import clicks as users
+from pairrank.cli import main
+from pairrank.errors import OptionError
+from pairrank.lab import launches, trial
+from pairrank.rng import Purpose, generator
+from pairrank.trials.launch import Guard
+from pairrank.trials.verdict import Evidence, split_outcome
+
+
+def study(**more: Any) -> trial.Study:
+    small: dict[str, Any] = {
+        "data": "synthetic:tiny",
+        "clicks": ("navigational",),
+        "k": 5,
+        "learn": 60,
+        "experiments": 0,
+        "null_experiments": 0,
+        "logs": 0,
+        "launches": 0,
+    }
+    return trial.Study(**small | more)
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[trial.Study, trial.Lists, trial.Crowd]:
+    plan = study()
+    train, served = trial.splits(plan)
+    a, b = (trial.scores(plan, text, train, served) for text in (plan.a, plan.b))
+    return plan, trial.make_lists(plan, served, a, b), trial.Crowd("navigational", served.n_grades)
+
+
+def test_a_crowd_clicks_as_its_users_do() -> None:
+    grades = generator(0, 0, Purpose.DATA).integers(3, size=(200, 6))
+    clicks = trial.Crowd("informational", 3).clicks(grades, generator(1, 0, Purpose.CLICKS))
+    rng = generator(1, 0, Purpose.CLICKS)
+    coins = np.stack([rng.random(grades.shape), rng.random(grades.shape)], axis=-1)
+    who = users.make("informational", n_grades=3)
+    assert clicks.tolist() == [who.clicks(row, own).tolist() for row, own in zip(grades, coins, strict=True)]
+    assert not trial.Crowd("perfect", 3).clicks(np.full((5, 4), -1), rng).any()  # no document, no click
+
+
+def test_the_value_of_a_list_is_exact() -> None:
+    crowd, grades = trial.Crowd("navigational", 3), np.array([[0, 2, 1, -1]])
+    p = np.array([0.05, 0.95, 0.5])
+    assert crowd.value(grades) == pytest.approx(p[0] + (1 - p[0]) * (p[1] / 2 + (1 - p[1]) * p[2] / 3))
+    many = trial.first_click(crowd.clicks(np.repeat(grades, 40_000, axis=0), generator(0, 0, Purpose.CLICKS)))
+    assert many.sum(axis=1).mean() == pytest.approx(crowd.value(grades), abs=0.01)
+
+
+def test_outcomes_of_a_split_are_those_of_a_list_at_a_time(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
+    _, lists, crowd = made
+    outcomes = trial.split(lists, crowd, 300, generator(3, 0, Purpose.CLICKS))
+    rng = generator(3, 0, Purpose.CLICKS)
+    query, is_a = rng.integers(len(lists.a), size=300), rng.random(300) < 0.5
+    clicks = crowd.clicks(np.where(is_a[:, None], lists.a[query], lists.b[query]), rng)
+    values, expected = trial.first_click(clicks).sum(axis=1), 0.5
+    for t in range(300):
+        assert outcomes[t] == pytest.approx(split_outcome(bool(is_a[t]), values[t], expected))
+        expected = values[: t + 1].mean()
+
+
+def test_a_split_means_the_difference(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
+    _, lists, crowd = made
+    outcomes = trial.split(lists, crowd, 60_000, generator(4, 0, Purpose.CLICKS))
+    truth = crowd.value(lists.a) - crowd.value(lists.b)
+    assert outcomes.mean() == pytest.approx(truth, abs=5 * outcomes.std() / np.sqrt(60_000))
+
+
+def test_the_drafts_of_every_query_are_equally_likely(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
+    """Each position's credits cancel over them, which they would not if some were left out."""
+    _, lists, _ = made
+    assert lists.mixed.shape[1] == 2**3
+    for credit in (lists.choice, lists.team, lists.exposure):
+        assert np.abs(credit.mean(axis=1)).max() < 1e-12
+
+
+def test_experiments_without_a_difference_seldom_end() -> None:
+    [row] = trial.run(study(null_experiments=60, null_lists=1000))
+    assert len(row["false_verdicts"]) == 4
+    assert all(share <= 0.05 for share in row["false_verdicts"].values())
+
+
+@pytest.mark.slow
+def test_a_planted_difference_takes_a_tenth_of_the_lists_when_interleaved(real_data: Path) -> None:
+    plan = study(data=str(real_data / "MQ2008"), clicks=("perfect",), k=10, experiments=7, lists=30_000)
+    [row] = trial.run(plan)
+    found = row["sensitivity"]
+    assert found["value_a"] > found["value_b"]
+    assert (found["interleave"]["right"], found["interleave"]["wrong"], found["split"]["wrong"]) == (7, 0, 0)
+    slow = found["split"]["lists"][0] or plan.lists
+    assert slow >= 10 * found["interleave"]["lists"][0]
+
+
+def test_lists_until_a_verdict_are_those_of_the_verdict(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
+    plan, lists, crowd = made
+    outcomes = trial.interleaved(lists, lists.choice, crowd, 1024, generator(2, 0, Purpose.CLICKS))
+    stronger = np.clip(outcomes + 0.2, -1, 1)
+    at, sign = trial._until_decided(plan, lambda n, rng: stronger[:n], 1.0, generator(0, 0, Purpose.CLICKS))
+    evidence = Evidence().after_all(stronger)
+    assert (at, sign) == (evidence.decided, evidence.sign)
+
+
+def test_intervals_from_a_log_hold_the_truth() -> None:
+    [row] = trial.run(study(logs=25, log_lists=300, a="pairrank", b="shuffled"))
+    assert all(share >= 0.8 for share in row["off_policy"]["covered"].values())
+    assert 0.2 < row["off_policy"]["told"] <= 1.0
+    assert row["off_policy"]["arms"]["fixed_size"] > 0
+
+
+def test_guarded_launches_keep_their_margin() -> None:
+    plan = study(launches=2, launch_lists=900, guard=Guard(margin=0.05))
+    rows = {row["ranker"]: row for row in launches.run(plan)}
+    assert list(rows) == ["good", "useless", "hostile"]
+    assert rows["hostile"]["gain"] < rows["useless"]["gain"] < 0 < rows["good"]["gain"]
+    for row in rows.values():
+        assert row["beyond_margin"] == 0
+        assert row["gained"] >= -0.05 * 900
+        assert row["at_once"] == pytest.approx(900 * row["gain"])
+    assert rows["good"]["gained"] > 0
+    assert max(rows["good"]["share"]) > 0
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = "--experiments 3 --lists 2000 --null 5 --null-lists 300 --logs 2 --log-lists 120 --launches 1"
+    words = ["trial", "synthetic:tiny", *small.split(), "--launch-lists", "200", "--learn", "40", "--k", "4"]
+    words += ["--clicks", "navigational", "--b", "as-sent"]
+    assert main([*words, "--out", str(tmp_path / "one"), "--jobs", "1"]) == 0
+    told = capsys.readouterr().out
+    assert all(part in told for part in ("Lists until a verdict", "without cause", "from a log", "Guarded launch"))
+    assert main([*words, "--out", str(tmp_path / "two"), "--jobs", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == json.loads((tmp_path / "one" / "trial.json").read_text())  # however many processes
+    assert {path.name for path in (tmp_path / "one").iterdir()} == {"trial.json", "trial.md", "trial.png", "trial.svg"}
+
+
+def test_arms(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
+    plan = made[0]
+    train, served = trial.splits(plan)
+    own = trial.scores(plan, plan.a, train, served)
+    assert (trial.scores(plan, "reversed", train, served) == -own).all()
+    sent = trial.scores(plan, "as-sent", train, served)
+    assert (np.diff(sent) < 0).all()
+    worse = trial.scores(plan, "worse(noise=0.1)", train, served)
+    assert 0.05 * own.std() < (worse - own).std() < 0.2 * own.std()
+    learned = trial.scores(plan, "pairrank", train, served)
+    assert np.corrcoef(learned, own)[0, 1] > 0.2  # from clicks alone
+
+
+def test_wrong_input_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(OptionError, match="k is 40"):
+        study(k=40)
+    with pytest.raises(OptionError, match="table of clicks"):
+        trial.Crowd("position(eta=1)", 3)
+    for words, told in (
+        (["--b", "worse(noise=-1)"], "worse"),
+        (["--b", "nobody"], "nobody"),
+        (["--margin", "0"], "margin"),
+    ):
+        assert main(["trial", "synthetic:tiny", "--out", str(tmp_path), "--jobs", "1", *words]) == 2
+        assert told in capsys.readouterr().err
