@@ -17,7 +17,7 @@ from pairrank.service.auth import new_key
 from pairrank.service.store import open_store
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -177,6 +177,39 @@ def test_clicks_of_a_list_that_still_collects_are_seen(server: Server, open_page
     quiet = open_page(f"{server.address}/?ranker=shop", java_script_enabled=False).page
     assert quiet.locator("[aria-label='Last impressions'] tbody tr").first.locator(".doc.clicked").count() == 1
     watched.shot("live-collecting")
+
+
+def test_versions_can_be_pinned_gone_back_to_and_taken_along(server: Server, open_page: Open) -> None:
+    server.traffic("shop", 12)
+    one = "/v1/rankers/shop"
+    page = open_page(f"{server.address}/?ranker=shop").page
+    rows = page.locator("[aria-label='Model versions'] tbody tr")
+    page.wait_for_selector("[aria-label='Model versions'] tbody tr")
+
+    def press(button: Locator, truth: Callable[[], bool]) -> None:
+        before = server.call("GET", "/v1/audit")
+        button.click()
+        assert server.call("GET", "/v1/audit") == before  # it asks first
+        page.get_by_role("button", name="sure?").click()
+        deadline = time.monotonic() + 20
+        while not truth():
+            assert time.monotonic() < deadline
+            page.wait_for_timeout(50)
+
+    oldest = rows.last
+    with page.expect_download() as coming:
+        oldest.get_by_role("link", name="File").click()
+    assert (
+        pairrank.load(coming.value.path()).digest()
+        == server.call("GET", f"{one}/versions")["versions"][-1]["state_digest"]
+    )
+    press(oldest.get_by_role("button", name="Pin"), lambda: server.call("GET", one)["pinned"] == 0)
+    page.wait_for_selector("#rankers >> text=pinned")
+    press(page.get_by_role("button", name="Unpin"), lambda: server.call("GET", one)["pinned"] is None)
+    press(page.get_by_role("button", name="Stop learning"), lambda: server.call("GET", one)["frozen"] is True)
+    page.wait_for_selector("#rankers >> text=frozen")
+    press(page.get_by_role("button", name="Learn again"), lambda: server.call("GET", one)["frozen"] is False)
+    press(rows.last.get_by_role("button", name="Go back"), lambda: server.call("GET", one)["learned_count"] == 0)
 
 
 def test_a_ranker_that_is_not_there_is_missed(server: Server, open_page: Open) -> None:

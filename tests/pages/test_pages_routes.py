@@ -104,6 +104,18 @@ def test_the_page_is_whole_without_a_script(client: TestClient) -> None:
     assert "<h1>other</h1>" not in missed.text
 
 
+def test_the_api_is_a_page_that_tells_every_operation(client: TestClient) -> None:
+    page = client.get("/docs")
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert "<script" not in page.text
+    paths = client.get("/openapi.json").json()["paths"]
+    assert page.text.count("<details") == sum(len(item) for item in paths.values())
+    for path in paths:
+        assert f"<code>{path}</code>" in page.text
+    assert "&quot;impression_id&quot;: string" in page.text
+    assert "All under http://127.0.0.1." in page.text
+
+
 def test_kept_orders_are_told_with_the_models_own_doubt(client: TestClient) -> None:
     fill(client, 12, options={"z": 0.2})
     kept = client.get("/v1/rankers/shop/statistics").json()["kept"]

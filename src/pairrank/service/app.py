@@ -78,7 +78,7 @@ def make_app(
     for part in (ranking, administration, observation):
         app.include_router(part.routes(desk))
     app.add_api_route("/pairrank.js", _snippet, methods=["GET"], include_in_schema=False)
-    app.state.nav = [("/", "Live")]
+    app.state.nav = [("/", "Live"), ("/docs", "API")]
     for part_routes in (pages.routes, *routes):
         app.router.routes.extend(part_routes(desk))
     if settings.origins:

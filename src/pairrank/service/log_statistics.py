@@ -135,12 +135,24 @@ class History:
         """Oldest first."""
         return [part.point() for part in self._bins]
 
-    def total(self) -> dict[str, Any]:
+    def newest(self) -> dict[str, Any]:
         """The newest tenth of the lists, as one point."""
-        newest = Bin()
-        for part in self._bins[-max(len(self._bins) // 10, 1) :]:
-            newest.add(part)
-        return newest.point()
+        return _together(self._bins[-self._tenth :])
+
+    def oldest(self) -> dict[str, Any]:
+        """The oldest tenth of the lists, as one point."""
+        return _together(self._bins[: self._tenth])
+
+    @property
+    def _tenth(self) -> int:
+        return max(len(self._bins) // 10, 1)
+
+
+def _together(bins: Iterable[Bin]) -> dict[str, Any]:
+    whole = Bin()
+    for part in bins:
+        whole.add(part)
+    return whole.point()
 
 
 class LogStatistics:

@@ -48,7 +48,8 @@ class Reports:
             "lag": row.log_seq - row.applied,
             "lag_seconds": await self.lag_seconds(row),
             "points": history.points(),
-            "newest": history.total(),
+            "oldest": history.oldest(),
+            "newest": history.newest(),
             "kept": await read(self._kept, row.id, row.created, row.version, row.base, row.log_seq),
             "behind": behind,
         }

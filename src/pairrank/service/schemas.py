@@ -270,13 +270,14 @@ class KeptAnswer(Answer):
 
 
 class StatisticsAnswer(Answer):
-    """How a ranker has been doing, by the newest lists of its log, oldest first; ``newest`` is the newest tenth."""
+    """How a ranker has been doing, by the newest lists of its log; ``oldest`` and ``newest`` are tenths of them."""
 
     name: str
     model_version: int
     lag: int
     lag_seconds: float
     points: list[PointAnswer]
+    oldest: PointAnswer
     newest: PointAnswer
     kept: KeptAnswer | None
     behind: bool = Field(description="the log is still being read: ask again")

@@ -66,7 +66,7 @@ def serve(settings: Settings) -> int:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
     print(f"PairRank serves {address}, with its data in {data_place(settings)}")
-    print(f"Live page: {address}/   API: {address}/openapi.json   Ctrl-C stops", flush=True)
+    print(f"Live page: {address}/   API: {address}/docs   Ctrl-C stops", flush=True)
     with tempfile.TemporaryDirectory(prefix="pairrank-") as folder:
         Supervisor(settings, listener, Path(folder)).run()
     return 0

@@ -163,18 +163,22 @@ def _detail(detail: Detail, to: Address) -> Markup:
     if kept and kept["wrong"] is not None:
         wrong = f"of shown pairs; the model itself expects {_percent(kept['wrong'])} of them wrong"
     learned = f"{_whole(row['feedback_count'])} lists with feedback, {_whole(row['lag'])} waiting"
+    first = detail.statistics["oldest"]
     tiles = (
-        ("Click-through", _percent(newest["ctr"]), "of lists with feedback"),
-        ("NDCG of clicks", _percent(newest["ndcg"]), "100 % when clicks are on top"),
-        ("Explored", _percent(newest["explored"]), "of shown positions"),
-        ("Blocks", _number(newest["blocks"], 1), "in a shown list"),
+        ("Click-through", _percent(newest["ctr"]), f"of lists with feedback; {_percent(first['ctr'])} at first"),
+        ("NDCG of clicks", _percent(newest["ndcg"]), f"100 % with all on top; {_percent(first['ndcg'])} at first"),
+        ("Explored", _percent(newest["explored"]), f"of shown positions; {_percent(first['explored'])} at first"),
+        ("Blocks", _number(newest["blocks"], 1), f"in a shown list; {_number(first['blocks'], 1)} at first"),
         ("Orders kept", _percent(kept["share"] if kept else None), wrong),
         ("Model", _whole(row["served_version"]), learned),
     )
     cells = [
         tag("div", tag("dt", what), tag("dd", value), tag("dd", note, class_="note")) for what, value, note in tiles
     ]
-    window = f"Figures of the newest {_whole(newest['lists'])} lists with feedback, until {_clock(newest['time'])}."
+    window = (
+        f"Figures of the newest {_whole(newest['lists'])} lists with feedback, until {_clock(newest['time'])}; "
+        f"“at first” is the oldest {_whole(first['lists'])} that were read, until {_clock(first['time'])}."
+    )
     trouble = tag("p", _TROUBLE, row["stopped"], class_="notice", role="alert") if row["stopped"] else None
     return join(
         trouble,

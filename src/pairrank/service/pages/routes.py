@@ -15,6 +15,7 @@ from pairrank.errors import InputError, UnknownNameError
 from pairrank.service.administration import describe
 from pairrank.service.auth import NoKeyError, RoleError
 from pairrank.service.desk import Desk, answer
+from pairrank.service.pages.api import api_page
 from pairrank.service.pages.layout import POLICY
 from pairrank.service.pages.live import PAGE, Address, Detail, closed_page, impression_page, live_page
 from pairrank.service.pages.markup import Markup
@@ -56,7 +57,7 @@ def routes(desk: Desk) -> list[BaseRoute]:
             live_page(
                 [describe(row) for row in rows],
                 None if chosen is None else await _detail(chosen, admin=_may(desk, request, "admin")),
-                to=Address(str(request.base_url).rstrip("/"), bool(desk.shelf.keys)),
+                to=Address(_address(request), bool(desk.shelf.keys)),
                 missing=wanted if chosen is None else None,
                 nav=request.app.state.nav,
             )
@@ -90,12 +91,17 @@ def routes(desk: Desk) -> list[BaseRoute]:
         name, number = request.path_params["name"], request.path_params["number"]
         return await scene(desk, name, number, as_served=request.query_params.get("when", "served") == "served")
 
+    async def api(request: Request) -> Response:
+        text: dict[str, Any] = request.app.openapi()
+        return html(api_page(text, request.app.state.nav, _address(request)))
+
     async def style(_: Request) -> Response:
         return Response(drawing.STYLE, media_type="text/css")
 
     one = "/impressions/{name}/{number:int}"
     return [
         Route("/", home),
+        Route("/docs", api),
         Route(one, impression),
         Route(f"{one}/drawing.svg", picture),
         Route(f"{one}/pairs", pairs),
@@ -122,6 +128,11 @@ def json_of(value: Any) -> Response:
     response = answer(value)
     response.headers["Cache-Control"] = "no-store"
     return response
+
+
+def _address(request: Request) -> str:
+    """Where the reader reached this service."""
+    return str(request.base_url).rstrip("/")
 
 
 def _may(desk: Desk, request: Request, role: str) -> bool:

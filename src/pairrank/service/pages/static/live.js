@@ -44,8 +44,7 @@ function build() {
       chart("explored", "Exploration", "share of shown positions drawn by chance"),
       chart("blocks", "Blocks in a shown list", "more blocks, more orders kept"),
       chart("sizes", "Size of the block", "that ranks 1, 5 and 10 came from"),
-      chart("lag", "Learner lag", "lists that wait to be learned, while this page was open"),
-      card("Model versions", "kept, newest first", part("versions", h("div", { class: "scroll dense", tabindex: 0, role: "region", "aria-label": "Model versions" }))))),
+      chart("lag", "Learner lag", "lists that wait to be learned, while this page was open"))),
     h("div", { class: "columns" },
       part("impression", h("section", { class: "card" },
         h("header", {}, part("heading", h("h2", {}, "Impression")), part("about", h("p", {})),
@@ -53,8 +52,11 @@ function build() {
         h("ul", { class: "key" }, key),
         part("drawing", h("div", { class: "drawing", tabindex: 0, role: "region", "aria-label": "Blocks" })),
         part("said", h("p", { class: "said", "aria-live": "polite" })))),
-      card("Weights", "heaviest first; the line is one standard deviation", part("weights", h("ul", { class: "weights" })),
-        part("more", h("button", { type: "button", class: "plain", hidden: true, onclick: () => { state.all = !state.all; weigh(state.last.weights); } })))),
+      h("div", { class: "stack" },
+        card("Weights", "heaviest first; the line is one standard deviation", part("weights", h("ul", { class: "weights" })),
+          part("more", h("button", { type: "button", class: "plain", hidden: true, onclick: () => { state.all = !state.all; weigh(state.last.weights); } }))),
+        card("Model versions", "kept, newest first; pin one to serve it while learning goes on", part("versions", h("div", { class: "scroll dense", tabindex: 0, role: "region", "aria-label": "Model versions" })),
+          h("div", { class: "row" }, part("acts", h("div", {})), part("acted", h("p", { class: "muted", "aria-live": "polite" })))))),
     h("section", { class: "card" },
       h("header", {}, h("h2", {}, "Last impressions"), h("p", {}, "choose one to see its blocks"),
         h("div", { class: "end row" },
@@ -94,15 +96,15 @@ export function render(told) {
   const cold = newest.lists === 0;
   for (const name of ["tiles", "charts"]) parts[name].hidden = cold;
   parts.cold.hidden = !cold;
-  parts.window.textContent = cold ? "" : `Figures of the newest ${lists(newest.lists)} with feedback, until ${clock(newest.time)}; a point of a chart is ${lists(Math.max(0, ...points.map((point) => point.lists)))}.`;
+  const { oldest } = statistics;
+  parts.window.textContent = cold ? "" : `Figures of the newest ${lists(newest.lists)} with feedback, until ${clock(newest.time)}; “at first” is the oldest ${whole(oldest.lists)} that ${oldest.lists === 1 ? "was" : "were"} read, until ${clock(oldest.time)}. A point of a chart is ${lists(Math.max(0, ...points.map((point) => point.lists)))}.`;
   if (cold) lead(row);
   else {
     tiles(row, statistics);
     charts(row, statistics);
   }
   weigh(weights);
-  put(parts.versions, table(["Version", "Lists learned", "Made"], [0, 1, 2],
-    versions.slice(0, 6).map((v) => ({ cells: [whole(v.version), whole(v.learned_count), clock(v.created)] }))));
+  listVersions(row, versions);
   listImpressions(state.page === 0 ? impressions : state.listed);
 }
 
@@ -142,13 +144,13 @@ function standing(row) {
   return said.join(", ") || "learns";
 }
 
-function tiles(row, { newest, kept, lag_seconds }) {
+function tiles(row, { oldest, newest, kept, lag_seconds }) {
   const doubt = kept?.wrong === null || !kept ? "" : `; the model itself expects ${percent(kept.wrong)} of them wrong`;
   const all = [
-    ["Click-through", percent(newest.ctr), "of lists with feedback"],
-    ["NDCG of clicks", percent(newest.ndcg), "100 % when clicks are on top"],
-    ["Explored", percent(newest.explored), "of shown positions"],
-    ["Blocks", fixed(newest.blocks, 1), "in a shown list"],
+    ["Click-through", percent(newest.ctr), `of lists with feedback; ${percent(oldest.ctr)} at first`],
+    ["NDCG of clicks", percent(newest.ndcg), `100 % with all on top; ${percent(oldest.ndcg)} at first`],
+    ["Explored", percent(newest.explored), `of shown positions; ${percent(oldest.explored)} at first`],
+    ["Blocks", fixed(newest.blocks, 1), `in a shown list; ${fixed(oldest.blocks, 1)} at first`],
     ["Orders kept", percent(kept?.share), `of shown pairs${doubt}`],
     ["Model", whole(row.served_version), `${lists(row.feedback_count)} with feedback, ${whole(row.lag)} waiting${row.lag ? `, ${seconds(lag_seconds)}` : ""}`],
   ];
@@ -181,6 +183,59 @@ function weigh(weights) {
   if (!features) return;
   const rest = weights.total > features.length ? ` of ${whole(weights.total)}` : "";
   parts.more.textContent = state.all ? "Show fewer" : `Show ${features.length}${rest}`;
+}
+
+/** Kept versions, each with what an administrator may do with it. Every act asks once more before it is done. */
+function listVersions(row, versions) {
+  if ($("detail").querySelector("[data-sure]")) return; // somebody is being asked
+  const act = (what, path, body) => h("button", { type: "button", class: "plain", onclick: (event) => sure(event.target, v1(row.name, path), body) }, what);
+  put(parts.versions, table(["Version", "Lists learned", "Made", ""], [0, 1, 2], versions.slice(0, 6).map((v) => ({
+    current: v.version === row.served_version,
+    cells: [whole(v.version), whole(v.learned_count), clock(v.created), h("div", { class: "acts" },
+      h("a", { href: v1(row.name, `/model?version=${v.version}`), download: `${row.name}-${v.version}.pairrank`, onclick: download }, "File"),
+      v.version === row.pinned ? act("Unpin", "/pin", { version: null }) : act("Pin", "/pin", { version: v.version }),
+      v.version === row.model_version ? null : act("Go back", "/rollback", { version: v.version }))],
+  }))));
+  put(parts.acts, act(row.frozen ? "Learn again" : "Stop learning", "/freeze", { frozen: !row.frozen }));
+}
+
+/** The first press asks, the second does; after a while it is as if nobody had pressed. */
+async function sure(button, address, body) {
+  const calm = () => {
+    if (button.dataset.sure) button.textContent = button.dataset.sure;
+    delete button.dataset.sure;
+  };
+  if (!button.dataset.sure) {
+    button.dataset.sure = button.textContent;
+    button.textContent += ": sure?";
+    setTimeout(calm, 5000);
+    return;
+  }
+  calm();
+  try {
+    await ask(address, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    parts.acted.textContent = "Done.";
+  } catch (problem) {
+    parts.acted.textContent = problem.message;
+  }
+  button.blur();
+  refresh();
+}
+
+/** A link cannot send a key: fetch the file where there is one. */
+async function download(event) {
+  const key = sessionStorage.getItem("pairrank-key");
+  if (!key) return;
+  event.preventDefault();
+  const { href, download: name } = event.currentTarget;
+  const answer = await fetch(href, { headers: { Authorization: `Bearer ${key}` } });
+  if (!answer.ok) {
+    parts.acted.textContent = (await answer.json()).message;
+    return;
+  }
+  const link = h("a", { href: URL.createObjectURL(await answer.blob()), download: name });
+  link.click();
+  URL.revokeObjectURL(link.href);
 }
 
 function listImpressions(impressions) {
