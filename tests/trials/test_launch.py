@@ -158,7 +158,7 @@ def test_wrong_input_says_so() -> None:
         Launch().after(False, 2)
     with pytest.raises(InputError, match="share"):
         Launch(mode="guarded").after(True, 1.0, 0.9)
-    with pytest.raises(OptionError, match="exposure"):
+    with pytest.raises(OptionError, match="most_lost"):
         bounded(np.arange(3), np.arange(3), 3, 1.5)
     with pytest.raises(InputError, match="same ones"):
         bounded(np.arange(3), np.arange(4), 3, 0.5)

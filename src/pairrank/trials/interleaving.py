@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pairrank.errors import CutoffError, InputError, OptionError
+from pairrank.checking import check_choice
+from pairrank.errors import CutoffError, InputError
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 A, B = 0, 1
@@ -61,8 +62,7 @@ def interleave(
     array([0, 1])
     """
     first, second, seen = _checked(a, b, k, after)
-    if credit not in CREDITS:
-        raise OptionError(f"credit is {credit!r}; expected one of {', '.join(CREDITS)}")
+    check_choice("credit", credit, CREDITS)
     start, n_left = len(after.ranking), sum(d not in seen for d in first)
     end = start + min(k, n_left)
     if len(coins) < end:
@@ -191,6 +191,23 @@ def chances(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown = TOP) 
         leads = {lead: chance / float(found[position]) for lead, chance in following.items()}
         taken.add(pick)
     return found
+
+
+def propensities(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown = TOP) -> FloatArray:
+    """(k, k): 2 P(R*) / (P(R) + P(R*)) for each pair of positions, R* the list with the two exchanged.
+
+    What a ranker that learns from pairs may make of an interleaved list: one where a fair coin decided which of the two
+    came first, zero where the other order could not have been shown.
+    """
+    k = len(ranking)
+    trust, usual = np.zeros((k, k)), float(chances(a, b, ranking, after=after).prod())
+    for p in range(k):
+        for q in range(p + 1, k):
+            swapped = ranking.copy()
+            swapped[[p, q]] = ranking[[q, p]]
+            other = float(chances(a, b, swapped, after=after).prod())
+            trust[p, q] = trust[q, p] = 2.0 * other / (usual + other)
+    return trust
 
 
 def lists(a: IntArray, b: IntArray, k: int, *, credit: str = "choice") -> Iterator[tuple[float, Interleaved]]:

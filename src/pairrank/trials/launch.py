@@ -39,7 +39,8 @@ from typing import Any
 
 import numpy as np
 
-from pairrank.errors import InputError, OptionError
+from pairrank.checking import check_choice, check_number_in
+from pairrank.errors import InputError
 from pairrank.trials.interleaving import exposure
 from pairrank.trials.verdict import boundary
 from pairrank.types import IntArray
@@ -62,10 +63,9 @@ class Guard:
     delta: float = 0.05
 
     def __post_init__(self) -> None:
-        for name, low, high in (("margin", 0.0, 1.0), ("holdout", 0.0, 0.5), ("delta", 0.0, 1.0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low < value < high:
-                raise OptionError(f"{name} is {value!r}; expected a number between {low:g} and {high:g}")
+        check_number_in("margin", self.margin, 0.0, 1.0, open_low=True)
+        check_number_in("holdout", self.holdout, 0.0, 0.5, open_low=True)
+        check_number_in("delta", self.delta, 0.0, 1.0, open_low=True)
 
     @property
     def stages(self) -> tuple[float, ...]:
@@ -101,8 +101,7 @@ class Launch:
     overlap: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise OptionError(f"mode is {self.mode!r}; expected one of {', '.join(MODES)}")
+        check_choice("mode", self.mode, MODES)
 
     def share(self, in_flight: int = 0, at_stake: float = 0.0) -> float:
         """The probability with which the next list gets ours.
@@ -217,8 +216,7 @@ def bounded(ours: IntArray, as_sent: IntArray, k: int, most_lost: float) -> IntA
     >>> bounded(np.array([2, 1, 0]), np.array([0, 1, 2]), 3, 0.4)
     array([1, 0, 2])
     """
-    if not 0.0 <= most_lost <= 1.0:
-        raise OptionError(f"the exposure that may be lost is {most_lost}; expected a share from 0 to 1")
+    check_number_in("most_lost", most_lost, 0.0, 1.0)
     if len(ours) != len(as_sent) or set(ours.tolist()) != set(as_sent.tolist()):
         raise InputError(f"the rankings hold {len(ours)} and {len(as_sent)} documents; expected the same ones")
     k = min(k, len(ours))

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from pairrank.errors import InputError, OptionError
+from pairrank.checking import check_choice
+from pairrank.errors import InputError
 from pairrank.trials.interleaving import exposure
 from pairrank.types import BoolArray, FloatArray, IntArray
 
@@ -134,6 +135,7 @@ def weigh(shown: IntArray, other: IntArray, chances: FloatArray, *, assumption: 
 
     ``chances`` are `set_chances` of ``other`` for "set"; for "prefix" and "list" `draw_chances` of it.
     """
+    check_choice("assumption", assumption, ASSUMPTIONS)
     k = len(other)
     same = follows(shown, other)[:k]
     if assumption == "set":
@@ -147,11 +149,9 @@ def weigh(shown: IntArray, other: IntArray, chances: FloatArray, *, assumption: 
         case "prefix":
             here = np.divide(np.cumprod(same), reach, out=np.zeros(k), where=reach > 0)
             return Weights(here, np.concatenate([[1.0], here[:-1]]), reach)
-        case "list":
+        case _:
             weight = float(same.all()) / reach[-1] if reach[-1] > 0 else 0.0
             return Weights(np.full(k, weight), np.ones(k), np.full(k, reach[-1]))
-        case _:
-            raise OptionError(f"assumption is {assumption!r}; expected one of {', '.join(ASSUMPTIONS)}")
 
 
 @dataclass(frozen=True, eq=False)

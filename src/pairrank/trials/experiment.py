@@ -1,0 +1,238 @@
+"""An experiment: what is compared, who takes part, and what the lists have shown so far.
+
+A definition is frozen: a changed one is another experiment. Who takes part and what they get is a function of the
+client's id and of the definition, so it needs no memory and is the same after a restart. What has been shown is a
+function of the lists that came back, in the order of the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from pairrank.checking import check_choice, check_number_in
+from pairrank.errors import InputError, OptionError
+from pairrank.trials.interleaving import CREDITS
+from pairrank.trials.verdict import LEVEL, Evidence, split_outcome
+
+KINDS = ("interleave", "split")
+AS_SENT = "as-sent"
+VERDICTS = {1: "a", -1: "b", 0: "undecided"}
+_ARM = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)(?:@([1-9][0-9]*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What an arm shows: a ranker as it learns on, a version of it, or the order in which the documents came."""
+
+    ranker: str | None
+    version: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Arm:
+        """``shop``, ``shop@1200`` or ``as-sent``."""
+        if text == AS_SENT:
+            return cls(None)
+        match = _ARM.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            raise OptionError(
+                f"the arm is {text!r}; expected a ranker, a version of one such as shop@1200, or {AS_SENT}"
+            )
+        return cls(match[1], int(match[2]) if match[2] else None)
+
+    def __str__(self) -> str:
+        version = "" if self.version is None else f"@{self.version}"
+        return AS_SENT if self.ranker is None else f"{self.ranker}{version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What is compared; frozen.
+
+    Attributes
+    ----------
+    name : of the experiment. a, b : the arms, in their short text. kind : "interleave" or "split".
+    share : of all clients that take part. start : where its share begins on the line from 0 to 1 that all experiments
+        have to divide among themselves. credit : of an interleaved list's clicks. level : α of the verdict.
+    """
+
+    name: str
+    a: str
+    b: str
+    kind: str = "interleave"
+    share: float = 1.0
+    start: float = 0.0
+    credit: str = "choice"
+    level: float = LEVEL
+
+    def __post_init__(self) -> None:
+        if Arm.parse(self.a) == Arm.parse(self.b):
+            raise OptionError(f"both arms are {self.a!r}; expected two that differ")
+        check_choice("kind", self.kind, KINDS)
+        check_choice("credit", self.credit, CREDITS)
+        check_number_in("share", self.share, 0.0, 1.0, open_low=True)
+        check_number_in("start", self.start, 0.0, 1.0)
+        if self.start + self.share > 1.0 + 1e-12:
+            raise OptionError(f"share is {self.share} from {self.start} on; expected shares that sum to 1 at most")
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits of everything above: a changed definition is another experiment."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+
+    def takes_part(self, client: str) -> bool:
+        """Whether this client does. Experiments on disjoint shares have no client in common."""
+        return self.start <= _place("part", client) < self.start + self.share
+
+    def gets_a(self, client: str) -> bool:
+        """Which arm of a split this client gets, always the same; independent of other experiments."""
+        return _place(self.digest, client) < 0.5
+
+
+def room(share: float, running: Iterable[Definition]) -> float:
+    """Where a new share can begin beside the ``running`` experiments: at the first gap that is wide enough."""
+    start = 0.0
+    for other in sorted(running, key=lambda d: d.start):
+        if other.start - start >= share - 1e-12:
+            break
+        start = max(start, other.start + other.share)
+    if start + share > 1.0 + 1e-12:
+        raise InputError(f"share is {share}; the running experiments leave no gap of that width: stop one or take less")
+    return start
+
+
+def _place(salt: str, client: str) -> float:
+    """A place on the line from 0 to 1, the same for the same two texts on every machine."""
+    return int.from_bytes(hashlib.sha256(f"{salt}\\0{client}".encode()).digest()[:8], "big") / 2.0**64
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the lists have shown so far, a value from which `after` makes the next.
+
+    A client always gets the same arm of a split, so its lists tell of the client as well as of the arm: let each client
+    count once, with its first list. Interleaved lists are drawn anew each time, and all count.
+
+    Attributes
+    ----------
+    main : the evidence of the first signal, clicks, which has the verdict. signals : that of the others, by name.
+    lists : how many came back. empty : how many of them without a click, by arm in a split ("both" if interleaved).
+    seen : by arm how many lists. value : sums of the values of a split's lists by signal, for what is expected.
+    """
+
+    definition: Definition
+    main: Evidence
+    signals: Mapping[str, Evidence] = field(default_factory=dict)
+    lists: int = 0
+    seen: Mapping[str, int] = field(default_factory=dict)
+    empty: Mapping[str, int] = field(default_factory=dict)
+    value: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, definition: Definition) -> Tally:
+        """Before any list came back."""
+        return cls(definition, _evidence(definition))
+
+    def after(self, outcomes: Mapping[str, float], *, clicked: bool, is_a: bool | None = None) -> Tally:
+        """The tally with one more list.
+
+        Parameters
+        ----------
+        outcomes : by signal, ``click`` first of all. Interleaved: `interleaving.outcome`, in [-1, 1]. Split: the list's
+            value, in [0, 1].
+        clicked : whether it had a click at all. is_a : in a split, which arm it got.
+        """
+        split = self.definition.kind == "split"
+        if "click" not in outcomes or split != (is_a is not None):
+            raise InputError("a list needs its outcome for clicks, and in a split its arm; one of them is missing")
+        arm = "both" if is_a is None else "ab"[not is_a]
+        changed, sums = dict(self.signals), dict(self.value)
+        main = self.main
+        for name, outcome in outcomes.items():
+            x = float(outcome)
+            if is_a is not None:
+                if not 0.0 <= x <= 1.0:
+                    raise InputError(f"the list's value of {name!r} is {x}; expected a number from 0 to 1")
+                total = sums.get(name, 0.0)
+                n = self._evidence_of(name).n
+                sums[name] = total + x
+                x = split_outcome(is_a, x, total / n if n else 0.5)
+            evidence = self._evidence_of(name).after(x)
+            if name == "click":
+                main = evidence
+            else:
+                changed[name] = evidence
+        return replace(
+            self,
+            main=main,
+            signals=changed,
+            lists=self.lists + 1,
+            seen={**self.seen, arm: self.seen.get(arm, 0) + 1},
+            empty={**self.empty, arm: self.empty.get(arm, 0) + (not clicked)},
+            value=sums,
+        )
+
+    def _evidence_of(self, signal: str) -> Evidence:
+        return self.main if signal == "click" else self.signals.get(signal, _evidence(self.definition))
+
+    def answer(self) -> dict[str, Any]:
+        """What ``GET /v1/experiments/{name}`` says of it."""
+        others = {name: _told(evidence) for name, evidence in self.signals.items()}
+        guard = {arm: self.empty[arm] / n for arm, n in self.seen.items()}
+        return {
+            "impressions": self.lists,
+            **_told(self.main),
+            "signals": others,
+            "guardrails": {"lists_without_a_click": guard},
+            "sentence": sentence(self.definition, self.main),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The state by name; `from_json` makes it again."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Tally:
+        """The tally that `to_json` wrote."""
+        signals = {name: Evidence(**evidence) for name, evidence in values["signals"].items()}
+        made = {
+            "definition": Definition(**values["definition"]),
+            "main": Evidence(**values["main"]),
+            "signals": signals,
+        }
+        return cls(**{**values, **made})
+
+
+def _evidence(definition: Definition) -> Evidence:
+    bound = 2.0 if definition.kind == "split" else 1.0
+    return Evidence(low=-bound, high=bound, level=definition.level)
+
+
+def _told(evidence: Evidence) -> dict[str, Any]:
+    return {
+        "wins_a": evidence.positive,
+        "wins_b": evidence.negative,
+        "ties": evidence.n - evidence.positive - evidence.negative,
+        "effect": evidence.effect,
+        "interval": list(evidence.interval),
+        "p_value": evidence.p_value,
+        "verdict": VERDICTS[evidence.sign],
+        "decided_after": evidence.decided or None,
+        "more_lists": evidence.more_until_decided(),
+    }
+
+
+def sentence(definition: Definition, evidence: Evidence) -> str:
+    """The verdict in one sentence."""
+    if evidence.sign:
+        better, worse = (definition.a, definition.b)[:: evidence.sign]
+        return (
+            f"{better} is better than {worse}: decided after {evidence.decided:,} lists at level {definition.level:g}."
+        )
+    more = evidence.more_until_decided()
+    when = "nothing leads" if more is None else f"at this rate about {more:,} more lists will decide"
+    return f"Undecided after {evidence.n:,} lists between {definition.a} and {definition.b}: {when}."
