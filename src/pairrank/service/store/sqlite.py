@@ -4,6 +4,9 @@ After a flush that failed the system no longer writes what waited for it, althou
 that were made without a flush would then be missing in the middle of the write-ahead log, and after a power cut all
 that follows them, too. So a connection that met a fault of the disk is thrown away, and the next one checks the file
 and folds the whole log back, with a flush of its own, before anything is acknowledged again.
+
+A flush can also succeed without having been one: ext4 answers so for a transaction of its journal that has just failed
+in somebody else's name. A change that needs the journal, made after the flush, then fails, and the commit with it.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ class SqliteDatabase(Database):
         self._flush: bool | None = None
         self._suspect = False
         self._renewed = -RENEW_SECONDS
+        self._beside: int | None = None
         try:
             self._connection = self._connect("rwc" if create else "rw")
         except sqlite3.Error as problem:
@@ -143,6 +147,22 @@ class SqliteDatabase(Database):
 
     def _commit(self) -> None:
         self.all("COMMIT")
+        if self._flush:
+            self._prove()
+
+    def _prove(self) -> None:
+        """Raise when the file system has failed, which its flush may have kept to itself."""
+        try:
+            if self._beside is None:
+                self._beside = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o600)
+            os.ftruncate(self._beside, (os.fstat(self._beside).st_size + 1) % 4096)
+        except OSError as problem:
+            self._suspect = True
+            raise unavailable(problem) from problem
+
+    @property
+    def _lock_file(self) -> str:
+        return f"{self.path}.learner"
 
     def _rollback(self) -> None:
         if self._connection.in_transaction:
@@ -154,7 +174,7 @@ class SqliteDatabase(Database):
         if self._lead is not None:
             return True
         try:
-            handle = os.open(f"{self.path}.learner", os.O_RDWR | os.O_CREAT, 0o600)
+            handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as problem:
             raise unavailable(problem) from problem
         try:
@@ -232,6 +252,7 @@ class SqliteDatabase(Database):
         """Close the connection and free the learner's lock."""
         with self._turn:
             self._connection.close()
-            if self._lead is not None:
-                os.close(self._lead)
-                self._lead = None
+            for handle in (self._lead, self._beside):
+                if handle is not None:
+                    os.close(handle)
+            self._lead = self._beside = None
