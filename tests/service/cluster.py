@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pairrank.errors import StorageError
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -54,9 +56,16 @@ class Postgres:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        from pairrank.service.store.postgres import wait_for
+        from pairrank.service.store.postgres import PostgresDatabase
 
-        wait_for(self.url("postgres"), 30)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                PostgresDatabase(self.url("postgres")).close()
+                return
+            except StorageError:
+                assert time.monotonic() < deadline, "the database did not start"
+                time.sleep(0.1)
 
     def kill(self) -> None:
         os.killpg(self._server.pid, signal.SIGKILL)

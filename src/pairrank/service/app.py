@@ -20,7 +20,6 @@ from pairrank.errors import PairRankError
 from pairrank.service import administration, observation, ranking
 from pairrank.service.desk import Desk, RefusalError, answer, refusal
 from pairrank.service.hosts import may_write
-from pairrank.service.lane import Lane
 from pairrank.service.lines import request_id
 from pairrank.service.pages import routes as pages
 from pairrank.service.settings import Settings
@@ -59,7 +58,7 @@ def make_app(
         async with desk.open():
             yield
 
-    app = Service(
+    app = FastAPI(
         title="PairRank",
         version=__version__,
         description="Ranking that learns from clicks while it serves.",
@@ -70,11 +69,9 @@ def make_app(
             PairRankError: _on_problem,
             RequestValidationError: _on_invalid,
             HTTPException: _on_http,
-            Exception: _on_problem,
         },
     )
     app.state.desk = desk
-    app.lane = Lane(desk, _HEADERS)
     for part in (ranking, administration, observation):
         app.include_router(part.routes(desk))
     app.add_api_route("/pairrank.js", _snippet, methods=["GET"], include_in_schema=False)
@@ -89,18 +86,8 @@ def make_app(
     return app
 
 
-class Service(FastAPI):
-    """The application; what its lane takes, it never sees."""
-
-    lane: Lane
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request, or the start and the end of the service."""
-        await (self.lane if self.lane.takes(scope) else super().__call__)(scope, receive, send)
-
-
 class Envelope:
-    """Around every request: an id, the security headers, a count by status, a line in the log where there is need."""
+    """Around every request: an id, the security headers, one sentence for whatever went wrong, a count by status."""
 
     def __init__(self, app: ASGIApp, desk: Desk) -> None:
         self._app, self._desk = app, desk
@@ -112,12 +99,12 @@ class Envelope:
             return
         own = secrets.token_hex(8)
         token = request_id.set(own)
-        started, status = time.perf_counter(), 500
+        started, status, begun = time.perf_counter(), 500, False
 
         async def dressed(message: Message) -> None:
-            nonlocal status
+            nonlocal status, begun
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, begun = message["status"], True
                 given = {name for name, _ in message["headers"]}
                 message["headers"] = [
                     *message["headers"],
@@ -132,6 +119,10 @@ class Envelope:
                 await refusal(problem)(scope, receive, dressed)
             else:
                 await self._app(scope, receive, dressed)
+        except Exception as fault:
+            if begun:
+                raise
+            await refusal(fault)(scope, receive, dressed)
         finally:
             self._desk.account(scope, status, time.perf_counter() - started)
             request_id.reset(token)

@@ -9,12 +9,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope
+from starlette.types import Scope
 
 from pairrank.errors import InputError, PairRankError, StorageError, UnknownNameError
 from pairrank.service.auth import NoKeyError, RoleError, authorise
@@ -55,14 +55,9 @@ _STATUS: tuple[tuple[type[PairRankError], int, str], ...] = (
 )
 
 
-def encode(value: Any) -> bytes:
-    """A value as JSON."""
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
 def answer(value: Any, status: int = 200) -> Response:
     """A JSON response."""
-    return Response(encode(value), status, media_type="application/json")
+    return Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, media_type="application/json")
 
 
 def refusal(problem: Exception) -> Response:
@@ -81,19 +76,6 @@ def refusal(problem: Exception) -> Response:
     if status in (429, 503):
         response.headers["Retry-After"] = "1"
     return response
-
-
-class Asked(NamedTuple):
-    """A request as the busiest endpoints need it: a framework's request object costs more than an Arrow body."""
-
-    headers: Mapping[bytes, bytes]
-    query: bytes
-    receive: Receive
-
-    @classmethod
-    def of(cls, request: Request) -> Asked:
-        """A framework's request as one of these."""
-        return cls(dict(request.scope["headers"]), request.scope.get("query_string", b""), request.receive)
 
 
 class Desk:
@@ -148,31 +130,22 @@ class Desk:
 
     def allow(self, request: Request, role: str | None) -> str:
         """Who asks: the key's name, or "local" where there are no keys; raises when the role is missing."""
-        return self.admit(Asked.of(request), role)
+        if not self.shelf.keys:
+            return "local"
+        return authorise(self.shelf.keys, request.headers.get("authorization"), role)
 
     async def body(self, request: Request) -> bytes:
         """The request's body, if it is small enough and comes in time."""
-        return await self.read(Asked.of(request))
-
-    def admit(self, asked: Asked, role: str | None) -> str:
-        """As `allow`."""
-        if not self.shelf.keys:
-            return "local"
-        header = asked.headers.get(b"authorization")
-        return authorise(self.shelf.keys, None if header is None else header.decode("latin-1"), role)
-
-    async def read(self, asked: Asked) -> bytes:
-        """As `body`."""
         limit = self.settings.max_body_bytes
-        length = asked.headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > limit:
+        length = request.headers.get("content-length", "0")
+        if not (length.isascii() and length.isdigit()) or int(length) > limit:
             raise RefusalError(413, "too-large", f"the body is larger than {limit} bytes")
         chunks: list[bytes] = []
         size, more = 0, True
         try:
             async with asyncio.timeout(self.settings.body_seconds):
                 while more:
-                    message = await asked.receive()
+                    message = await request.receive()
                     if message["type"] != "http.request":
                         raise RefusalError(400, "gone", "the client left before the body had arrived")
                     chunk, more = message.get("body", b""), message.get("more_body", False)

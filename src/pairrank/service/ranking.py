@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
-from functools import lru_cache
-from types import MappingProxyType
+from collections.abc import Callable, Coroutine
 from typing import Any
-from urllib.parse import parse_qsl
 
 import numpy as np
 import orjson
 from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
 
 from pairrank.errors import InputError
-from pairrank.service.desk import Asked, Desk, RefusalError, answer, encode
+from pairrank.service.desk import Desk, RefusalError, answer
 from pairrank.service.documents import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
 from pairrank.service.schemas import (
     KEY,
@@ -56,7 +54,7 @@ def parse_impression(text: str) -> tuple[int, str] | None:
 
 def routes(desk: Desk) -> APIRouter:
     """The router with the three endpoints."""
-    router = APIRouter(prefix="/v1/rankers/{name}", tags=["ranking"], dependencies=[KEY])
+    router = APIRouter(prefix="/v1/rankers/{name}", tags=["ranking"], dependencies=[KEY], route_class=PlainRoute)
 
     @router.post(
         "/rank",
@@ -65,7 +63,7 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(RankAnswer, 404, 415, 429, body=True),
     )
     async def rank(name: str, request: Request) -> Response:
-        return Response(await rank_once(desk, name, Asked.of(request)), media_type="application/json")
+        return await _rank(desk, name, request)
 
     @router.post(
         "/feedback",
@@ -74,7 +72,7 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(FeedbackAnswer, 404, 410, body=True),
     )
     async def feedback(name: str, request: Request) -> Response:
-        return Response(await feedback_once(desk, name, Asked.of(request)), media_type="application/json")
+        return await _feedback(desk, name, request)
 
     @router.post(
         "/events",
@@ -110,28 +108,43 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-async def rank_once(desk: Desk, name: str, asked: Asked) -> bytes:
-    """Answer one rank request."""
+class PlainRoute(APIRoute):
+    """A route whose endpoint takes the ranker's name and the request, and nothing that must be found out first.
+
+    What the framework does for every other endpoint takes as long as reading and ranking a short list.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Call the endpoint, and do nothing else."""
+
+        async def handle(request: Request) -> Response:
+            response: Response = await self.endpoint(request.path_params["name"], request)
+            return response
+
+        return handle
+
+
+async def _rank(desk: Desk, name: str, request: Request) -> Response:
     started = time.perf_counter()
-    desk.admit(asked, "rank")
+    desk.allow(request, "rank")
     item = await desk.shelf.get(name)
-    query = await _query(desk, asked, item)
+    query = await _query(desk, request, item)
     # Requests that came together are read together, then ranked together: each stage finds its code in the cache.
     await asyncio.sleep(0)
     if desk.shelf.open_count(item.row.id) >= item.row.limits.max_open:
         raise RefusalError(429, "open", f"{item.row.limits.max_open} impressions wait for feedback, the limit")
     if item.next_number >= item.end_number:  # another request took the last one while the body arrived
         item = await desk.shelf.get(name)
-    shown = encode(await show(desk, item, query))
+    shown = answer(await show(desk, item, query))
     desk.metrics.ranked(name).seconds.observe(time.perf_counter() - started)
     return shown
 
 
-async def feedback_once(desk: Desk, name: str, asked: Asked) -> bytes:
-    """Answer one feedback request, once the feedback is on disk."""
-    desk.admit(asked, "feedback")
+async def _feedback(desk: Desk, name: str, request: Request) -> Response:
+    """Answered once the feedback is on disk."""
+    desk.allow(request, "feedback")
     item = await desk.shelf.get(name)
-    body = parse(FeedbackBody, await desk.read(asked))
+    body = parse(FeedbackBody, await desk.body(request))
     found = parse_impression(body.impression_id)
     if found is None:
         desk.metrics.feedback.labels(name, "unknown").inc()
@@ -141,9 +154,9 @@ async def feedback_once(desk: Desk, name: str, asked: Asked) -> bytes:
     match verdict.status:
         case Status.ACCEPTED:
             desk.metrics.clicked(name, verdict.positions, verdict.shown)
-            return encode({"status": "accepted", "late": True} if verdict.late else {"status": "accepted"})
+            return answer({"status": "accepted", "late": True} if verdict.late else {"status": "accepted"})
         case Status.DUPLICATE:
-            return encode({"status": "duplicate"})
+            return answer({"status": "duplicate"})
         case Status.EXPIRED:
             raise RefusalError(
                 410, "expired", "the impression has expired, or is from before a restore; nothing was learned"
@@ -154,27 +167,16 @@ async def feedback_once(desk: Desk, name: str, asked: Asked) -> bytes:
             raise RefusalError(404, "unknown", "no such impression was served")
 
 
-async def _query(desk: Desk, asked: Asked, item: Shelved) -> Query:
+async def _query(desk: Desk, request: Request, item: Shelved) -> Query:
     config, most = item.row.config, desk.settings.max_documents
-    kind = _kind(asked.headers.get(b"content-type", b"application/json"))
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind in ARROW_TYPES:
-        given = _parameters(asked.query)
-        body = await desk.read(asked)
+        given = request.query_params
+        body = await desk.body(request)
         return from_arrow(body, config.n_features, most, given.get("k"), given.get("query_id"))
     if kind not in JSON_TYPES:
         raise RefusalError(415, "type", f"the content type is {kind[:80]!r}; expected JSON or {ARROW_TYPES[0]}")
-    return from_json(await desk.read(asked), config.n_features, config.feature_names, most)
-
-
-@lru_cache(maxsize=16)
-def _kind(header: bytes) -> str:
-    return header.decode("latin-1").partition(";")[0].strip().lower()
-
-
-@lru_cache(maxsize=16)
-def _parameters(query: bytes) -> Mapping[str, str]:
-    """The parameters after an address's question mark; most clients send the same ones again and again."""
-    return MappingProxyType(dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)))
+    return from_json(await desk.body(request), config.n_features, config.feature_names, most)
 
 
 async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
@@ -206,16 +208,16 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
     n_blocks = len(set(blocks))
     await desk.writer.serve(
         Served(
-            row.id,
-            number,
-            token,
-            now,
-            now + row.limits.window_seconds,
-            now + row.limits.retention_seconds,
-            version,
-            query.query_id,
-            orjson.dumps(shown).decode(),
-            impression.to_bytes(),
+            ranker_id=row.id,
+            number=number,
+            token=token,
+            created=now,
+            closes=now + row.limits.window_seconds,
+            expires=now + row.limits.retention_seconds,
+            version=version,
+            query_id=query.query_id,
+            ids=orjson.dumps(shown).decode(),
+            body=impression.to_bytes(),
         )
     )
     counted = desk.metrics.ranked(row.name)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from pairrank.errors import PairRankError, StorageError
+from pairrank.errors import StorageError
 from pairrank.service.store.base import Event, Feedback, Served, Verdict
 from pairrank.service.store.database import BusyError
 from pairrank.service.store.log import SqlStore
@@ -118,8 +118,6 @@ class Writer:
                 return self._store.feedback(items, self._clock())
             verdicts = iter(self._store.events([event for group in items for event in group], self._clock()))
             return [[next(verdicts) for _ in group] for group in items]
-        except PairRankError as problem:
-            return [problem] * len(items)
         except Exception as problem:  # the thread must outlive anything; the request answers 500
             return [problem] * len(items)
 

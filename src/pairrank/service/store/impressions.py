@@ -71,8 +71,7 @@ class ImpressionTables(RankerTables):
             living = {row[0] for row in self.database.all(f"SELECT id FROM rankers WHERE id IN {_list(ids)}", ids)}
             rows = [item for item in impressions if item.ranker_id in living]
             self.database.many(
-                "INSERT INTO impressions (ranker_id, number, token, created, closes, expires, version, query_id, "
-                "ids, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO impressions ({', '.join(Served._fields)}) VALUES {_list(Served._fields)}",
                 rows,
             )
 
@@ -221,39 +220,38 @@ class ImpressionTables(RankerTables):
         where, values = ("number >= 0", ()) if number is None else ("number = ?", (number,))
         column = "NULL" if number is None else "body"
         waiting = (
-            "SELECT number, token, CASE collecting WHEN 1 THEN 'collecting' ELSE 'open' END, created, version, "
-            f"query_id, ids, NULL, NULL, {column}, closes FROM impressions WHERE ranker_id = ? AND {where} "
-            "ORDER BY number DESC LIMIT ?"
+            "SELECT number, token, CASE collecting WHEN 1 THEN 'collecting' ELSE 'open' END AS state, created, "
+            f"version, query_id, ids, NULL AS clicks, NULL AS seq, {column} AS body, closes "
+            f"FROM impressions WHERE ranker_id = ? AND {where} ORDER BY number DESC LIMIT ?"
         )
         logged = (
             "SELECT l.number, l.token, CASE WHEN l.kind = 'frozen' THEN 'logged' WHEN l.seq <= h.applied THEN "
-            "'learned' ELSE 'logged' END, l.served, l.version, l.query_id, l.ids, l.clicks, l.seq, "
-            f"{column}, NULL FROM log l JOIN heads h ON h.ranker_id = l.ranker_id "
+            "'learned' ELSE 'logged' END AS state, l.served AS created, l.version, l.query_id, l.ids, l.clicks, "
+            f"l.seq, {column} AS body, NULL AS closes FROM log l JOIN heads h ON h.ranker_id = l.ranker_id "
             f"WHERE l.ranker_id = ? AND l.{where} ORDER BY l.number DESC LIMIT ?"
         )
         with self.database.reading():
-            rows = self.database.all(waiting, (ranker_id, *values, limit))
-            collecting = [row[0] for row in rows if row[2] == "collecting"]
+            rows = self.database.named(waiting, (ranker_id, *values, limit))
+            collecting = [row["number"] for row in rows if row["state"] == "collecting"]
             events = self.database.all(
                 f"SELECT number, position FROM events WHERE ranker_id = ? AND number IN {_list(collecting)}",
                 (ranker_id, *collecting),
             )
-            rows += self.database.all(logged, (ranker_id, *values, limit))
-        rows.sort(key=lambda row: -int(row[0]))
+            rows += self.database.named(logged, (ranker_id, *values, limit))
+        rows.sort(key=lambda row: -int(row["number"]))
         came: dict[int, set[int]] = {number: set() for number in collecting}
         for number_, position in events:
             came[number_].add(position)
-        return [_impression(row, came.get(row[0])) for row in rows[:limit]]
+        return [_impression(row, came.get(row["number"])) for row in rows[:limit]]
 
 
-def _impression(row: Sequence[Any], came: set[int] | None) -> ImpressionRow:
+def _impression(row: dict[str, Any], came: set[int] | None) -> ImpressionRow:
     """A row of `ImpressionTables.impressions`; ``came`` are the clicked positions of one that still collects."""
-    number, token, state, at, version, query, text, mask, seq, body, closes = row
-    ids = tuple(json.loads(text))
+    ids, mask = tuple(json.loads(row["ids"])), row["clicks"]
     clicks = None if mask is None else tuple(byte == 1 for byte in mask)
     if came is not None:
         clicks = tuple(place in came for place in range(len(ids)))
-    return ImpressionRow(number, token, state, at, version, query, ids, clicks, seq, body, closes)
+    return ImpressionRow(**row | {"ids": ids, "clicks": clicks})
 
 
 def _equal(given: str, kept: str) -> bool:
@@ -278,5 +276,5 @@ def _by_ranker(items: Sequence[Feedback | Event]) -> list[tuple[int, list[int]]]
     return sorted(places.items())
 
 
-def _list(values: Sequence[int]) -> str:
+def _list(values: Sequence[object]) -> str:
     return f"({', '.join('?' * len(values))})" if values else "(NULL)"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pairrank.service.store.base import Aside, Entry, RankerRow, Snapshot
-from pairrank.service.store.database import Row
 from pairrank.service.store.impressions import ImpressionTables
 
 HOUR = 3600.0
@@ -18,12 +18,12 @@ class SqlStore(ImpressionTables):
     def log(self, ranker_id: int, after: int, limit: int) -> list[Entry]:
         """The entries that follow number ``after``, in order."""
         with self.database.reading():
-            rows = self.database.all(
+            rows = self.database.named(
                 "SELECT seq, kind, created, target, clicks, body FROM log WHERE ranker_id = ? AND seq > ? "
                 "ORDER BY seq LIMIT ?",
                 (ranker_id, after, limit),
             )
-        return [Entry(*row) for row in rows]
+        return [Entry(**row) for row in rows]
 
     def rollback_targets(self, ranker_id: int) -> set[int]:
         """The versions that entries of the log go back to."""
@@ -34,22 +34,22 @@ class SqlStore(ImpressionTables):
     def snapshot(self, ranker_id: int, version: int) -> Snapshot | None:
         """One version of a model, or None when it is not kept."""
         with self.database.reading():
-            row = self.database.one(
+            rows = self.database.named(
                 "SELECT version, learned, skipped, digest, created, kept, body FROM snapshots "
                 "WHERE ranker_id = ? AND version = ?",
                 (ranker_id, version),
             )
-        return _snapshot(row) if row else None
+        return _snapshot(rows[0]) if rows else None
 
     def versions(self, ranker_id: int) -> list[Snapshot]:
         """The versions that are kept, newest first, without their bodies."""
         with self.database.reading():
-            rows = self.database.all(
+            rows = self.database.named(
                 "SELECT version, learned, skipped, digest, created, kept FROM snapshots WHERE ranker_id = ? "
                 "ORDER BY version DESC",
                 (ranker_id,),
             )
-        return [_snapshot((*row, b"")) for row in rows]
+        return [_snapshot(row | {"body": b""}) for row in rows]
 
     def publish(self, ranker_id: int, snapshot: Snapshot, applied: int, aside: Sequence[Aside] = ()) -> None:
         """Make a model the head, if the ranker is still there and nobody has gone further; ``aside``: what was set
@@ -148,9 +148,8 @@ class SqlStore(ImpressionTables):
         return len(gone)
 
 
-def _snapshot(row: Row) -> Snapshot:
-    version, learned, skipped, digest, created, kept, body = row
-    return Snapshot(version, learned, skipped, digest, created, bool(kept), body)
+def _snapshot(row: dict[str, Any]) -> Snapshot:
+    return Snapshot(**row | {"kept": bool(row["kept"])})
 
 
 def surplus(versions: list[tuple[int, float]], now: float) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -173,19 +172,6 @@ class PostgresDatabase(Database):
         with self._turn:
             if self._connection is not None:
                 self._connection.close()
-
-
-def wait_for(url: str, seconds: float) -> None:
-    """Return when the server at ``url`` answers; raise `StorageError` when it does not within ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            PostgresDatabase(url).close()
-            return
-        except StorageError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
 
 
 def _own(sql: str) -> str:

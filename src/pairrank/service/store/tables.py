@@ -178,11 +178,10 @@ class RankerTables:
     def audit(self, limit: int = 100) -> list[dict[str, Any]]:
         """The newest administrative acts, newest first."""
         with self.database.reading():
-            rows = self.database.all(
-                "SELECT created, actor, act, subject, detail FROM audit ORDER BY id DESC LIMIT ?", (limit,)
+            rows = self.database.named(
+                "SELECT created AS time, actor, act, subject, detail FROM audit ORDER BY id DESC LIMIT ?", (limit,)
             )
-        names = ("time", "actor", "act", "subject", "detail")
-        return [dict(zip(names, (*row[:4], json.loads(row[4])), strict=True)) for row in rows]
+        return [row | {"detail": json.loads(row["detail"])} for row in rows]
 
     def _record(self, now: float, actor: str, act: str, subject: str, detail: str) -> None:
         self.database.all(

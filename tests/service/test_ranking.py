@@ -1,4 +1,4 @@
-"""The short way for rank and feedback answers as the framework's way does, also when something goes wrong."""
+"""Rank and feedback over HTTP: alike for programs and for pages, also when something goes wrong."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from web import DOCUMENTS, TestClient, running_app
 
 from pairrank import rankers
 from pairrank.service import ranking
-from pairrank.service.lane import Lane
 
 RANK, FEEDBACK = "/v1/rankers/a/rank", "/v1/rankers/a/feedback"
-# A page of the service itself: its requests carry an origin, and so go the framework's way.
+# A page of the service itself: its requests carry an origin.
 PAGE = {"Origin": "http://127.0.0.1"}
 
 
@@ -25,26 +24,6 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
     with running_app(tmp_path / "store.db", max_body_bytes=2000) as client:
         assert client.put("/v1/rankers/a", json={"n_features": 2}).status_code == 201
         yield client
-
-
-def scope(method: str = "POST", path: str = RANK, **more: Any) -> dict[str, Any]:
-    return {"type": "http", "method": method, "path": path, "headers": [], **more}
-
-
-def test_it_takes_rank_and_feedback_alone(client: TestClient) -> None:
-    lane: Lane = client.app.lane  # type: ignore[attr-defined]
-    assert lane.takes(scope())
-    assert lane.takes(scope(path=FEEDBACK))
-    for other in (
-        scope("GET"),
-        scope(path="/v1/rankers/a/events"),
-        scope(path="/v1/rankers//rank"),
-        scope(path="/v1/rankers/a/b/rank"),
-        scope(path="/v2/rankers/a/rank"),
-        scope(headers=[(b"origin", b"http://127.0.0.1")]),
-        {"type": "lifespan"},
-    ):
-        assert not lane.takes(other)
 
 
 @pytest.mark.parametrize(
@@ -58,15 +37,15 @@ def test_it_takes_rank_and_feedback_alone(client: TestClient) -> None:
         (FEEDBACK, {"clicks": []}),
     ],
 )
-def test_both_ways_answer_alike(client: TestClient, path: str, body: dict[str, Any]) -> None:
-    short, long = client.post(path, json=body), client.post(path, json=body, headers=PAGE)
-    assert short.status_code == long.status_code
-    assert short.headers.keys() == long.headers.keys()
-    same = short.headers.keys() - {"x-request-id", "content-length"}
-    assert {name: short.headers[name] for name in same} == {name: long.headers[name] for name in same}
-    assert short.json().keys() == long.json().keys()
-    if short.status_code != 200:
-        assert short.json() == long.json()
+def test_programs_and_pages_are_answered_alike(client: TestClient, path: str, body: dict[str, Any]) -> None:
+    program, page = client.post(path, json=body), client.post(path, json=body, headers=PAGE)
+    assert program.status_code == page.status_code
+    assert program.headers.keys() == page.headers.keys()
+    same = program.headers.keys() - {"x-request-id", "content-length"}
+    assert {name: program.headers[name] for name in same} == {name: page.headers[name] for name in same}
+    assert program.json().keys() == page.json().keys()
+    if program.status_code != 200:
+        assert program.json() == page.json()
 
 
 @pytest.mark.parametrize("headers", [{}, PAGE])
