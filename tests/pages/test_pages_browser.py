@@ -113,6 +113,13 @@ def test_the_live_page_in_the_dark_and_on_a_telephone(server: Server, open_page:
         assert watched.page.evaluate(CONTRAST) == []
         watched.shot(f"live-{name}")
         watched.fits()
+        told = open_page(f"{server.address}/docs", dark=dark, width=width)
+        for summary in told.page.locator("summary").all():
+            summary.click()
+        assert told.page.evaluate(CONTRAST) == []
+        assert told.page.evaluate(AUDIT) == []
+        told.shot(f"api-{name}")
+        told.fits()
 
 
 def test_impressions_can_be_paged_and_chosen(server: Server, open_page: Open) -> None:
