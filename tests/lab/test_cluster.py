@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from pairrank.engines.ray import connected
 from pairrank.errors import PairRankError
-from pairrank.lab import cluster
-from pairrank.lab.executors import RunsFailedError, run_all
+from pairrank.lab.executors import run_all
+from pairrank.lab.outcomes import RunsFailedError
 from pairrank.sim import RunSpec
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ LONG = [replace(BASE, ranker="pdgd", rounds=2000, seed=seed) for seed in range(2
 @pytest.fixture(scope="module")
 def ray() -> Iterator[object]:
     pytest.importorskip("ray")
-    with cluster._connected(2, None) as connection:
+    with connected(2, None) as connection:
         yield connection
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from pairrank.cli import main
 from pairrank.errors import OptionError, StorageError, UnknownNameError
-from pairrank.lab.executors import Failure, RunsFailedError, run_all
+from pairrank.lab.executors import run_all
+from pairrank.lab.outcomes import Failure, RunsFailedError
 from pairrank.sim import RunFolder, RunSpec, Summary, load_records, simulate
 
 BASE = RunSpec(data="synthetic:tiny", rounds=60, clicks="perfect")

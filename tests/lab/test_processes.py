@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pairrank.lab.executors import RETRIES, Failure, RunsFailedError, run_all
+from pairrank.lab.executors import run_all
+from pairrank.lab.outcomes import RETRIES, Failure, RunsFailedError
 from pairrank.lab.processes import run
 from pairrank.sim import RunSpec
 

@@ -16,8 +16,9 @@ from pairrank.cli import main
 from pairrank.errors import FileFormatError, OptionError
 from pairrank.lab import summaries, tables
 from pairrank.lab.aggregate import collect
-from pairrank.lab.executors import Failure, RunsFailedError, run_all
+from pairrank.lab.executors import run_all
 from pairrank.lab.experiment import Experiment
+from pairrank.lab.outcomes import Failure, RunsFailedError
 from pairrank.sim import RunSpec, Summary
 
 HOSTILE = ["ablate", "synthetic:tiny", "--study", "hostile", "--clicks", "perfect", "--rounds", "12", "--seeds", "2"]

@@ -12,7 +12,7 @@ from pairrank import rankers
 from pairrank.cli import main
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError, UnknownNameError
 from pairrank.lab import ablations, settings, tune
-from pairrank.lab.executors import Failure, RunsFailedError
+from pairrank.lab.outcomes import Failure, RunsFailedError
 from pairrank.sim import Protocol, RunSpec, Summary
 
 TASK = tune.Task(data="synthetic:tiny", rounds=90, seeds=2, trials=27, users=("perfect",))

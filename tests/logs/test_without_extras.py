@@ -10,8 +10,8 @@ import pytest
 CALLS = {
     "pyarrow": ("import pairrank.logs", "pairrank.logs.Writer('x', 2)", "pairrank[logs]"),
     "ray": (
-        "from pairrank.logs.engines import Engine",
-        "Engine('ray').__enter__()",
+        "from pairrank import engines",
+        "engines.start('ray').__enter__()",
         "pairrank[ray]",
     ),
     "onnx": ("from pairrank import export", "export.dumps(export.LinearModel.of([1.0]), 'onnx')", "pairrank[onnx]"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pairrank import archive
 from pairrank.cli.running import positive
+from pairrank.engines import cores
 from pairrank.lab import calibration, executors, tables
 from pairrank.lab.experiment import USERS
 from pairrank.progress import progress
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     study = calibration.Study(features=args.features, rounds=rounds, seeds=args.seeds, users=users)
     executors.prepare(args.out, "")
     with progress(len(study.cases()) * study.seeds, "runs") as report:
-        rows = calibration.run(study, args.jobs or executors.cores(), report)
+        rows = calibration.run(study, args.jobs or cores(), report)
     head, lines = calibration.table(rows)
     content = {"nominal": calibration.LEVEL, "seeds": study.seeds, "rows": [row.to_json() for row in rows]}
     archive.write_atomically(Path(args.out) / "calibration.json", json.dumps(content, indent=1).encode() + b"\n")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pairrank import archive, logs, rankers, threads
+from pairrank.engines import ENGINES
 from pairrank.errors import OptionError
 from pairrank.logs import reader
-from pairrank.logs.engines import ENGINES
 from pairrank.logs.ingest import ACTIONS, ingest, kind_of
 from pairrank.logs.problems import Problems
 from pairrank.progress import Tell, progress

@@ -10,8 +10,9 @@ from pairrank import archive
 from pairrank.cli import running
 from pairrank.errors import OptionError
 from pairrank.lab import quality, summaries
-from pairrank.lab.executors import RunsFailedError, prepare
+from pairrank.lab.executors import prepare
 from pairrank.lab.experiment import USERS
+from pairrank.lab.outcomes import RunsFailedError
 from pairrank.sim import Protocol
 
 _EPILOG = """\

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pairrank import clicks
+from pairrank.engines import ENGINES
 from pairrank.lab import executors, report, summaries, tables
 from pairrank.lab.aggregate import Results
-from pairrank.lab.executors import RunsFailedError, prepare
+from pairrank.lab.executors import prepare
 from pairrank.lab.experiment import CEILING, USERS, Experiment
+from pairrank.lab.outcomes import RunsFailedError
 from pairrank.progress import progress
 from pairrank.sim import Protocol, RunSpec, Summary
 
@@ -20,9 +22,7 @@ from pairrank.sim import Protocol, RunSpec, Summary
 def add_options(parser: argparse.ArgumentParser, *, engine: str = "processes") -> None:
     """Add ``--engine`` and what goes with it."""
     group = parser.add_argument_group("where runs are run")
-    group.add_argument(
-        "--engine", choices=executors.ENGINES, default=engine, help=f"all give equal records (default: {engine})"
-    )
+    group.add_argument("--engine", choices=ENGINES, default=engine, help=f"all give equal records (default: {engine})")
     group.add_argument("--jobs", type=positive, metavar="N", help="runs at once (default: one per core)")
     group.add_argument("--address", metavar="ADDRESS", help="of a Ray cluster (default: one of its own, here)")
     group.add_argument(

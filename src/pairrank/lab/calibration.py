@@ -12,17 +12,15 @@ What the two differ in is bias; where it comes from is told by rankers that diff
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 from scipy.special import expit, ndtri
 
 from pairrank import clicks as users
-from pairrank import rankers, threads
+from pairrank import engines, rankers
 from pairrank.errors import OptionError
 from pairrank.lab.experiment import USERS
 from pairrank.rankers.pairrank import PairRank
@@ -155,22 +153,13 @@ def run(study: Study, jobs: int = 1, report: Callable[[int], None] = lambda done
     """The whole study, over ``jobs`` processes; ``report`` hears how many runs are done."""
     tasks = [(case, seed) for seed in range(study.seeds) for case in study.cases()]
     looks: list[Look] = []
-    for done, found in enumerate(_map(partial(_task, study), tasks, jobs), start=1):
-        looks += found
-        report(done)
+    with engines.start("serial" if jobs == 1 else "processes", jobs) as engine:
+        for done, found in enumerate(engine.map(partial(_task, study), tasks), start=1):
+            looks += found
+            report(done)
     return [
         _row([look for look in looks if (look.case, look.round) == (c, t)]) for c in study.cases() for t in study.rounds
     ]
-
-
-def _map(
-    work: Callable[[tuple[Case, int]], list[Look]], tasks: Sequence[tuple[Case, int]], jobs: int
-) -> Iterator[list[Look]]:
-    if jobs == 1:
-        yield from map(work, tasks)
-        return
-    with threads.single_in_children(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(work, tasks)
 
 
 def _task(study: Study, task: tuple[Case, int]) -> list[Look]:

@@ -6,17 +6,14 @@ nodes need no shared folder, and a run that Ray repeats, because its worker died
 
 from __future__ import annotations
 
-import logging
-import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
 from pairrank import threads
 from pairrank.data import Dataset
-from pairrank.errors import MissingExtraError, PairRankError
-from pairrank.lab.executors import RETRIES, Failure, Out, Report, Result, cores
+from pairrank.engines.ray import connected
+from pairrank.lab.outcomes import RETRIES, Failure, Out, Report, Result
 from pairrank.sim import Records, RunFolder, RunSpec
 from pairrank.sim.run import Splits, load_splits, run_spec
 
@@ -34,7 +31,7 @@ def run(specs: Sequence[RunSpec], out: Out, jobs: int | None, address: str | Non
             results[index] = done.summary()
     left = [index for index in range(len(specs)) if index not in results]
     if left:
-        with _connected(jobs, address) as ray:
+        with connected(jobs, address) as ray:
             _submit(ray, specs, left, out, results, tell)
     return [results[index] for index in range(len(specs))]
 
@@ -116,36 +113,3 @@ def _received(ray: Any, reference: Any, spec: RunSpec, out: Out) -> Result:
     except Exception as problem:
         return Failure.of(spec, problem)
     return records.summary()
-
-
-def _knock(address: str) -> None:
-    """Find out in seconds whether anybody listens there: Ray itself tries for minutes."""
-    host, colon, port = address.rpartition("://")[2].rpartition(":")
-    if colon and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=10).close()
-
-
-@contextmanager
-def _connected(jobs: int | None, address: str | None) -> Iterator[Any]:
-    """Ray, connected; a cluster that was started here is stopped here."""
-    try:
-        import ray
-    except ImportError:
-        raise MissingExtraError("ray", "ray") from None
-    if ray.is_initialized():  # somebody else's connection: use it and leave it
-        yield ray
-        return
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    try:
-        if address is None:
-            ray.init(address="local", num_cpus=jobs or cores(), include_dashboard=False, **quiet)
-        else:
-            _knock(address)
-            ray.init(address=address, **quiet)
-    except (OSError, RuntimeError, ValueError) as problem:
-        where = "on this machine" if address is None else f"at {address}"
-        raise PairRankError(f"cannot connect to Ray {where}: {problem}") from problem
-    try:
-        yield ray
-    finally:
-        ray.shutdown()

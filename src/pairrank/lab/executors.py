@@ -6,63 +6,17 @@ A run that raises does not stop the others; what failed is told at the end, with
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from pairrank import errors
+from pairrank.checking import check_choice
+from pairrank.engines import ENGINES, cores
 from pairrank.errors import OptionError, PairRankError, StorageError
+from pairrank.lab import cluster, processes
+from pairrank.lab.outcomes import Failure, Out, Report, Result, RunsFailedError, attempt
 from pairrank.sim import RunFolder, RunSpec, Summary
 from pairrank.sim.run import run_spec
-
-ENGINES = ("serial", "processes", "ray")
-Out = str | os.PathLike[str] | None
-Report = Callable[[int], None]
-
-RETRIES = 3  # how often a run whose worker died is tried again
-_LISTED = 8  # failures that are told one by one
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A run that did not end: its spec, the name of the error and its sentence."""
-
-    spec: RunSpec
-    kind: str
-    reason: str
-
-    @classmethod
-    def of(cls, spec: RunSpec, problem: BaseException) -> Failure:
-        """What ``problem`` did to ``spec``."""
-        kind = type(problem).__name__
-        text = " ".join(str(problem).split())
-        return cls(spec, kind, text if isinstance(problem, PairRankError) else f"{kind}: {text}")
-
-    def command(self, out: Out) -> str:
-        """The command line that repeats the run."""
-        file = None if out is None else RunFolder(out, self.spec).path / "spec.json"
-        spec = str(file) if file is not None and file.exists() else self.spec.to_json()
-        kept = [] if out is None else ["--out", os.fspath(out)]
-        return shlex.join(["pairrank", "simulate", "--spec", spec, *kept])
-
-
-class RunsFailedError(PairRankError):
-    """Some runs failed; ``summaries`` are those of the runs that did not."""
-
-    def __init__(self, failures: Sequence[Failure], summaries: Sequence[Summary], out: Out) -> None:
-        self.failures, self.summaries = tuple(failures), tuple(summaries)
-        lines = [f"{len(failures)} of {len(failures) + len(summaries)} runs failed; the others are unharmed:"]
-        for failure in failures[:_LISTED]:
-            spec = failure.spec
-            lines.append(f"  {spec.ranker}, {spec.clicks}, seed {spec.seed}: {failure.reason}")
-            lines.append(f"    to repeat: {failure.command(out)}")
-        if len(failures) > _LISTED:
-            lines.append(f"  and {len(failures) - _LISTED} more; the same command as before runs them all again")
-        super().__init__("\n".join(lines))
-
-
-Result = Summary | Failure
 
 
 def run_all(
@@ -85,8 +39,7 @@ def run_all(
     All runs are tried. When some fail, `RunsFailedError` tells which and keeps the rest; when all fail for one
     reason, that reason is raised.
     """
-    if engine not in ENGINES:
-        raise OptionError(f"engine is {engine!r}; expected one of {', '.join(ENGINES)}")
+    check_choice("engine", engine, ENGINES)
     if address is not None and engine != "ray":
         raise OptionError(f"address is {address!r} and the engine is {engine!r}; an address needs the engine ray")
     if out is not None:
@@ -97,22 +50,10 @@ def run_all(
     if engine == "serial":
         results = _serial(specs, out, tell)
     elif engine == "processes":
-        from pairrank.lab import processes
-
         results = processes.run(specs, out, jobs or cores(), tell)
     else:
-        from pairrank.lab import cluster
-
         results = cluster.run(specs, out, jobs, address, tell)
     return _checked(results, out)
-
-
-def cores() -> int:
-    """How many cores are ours."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system tells which cores are ours
-        return os.cpu_count() or 1
 
 
 def prepare(out: str | os.PathLike[str], below: str = "runs") -> None:
@@ -142,14 +83,6 @@ def _serial(specs: Sequence[RunSpec], out: Out, tell: Report) -> list[Result]:
         before += spec.rounds
         tell(before)
     return results
-
-
-def attempt(spec: RunSpec, work: Callable[[], Summary]) -> Result:
-    """The summary of a run, or why there is none."""
-    try:
-        return work()
-    except Exception as problem:
-        return Failure.of(spec, problem)
 
 
 def _checked(results: Sequence[Result], out: Out) -> list[Summary]:

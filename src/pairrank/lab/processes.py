@@ -13,7 +13,7 @@ from typing import Any
 
 from pairrank import threads
 from pairrank.errors import PairRankError
-from pairrank.lab.executors import RETRIES, Failure, Out, Report, Result, attempt
+from pairrank.lab.outcomes import RETRIES, Failure, Out, Report, Result, attempt
 from pairrank.sim import RunSpec
 from pairrank.sim.run import run_spec
 

@@ -18,8 +18,8 @@ import numpy as np
 from pairrank import archive
 from pairrank.errors import FileFormatError, OptionError
 from pairrank.lab.aggregate import Cell, Results
-from pairrank.lab.executors import Failure, RunsFailedError
 from pairrank.lab.experiment import Experiment
+from pairrank.lab.outcomes import Failure, RunsFailedError
 from pairrank.sim import RunSpec, Summary
 from pairrank.sim.records import EVALUATION_COLUMNS
 from pairrank.types import FloatArray

@@ -21,8 +21,8 @@ import numpy as np
 from pairrank import archive, metrics, rankers
 from pairrank.checking import check_choice
 from pairrank.errors import UnknownNameError
-from pairrank.lab.executors import RunsFailedError
 from pairrank.lab.experiment import USERS
+from pairrank.lab.outcomes import RunsFailedError
 from pairrank.lab.settings import FORMAT
 from pairrank.rng import Purpose, generator
 from pairrank.sim import Protocol, RunSpec, Summary

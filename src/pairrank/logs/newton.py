@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from pairrank import archive
+from pairrank import archive, engines
+from pairrank.engines import Engine
 from pairrank.errors import DataError, OptionError, PairRankError
 from pairrank.logs import reader
-from pairrank.logs.engines import Engine
 from pairrank.logs.problems import Problems, Reason
 from pairrank.logs.reader import Chunk
 from pairrank.logs.sums import KINDS, Compensated, Sums, sums
@@ -116,7 +116,7 @@ def fit(
         problems.stop()
     width = reader.width(chunks)
     job = _Job(chunks, width, lam, pairs, on_error, checkpoint, progress)
-    with Engine(engine, workers) as running:
+    with engines.start(engine, workers) as running:
         return job.run(running, problems)
 
 
@@ -129,7 +129,7 @@ def validate(
     if not chunks:
         return problems, 0, 0
     job = _Job(chunks, reader.width(chunks), 1.0, "all", "skip", None, progress)
-    with Engine(engine, workers) as running:
+    with engines.start(engine, workers) as running:
         total = job.sweep(running, np.zeros(job.n_features), problems)
     return problems, total.n_lists, total.n_pairs
 
@@ -140,7 +140,7 @@ def spread(
     """(d,): E[(x_i - x_j)_f²] over the documents of a list, of the click logs at ``paths``."""
     chunks = reader.chunks(paths, Problems())
     job = _Job(chunks, reader.width(chunks), 1.0, "all", "skip", None, progress)
-    with Engine(engine, workers) as running:
+    with engines.start(engine, workers) as running:
         total = job.sweep(running, np.zeros(job.n_features), Problems())
     return mean_spread(total.spread, total.varied)
 

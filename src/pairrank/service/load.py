@@ -188,8 +188,8 @@ async def feedback_rate(port: int, requests: list[bytes], count: int, clients: i
 def service(folder: Path, workers: int, store: str | None = None) -> Iterator[Target]:
     """`pairrank serve` with a new store (or a given one); of its processes the rank workers, once they answer."""
     place = store or f"sqlite:///{folder / 'bench.db'}"
-    command = [sys.executable, "-m", "pairrank", "serve", "--port", "0", "--store", place, "--workers", str(workers)]
-    with _process(command) as (process, line):
+    settings = {"PAIRRANK_PORT": "0", "PAIRRANK_STORE": place, "PAIRRANK_WORKERS": str(workers)}
+    with _process([sys.executable, "-m", "pairrank.service"], **settings) as (process, line):
         found = re.search(r":(\d+),", line)
         if found is None:
             raise StorageError(f"the service did not start: {line!r}")
@@ -249,8 +249,10 @@ def empty_endpoint(kind: str) -> Iterator[Target]:
 
 
 @contextmanager
-def _process(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | threads.ENVIRONMENT)
+def _process(command: list[str], **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | threads.ENVIRONMENT | environment
+    )
     try:
         yield process, process.stdout.readline() if process.stdout else ""
     finally:

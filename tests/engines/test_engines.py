@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
+from pairrank.engines import start
 from pairrank.errors import OptionError, PairRankError
-from pairrank.logs.engines import Engine
 
 
 def square(number: int) -> int:
@@ -27,12 +27,19 @@ def die(number: int) -> int:
 
 @pytest.mark.parametrize("name", ["serial", "processes"])
 def test_results_come_in_order(name: str) -> None:
-    with Engine(name, 2) as engine:
+    with start(name, 2) as engine:
         assert list(engine.map(square, range(20))) == [n * n for n in range(20)]
         assert list(engine.map(square, [])) == []
         with pytest.raises(ZeroDivisionError, match="two"):
             list(engine.map(fail, range(5)))
         assert list(engine.map(square, range(3))) == [0, 1, 4]
+
+
+@pytest.mark.slow
+def test_ray_gives_the_same() -> None:
+    pytest.importorskip("ray")
+    with start("ray", 2) as engine:
+        assert list(engine.map(abs, range(-20, 20))) == [abs(n) for n in range(-20, 20)]
 
 
 def test_items_are_taken_as_they_are_needed() -> None:
@@ -44,7 +51,7 @@ def test_items_are_taken_as_they_are_needed() -> None:
             taken += 1
             yield number
 
-    with Engine("processes", 2) as engine:
+    with start("processes", 2) as engine:
         results = engine.map(square, items())  # type: ignore[arg-type]
         next(results)
         assert taken <= 4
@@ -52,11 +59,11 @@ def test_items_are_taken_as_they_are_needed() -> None:
 
 
 def test_a_dead_worker_is_reported() -> None:
-    with Engine("processes", 1) as engine, pytest.raises(PairRankError, match="a worker died"):
+    with start("processes", 1) as engine, pytest.raises(PairRankError, match="a worker died"):
         list(engine.map(die, range(5)))
 
 
 def test_wrong_engines() -> None:
     for name, workers in (("spark", None), ("serial", 0), ("serial", True), ("serial", -np.int64(2))):
         with pytest.raises(OptionError):
-            Engine(name, workers)
+            start(name, workers)  # type: ignore[arg-type]
