@@ -72,9 +72,24 @@ def test_outcomes_of_a_split_are_those_of_a_list_at_a_time(made: tuple[trial.Stu
 
 def test_a_split_means_the_difference(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
     _, lists, crowd = made
-    outcomes = trial.split(lists, crowd, 60_000, generator(4, 0, Purpose.CLICKS))
     truth = crowd.value(lists.a) - crowd.value(lists.b)
-    assert outcomes.mean() == pytest.approx(truth, abs=5 * outcomes.std() / np.sqrt(60_000))
+    plain, by_query = (
+        draw(lists, crowd, 60_000, generator(4, 0, Purpose.CLICKS)) for draw in (trial.split, trial.split_by_query)
+    )
+    for outcomes in (plain, by_query):
+        assert outcomes.mean() == pytest.approx(truth, abs=5 * outcomes.std() / np.sqrt(60_000))
+        assert np.abs(outcomes).max() <= 2.0
+    assert by_query.std() < plain.std()
+
+
+def test_a_query_is_expected_to_get_what_it_got(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
+    _, lists, crowd = made
+    outcomes = trial.split_by_query(lists, crowd, 200, generator(5, 0, Purpose.CLICKS))
+    query, is_a, value = trial._halved(lists, crowd, 200, generator(5, 0, Purpose.CLICKS))
+    for t in range(200):
+        own, usual = value[:t][query[:t] == query[t]], value[:t].mean() if t else 0.5
+        expected = (own.sum() + usual) / (len(own) + 1)
+        assert outcomes[t] == pytest.approx(split_outcome(bool(is_a[t]), value[t], expected))
 
 
 def test_the_drafts_of_every_query_are_equally_likely(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:

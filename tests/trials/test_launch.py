@@ -37,8 +37,9 @@ def test_what_is_summed_has_the_right_mean() -> None:
     """Over the coin of the arms: z is what the list lost, g the gain times s (1 - s), whatever was guessed."""
     for lists, value in ((0, 0.0), (10, 3.0), (10, 9.0)):
         before = Launch(mode="guarded", lists=lists, value=value)
-        for share in (0.1, 0.5):
-            ours, as_sent = before.after(True, 0.4, share), before.after(False, 0.7, share)
+        for share, expected in ((0.1, None), (0.5, None), (0.5, 0.9)):
+            ours = before.after(True, 0.4, share, expected)
+            as_sent = before.after(False, 0.7, share, expected)
             assert share * ours.loss + (1 - share) * as_sent.loss == pytest.approx(share * (0.7 - 0.4))
             gain = share * ours.gain + (1 - share) * as_sent.gain
             assert gain == pytest.approx(share * (1 - share) * (0.4 - 0.7))
@@ -156,6 +157,8 @@ def test_wrong_input_says_so() -> None:
         Guard(holdout=0.7)
     with pytest.raises(InputError, match="value is 2"):
         Launch().after(False, 2)
+    with pytest.raises(InputError, match="expected value is -1"):
+        Launch().after(False, 1, expected=-1)
     with pytest.raises(InputError, match="share"):
         Launch(mode="guarded").after(True, 1.0, 0.9)
     with pytest.raises(OptionError, match="most_lost"):

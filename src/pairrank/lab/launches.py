@@ -87,11 +87,15 @@ def _launch(study: Study, crowd: Crowd, present: IntArray, ours: IntArray, gain:
     values = [first_click(crowd.clicks(rows[query], rng)).sum(axis=1).tolist() for rows in (present, ours)]
     coins = rng.random(n).tolist()
     launch, shares = Launch(guard=study.guard, mode="guarded", auto=True), np.zeros(n)
-    for t in range(n):
+    known = [(0.0, 0)] * len(present)  # of every query the values so far: their mean is what the next is expected to be
+    for t, q in enumerate(query.tolist()):
         share = launch.share()
         shares[t] = share
         shown = coins[t] < share
-        launch = launch.after(shown, values[shown][t], share)
+        (total, count), value = known[q], values[shown][t]
+        usual = launch.value / launch.lists if launch.lists else 0.5
+        launch = launch.after(shown, value, share, (total + usual) / (count + 1))
+        known[q] = total + value, count + 1
         if launch.mode != "guarded":
             shares[t + 1 :] = launch.share()
             break

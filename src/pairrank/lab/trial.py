@@ -64,9 +64,9 @@ class Study:
     null_lists: int = 10_000
     every: int = 100
     logs: int = 500
-    log_lists: int = 1000
+    log_lists: int = 500
     launches: int = 100
-    launch_lists: int = 20_000
+    launch_lists: int = 10_000
     guard: Guard = field(default_factory=Guard)
 
     def __post_init__(self) -> None:
@@ -218,19 +218,40 @@ def interleaved(lists: Lists, credit: FloatArray, crowd: Crowd, n: int, rng: np.
 
 def split(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
     """(n,), outcomes of a split experiment: `verdict.split_outcome` with the mean so far as what is expected."""
+    _, is_a, value = _halved(lists, crowd, n, rng)
+    outcome: FloatArray = np.where(is_a, 2.0, -2.0) * (value - _mean_before(value))
+    return outcome
+
+
+def split_by_query(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
+    """(n,), the same where queries come again: a list is expected to get the mean of its query so far."""
+    query, is_a, value = _halved(lists, crowd, n, rng)
+    order = np.argsort(query, kind="stable")
+    ordered, starts = value[order], np.searchsorted(query[order], query[order])
+    before = np.cumsum(ordered) - ordered
+    count = np.arange(n) - starts
+    own = np.empty(n)
+    # One list's worth of the general mean, so that the first of a query has something to go by.
+    own[order] = (before - before[starts] + _mean_before(value)[order]) / (count + 1)
+    outcome: FloatArray = np.where(is_a, 2.0, -2.0) * (value - own)
+    return outcome
+
+
+def _halved(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> tuple[IntArray, BoolArray, FloatArray]:
     query, is_a = rng.integers(len(lists.a), size=n), rng.random(n) < 0.5
     grades = np.where(is_a[:, None], lists.a[query], lists.b[query])
-    value = first_click(crowd.clicks(grades, rng)).sum(axis=1)
-    expected = np.concatenate([[0.5], np.cumsum(value)[:-1] / np.arange(1, n)])
-    outcome: FloatArray = np.where(is_a, 2.0, -2.0) * (value - expected)
-    return outcome
+    return query, is_a, first_click(crowd.clicks(grades, rng)).sum(axis=1)
+
+
+def _mean_before(value: FloatArray) -> FloatArray:
+    return np.concatenate([[0.5], np.cumsum(value)[:-1] / np.arange(1, len(value))])
 
 
 def _drawn(lists: Lists, n: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
     return rng.integers(len(lists.a), size=n), rng.integers(lists.mixed.shape[1], size=n)
 
 
-METHODS = ("interleave", "team", "exposure", "split")
+METHODS = ("interleave", "team", "exposure", "split", "split by query")
 
 
 def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
@@ -240,6 +261,7 @@ def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
         "team": partial(interleaved, lists, lists.team, crowd),
         "exposure": partial(interleaved, lists, lists.exposure, crowd),
         "split": partial(split, lists, crowd),
+        "split by query": partial(split_by_query, lists, crowd),
     }
     better = np.sign(crowd.value(lists.a) - crowd.value(lists.b))
     found: dict[str, Any] = {"value_a": crowd.value(lists.a), "value_b": crowd.value(lists.b)}

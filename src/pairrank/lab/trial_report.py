@@ -19,6 +19,7 @@ _TOLD = {
     "team": "interleaved, credit by teams",
     "exposure": "interleaved, credit by exposure",
     "split": "split",
+    "split by query": "split, against each query's mean",
 }
 
 

@@ -139,15 +139,20 @@ class Launch:
         most = self.guard.stages[stage]
         return max(1.0, most / (1.0 - most))
 
-    def after(self, ours: bool, value: float, share: float | None = None) -> Launch:
+    def after(self, ours: bool, value: float, share: float | None = None, expected: float | None = None) -> Launch:
         """The launch after a list came back: whether it got ours, and its value in [0, 1].
 
-        ``share`` is the one with which it was drawn, by default the present one. An impression carries it, for lists
-        come back late and the share has changed since.
+        Parameters
+        ----------
+        share : the one with which it was drawn, by default the present one. An impression carries it, for lists come
+            back late and the share has changed since.
+        expected : what its value was guessed to be before it was known, by default the mean so far. A better guess,
+            such as the mean of the same query's lists, takes noise out and brings the decision nearer.
         """
-        if not 0.0 <= value <= 1.0:
-            raise InputError(f"the list's value is {value}; expected a number from 0 to 1")
-        beyond = value - (self.value / self.lists if self.lists else 0.5)
+        for name, number in (("value", value), ("expected value", 0.5 if expected is None else expected)):
+            if not 0.0 <= number <= 1.0:
+                raise InputError(f"the list's {name} is {number}; expected a number from 0 to 1")
+        beyond = value - (expected if expected is not None else self.value / self.lists if self.lists else 0.5)
         counted = replace(self, value=self.value + value, lists=self.lists + 1)
         if self.mode != "guarded":
             ready = self.mode == "shadow" and self.auto and counted.lists >= SHADOW_LISTS
