@@ -450,7 +450,9 @@ def test_a_key_is_asked_for_once(server: Server, open_page: Open) -> None:
     server.traffic("shop", 6)
     store = open_store(server.store)
     key, secret = new_key("me", ["admin"], time.time())
+    other, ranks = new_key("shop", ["rank"], time.time())
     store.put_key(key, "test")
+    store.put_key(other, "test")
     store.close()
     deadline = time.monotonic() + 10
     while "keyform" not in server.call("GET", "/").decode() and time.monotonic() < deadline:
@@ -459,6 +461,17 @@ def test_a_key_is_asked_for_once(server: Server, open_page: Open) -> None:
     page = watched.page
     watched.tolerated = ("401",)
     assert "shop" not in page.inner_text("body")
+    # Any key may look at figures; what people were shown and clicked needs an administrator's.
+    plain = open_page(f"{server.address}/")
+    plain.tolerated = ("401", "403")
+    plain.page.fill("#key", ranks)
+    plain.page.keyboard.press("Enter")
+    plain.page.wait_for_selector(".chart .line", state="attached")
+    assert plain.page.locator("text=told with an admin key").count() == 2
+    assert "item 1" not in plain.page.inner_text("#detail")
+    plain.page.get_by_role("button", name="Stop learning").click()
+    plain.page.get_by_role("button", name="sure?").click()
+    plain.page.wait_for_selector("text=does not have the role 'admin'")
     page.fill("#key", "wrong")
     page.keyboard.press("Enter")
     page.wait_for_selector("#keysaid:visible")

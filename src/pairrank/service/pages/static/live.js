@@ -320,12 +320,14 @@ function look(when) {
   refresh();
 }
 
-/** Impressions, newest first; null for a key that may not see them. */
+/** Impressions, newest first; null for a key that may not see them, which is asked for once. */
 async function askImpressions(offset = 0) {
+  if (state.closed) return null;
   try {
     return (await ask(v1(state.name, `/impressions?limit=${PAGE}&offset=${offset}`))).impressions;
   } catch (problem) {
-    if (problem.status === 403) return null;
+    state.closed = problem.status === 403;
+    if (state.closed) return null;
     throw problem;
   }
 }
