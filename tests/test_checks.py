@@ -14,12 +14,9 @@ from pairrank.rankers.base import Draw, LinearRanker
 from pairrank.types import BoolArray, FloatArray, Impression
 
 VARIANTS = [
-    "pairrank(estimator=exact)",
-    "pairrank(estimator=bounded)",
-    "pairrank(estimator=bounded, half_life=8)",
-    "pairrank(half_life=8, learn_from=propensity)",
-    "pairrank(covariance=sandwich, calibrate=true, caution=50)",
-    "pairrank(evidence=true, repeats=0.5, robust=1, stake=0.5, examine_next=false)",
+    "pairrank(tolerance=0)",
+    "pairrank(half_life=8)",
+    "pairrank(offsets=false, pairs=averaged)",
     "pairrank(preset=authors)",
     "pairrank(preset=paper, alpha=theory, Q=2.0)",
     "pairrank(exploration=random, pairs=matched)",

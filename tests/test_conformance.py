@@ -12,8 +12,8 @@ import pytest
 from pairrank import data
 from pairrank.kernel import confidence, partition
 from pairrank.kernel.pairs import Pairs
-from pairrank.rankers.posterior import Posterior
-from pairrank.rankers.precision import Precision
+from pairrank.estimator.posterior import Posterior
+from pairrank.estimator.information_matrix import InformationMatrix
 
 
 @pytest.mark.parametrize("users", ["perfect", "navigational", "informational"])
@@ -21,7 +21,7 @@ def test_blocks_and_weights_of_the_authors_program(users: str, reference: Path, 
     trace = json.loads(gzip.decompress((reference / f"trace-{users}.json.gz").read_bytes()))
     train = data.load(real_data / "MQ2008", split="train", fold=1)
     posterior = Posterior(train.n_features, 0.1, mean_loss=True, tolerance=0.0, capacity=10**6)
-    M = Precision(train.n_features, 0.1)
+    M = InformationMatrix(train.n_features, 0.1)
     same, furthest, compared = 0, 0.0, 0
     for turn in trace["rounds"]:
         X = train.query(turn["q"])[0].astype(np.float64)

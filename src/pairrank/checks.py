@@ -299,12 +299,13 @@ def memory_is_bounded(make: MakeRanker) -> None:
     loops.load()  # else they may be loaded while memory is being watched
     ranker = make(WIDTH, 0)
     X = _candidates(12, 0)
-    for _ in range(50):
-        ranker.rank(X, 5)
     tracemalloc.start()
+    for _ in range(100):
+        ranker.rank(X, 5)
+    before, _ = tracemalloc.get_traced_memory()
     for _ in range(500):
         ranker.rank(X, 5)
-    grown, _ = tracemalloc.get_traced_memory()
+    grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     _require(grown < 50_000, f"500 impressions that nobody learned left {grown} bytes behind")
 

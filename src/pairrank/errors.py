@@ -31,6 +31,10 @@ class ForeignImpressionError(InputError):
     """An impression that another ranker made, or one of another width."""
 
 
+class LearningError(InputError):
+    """An impression that the arithmetic of a ranker cannot take in; the ranker stays as it was."""
+
+
 class ExpiredImpressionError(InputError):
     """An impression so old that the ranker no longer knows whether it was learned."""
 

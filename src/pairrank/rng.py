@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     TIES = 6
     INIT = 7
     BOOTSTRAP = 8
+    NOISE = 9
 
 
 def check_seed(seed: int) -> int:

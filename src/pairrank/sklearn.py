@@ -155,7 +155,8 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
 
     def _new(self, n_features: int) -> PairRank:
         # Lists that were shown elsewhere were not drawn by our chance: all their pairs count.
-        return PairRank(n_features, seed=self.random_state, lam=self.lam, pairs=self.pairs, z=self.z, learn_from="all")
+        given: dict[str, Any] = {"lam": self.lam and self.lam * n_features, "pairs": self.pairs, "z": self.z}
+        return PairRank(n_features, seed=self.random_state, **given)
 
 
 def _offsets(qid: ArrayLike | None, group: ArrayLike | None, n: int) -> IntArray:

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairrank.kernel import confidence
-from pairrank.rankers.precision import Precision
+from pairrank.estimator.information_matrix import InformationMatrix
 
 
 def test_inverse_and_determinant_after_ten_thousand_updates() -> None:
     rng = np.random.default_rng(0)
-    M = Precision(30, 0.1)
+    M = InformationMatrix(30, 0.1)
     exact = 0.1 * np.eye(30)
     for _ in range(10_000):
         rows = rng.normal(size=(rng.integers(1, 6), 30)) * rng.random()

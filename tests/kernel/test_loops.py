@@ -15,7 +15,7 @@ import pairrank
 from pairrank.kernel import confidence, loops, pairs, partition, settling
 from pairrank.rankers.base import Draw
 from pairrank.rankers.candidates import Closed, Whole
-from pairrank.rankers.history import Piece
+from pairrank.estimator.history import Piece
 from pairrank.rng import Purpose, generator
 
 pytest.importorskip("numba")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from pairrank.kernel import logistic, pairs
-from pairrank.rankers.posterior import Posterior
+from pairrank.estimator.posterior import Posterior
 
 D = 6
 

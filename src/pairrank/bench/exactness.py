@@ -18,7 +18,6 @@ from pairrank.bench.lists import Candidates, K, Stream, candidates, make
 from pairrank.bench.measure import Row, quartiles
 from pairrank.rankers import Ranker
 from pairrank.rankers.pairrank import PairRank
-from pairrank.types import FloatArray
 
 # Rounds of each: with the paper's λ the exact minimiser takes long to find after every list.
 RANKERS = {"pairrank": 1_000, "pairrank-c(refine=true)": 300}
@@ -27,7 +26,7 @@ TOLERANCES = (1e-2, 1e-3, 1e-4)
 
 @dataclass(eq=False)
 class _Follower:
-    """An estimator under test, and what was found at every round."""
+    """A tolerance under test, and what was found at every round."""
 
     ranker: PairRank
     strays: list[float] = field(default_factory=list)
@@ -35,7 +34,7 @@ class _Follower:
 
 
 def measure(quick: bool) -> Iterator[Row]:
-    """Two rows per ranker and estimator: the stray, and the share of rounds with other blocks."""
+    """Two rows per ranker and tolerance: the stray, and the share of rounds with other blocks."""
     queries = candidates(30 if quick else 100, 136, 10 if quick else 100)
     for name, rounds in RANKERS.items():
         n = 30 if quick else rounds
@@ -43,14 +42,8 @@ def measure(quick: bool) -> Iterator[Row]:
             yield from _rows(f"{name}, {label}, {n} rounds", follower, _default(name) == label)
 
 
-def _estimators() -> dict[str, dict[str, object]]:
-    incremental = {f"incremental tolerance={t:g}": {"estimator": "incremental", "tolerance": t} for t in TOLERANCES}
-    return incremental | {"bounded": {"estimator": "bounded"}}
-
-
 def _default(name: str) -> str:
-    settings = _pairrank(name, {}).settings
-    return f"incremental tolerance={settings.tolerance:g}" if settings.estimator == "incremental" else "bounded"
+    return f"tolerance={_pairrank(name, {}).tolerance:g}"
 
 
 def _pairrank(name: str, options: Mapping[str, object], n_features: int = 1) -> PairRank:
@@ -64,8 +57,8 @@ def _pairrank(name: str, options: Mapping[str, object], n_features: int = 1) -> 
 def _follow(name: str, stream: Stream, rounds: int) -> dict[str, _Follower]:
     """The exact estimator shows lists; all others learn from the same clicks."""
     d = stream.queries[0].features.shape[1]
-    exact = _pairrank(name, {"estimator": "exact"}, d)
-    followers = {label: _Follower(_pairrank(name, options, d)) for label, options in _estimators().items()}
+    exact = _pairrank(name, {"tolerance": 0.0}, d)
+    followers = {f"tolerance={t:g}": _Follower(_pairrank(name, {"tolerance": t}, d)) for t in TOLERANCES}
     for _ in range(rounds):
         query = stream.next()
         impression = exact.rank(query.features, K)
@@ -86,13 +79,9 @@ def _compare(exact: PairRank, followers: Mapping[str, _Follower], query: Candida
 
 def stray(ranker: PairRank, exact: PairRank) -> float:
     """‖θ̂ - θ_exact‖ in the norm of ``exact``'s matrix, over its factor on widths (times 4 where they are of σ)."""
-    away = ranker.weights - exact.weights
-    squared = float(away @ np.linalg.solve(_inverse(exact), away))
-    return math.sqrt(max(squared, 0.0)) / (exact.alpha_t * (1.0 if exact._precision is None else 4.0))
-
-
-def _inverse(ranker: PairRank) -> FloatArray:
-    return ranker._posterior.inverse if ranker._precision is None else ranker._precision.inverse
+    away = ranker._weights - exact._weights
+    squared = float(away @ np.linalg.solve(exact._metric, away))
+    return math.sqrt(max(squared, 0.0)) / (exact.width_factor * (1.0 if exact.width == "score" else 4.0))
 
 
 def _rows(case: str, follower: _Follower, default: bool) -> Iterator[Row]:

@@ -11,19 +11,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic
 
 from pairrank.kernel.settling import CLOSE, MAX_STEPS
 from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
 
 _READ_ONLY = types.Array(types.float64, 2, "C", readonly=True)
-_READ_ONLY_BOOL = types.Array(types.boolean, 2, "C", readonly=True)
-
-# Philox's multipliers, and what its key grows by.
-M0, M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
-W0, W1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,19 +40,13 @@ def ordered(X: FloatArray, scores: FloatArray) -> tuple[IntArray, Float32Array, 
             order[place], falling[place] = order[place - 1], falling[place - 1]
             place -= 1
         order[place], falling[place] = i, scores[i]
-    mean = X[0].copy()
-    for i in range(1, n):
-        for j in range(d):
-            mean[j] += X[i, j]
-    for j in range(d):
-        mean[j] /= n
-    s, centred = np.empty(n, dtype=np.float32), np.empty((n, d), dtype=np.float32)
+    s, inputs = np.empty(n, dtype=np.float32), np.empty((n, d), dtype=np.float32)
     for i in range(n):
         row = order[i]
         s[i] = scores[row] - scores[0]
         for j in range(d):
-            centred[i, j] = X[row, j] - mean[j]
-    return order, s, centred
+            inputs[i, j] = X[row, j]
+    return order, s, inputs
 
 
 @_compiled("void(f4[:,::1])")
@@ -105,107 +92,39 @@ def leading_ends(certain: BoolArray, k: int) -> IntArray:
     return ends[:n_ends].copy()
 
 
-@_compiled("Tuple((i8[::1], i8[::1], b1[:,::1]))(b1[:,::1], i8[::1], i8, f8[::1])")
-def arrange(certain: BoolArray, ends: IntArray, k: int, keys: FloatArray) -> tuple[IntArray, IntArray, BoolArray]:
-    """`exploration.arrange` and, for what it drew, `exploration.fair_pairs`."""
-    n = len(certain)
-    places, blocks = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
-    waiting = np.zeros(n, dtype=np.int32)
-    start = used = 0
-    for block in range(len(ends)):
-        stop = ends[block] + 1
-        own = waiting[start:stop]
-        for i in range(start, stop):
-            row = certain[i, start:stop]
-            for j in range(stop - start):  # nobody is certain of those above; the whole row is faster than its half
-                own[j] += row[j]
-        for position in range(start, min(stop, k)):
-            taken = start
-            if stop - start > 1:
-                smallest = np.inf
-                for j in range(start, stop):
-                    if waiting[j] == 0 and keys[used + j - start] < smallest:
-                        taken, smallest = j, keys[used + j - start]
-                used += stop - start
-                for j in range(taken + 1, stop):
-                    waiting[j] -= certain[taken, j]
-                waiting[taken] = n
-            places[position], blocks[position] = taken, block
-        start = stop
-    fair = np.zeros((k, k), dtype=np.bool_)
-    for j in range(k):
-        free_from = 0
-        for i in range(j):
-            if certain[places[i], places[j]]:
-                free_from = i + 1
-        for i in range(free_from, j):
-            fair[i, j] = fair[j, i] = True
-    return places, blocks, fair
-
-
-def _upper_bits(context: Any, a: Any, b: Any) -> Any:
-    """The upper 64 bits of a product of two words, as numba is told of it."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide = ir.IntType(128)
-        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
-        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-
-    return types.uint64(types.uint64, types.uint64), generate
-
-
-_high_half: Any = intrinsic(_upper_bits)
-
-
-@_compiled("f8[::1](u8, u8, u8, i8)")
-def uniforms(seed: Any, number: Any, purpose: Any, n: int) -> FloatArray:
-    """`rng.generator(seed, number, purpose).random(n)`: Philox4x64, ten rounds, 53 bits of each word."""
-    drawn = np.empty(-(-n // 4) * 4)
-    scale = 1.0 / 9007199254740992.0
-    for block in range(len(drawn) // 4):
-        c0, c1, c2, c3 = np.uint64(block + 1), np.uint64(0), number, purpose
-        k0, k1 = seed, np.uint64(0)
-        for _ in range(10):
-            high0, low0 = _high_half(M0, c0), M0 * c0
-            high1, low1 = _high_half(M1, c2), M1 * c2
-            c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
-            k0, k1 = k0 + W0, k1 + W1
-        drawn[4 * block] = np.float64(c0 >> np.uint64(11)) * scale
-        drawn[4 * block + 1] = np.float64(c1 >> np.uint64(11)) * scale
-        drawn[4 * block + 2] = np.float64(c2 >> np.uint64(11)) * scale
-        drawn[4 * block + 3] = np.float64(c3 >> np.uint64(11)) * scale
-    return drawn[:n]
-
-
-@_compiled("Tuple((b1[:,::1], i8[::1], i8[::1], i8[::1], b1[:,::1]))(f4[:,::1], f4[::1], f4, i8, u8, u8, u8)")
-def show(
-    G: Float32Array, scores: Float32Array, unit: float, k: int, seed: int, number: int, purpose: int
-) -> tuple[BoolArray, IntArray, IntArray, IntArray, BoolArray]:
-    """`Whole.show`, all of it: certain orders, ends of blocks and what was drawn, from G = XH⁻¹Xᵀ, scores and z."""
-    squared_widths(G)
-    scaled = scores / unit
-    certain = certain_by_score(scaled, scaled, G)
-    ends = leading_ends(certain, k)
-    n_keys = start = 0
-    for end in ends:
-        if end > start:
-            n_keys += (end + 1 - start) * (min(end + 1, k) - start)
-        start = end + 1
-    places, blocks, fair = arrange(certain, ends, k, uniforms(seed, number, purpose, n_keys))
-    return certain, ends, places, blocks, fair
+@_compiled("i8[::1](b1[:,::1], f8[:,::1])")
+def by_smallest_key(certain: BoolArray, keys: FloatArray) -> IntArray:
+    """`exploration.by_smallest_key`."""
+    n_draws, size = keys.shape
+    waiting = np.zeros(size, dtype=np.int32)
+    for i in range(size):
+        row = certain[i]
+        for j in range(size):  # no row is certain of those above; the whole row is faster than its half
+            waiting[j] += row[j]
+    drawn = np.empty(n_draws, dtype=np.int64)
+    for position in range(n_draws):
+        taken, smallest = 0, np.inf
+        for j in range(size):
+            if waiting[j] == 0 and keys[position, j] < smallest:
+                taken, smallest = j, keys[position, j]
+        drawn[position] = taken
+        for j in range(taken + 1, size):
+            waiting[j] -= certain[taken, j]
+        waiting[taken] = size
+    return drawn
 
 
 # Learning.
 
 
-@_compiled("Tuple((i8[::1], i8[::1], f8[::1]))(b1[::1], i8)")
-def averaged(clicks: BoolArray, beyond: int) -> tuple[IntArray, IntArray, FloatArray]:
+@_compiled("Tuple((i8[::1], i8[::1], f8[::1]))(b1[::1])")
+def averaged(clicks: BoolArray) -> tuple[IntArray, IntArray, FloatArray]:
     """`pairs.averaged`."""
     k = len(clicks)
     seen = n_clicked = 0
     for i in range(k):
         if clicks[i]:
-            seen = min(i + 1 + beyond, k)
+            seen = min(i + 2, k)
             n_clicked += 1
     n = n_clicked * (seen - n_clicked)
     winner, loser = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
@@ -219,51 +138,22 @@ def averaged(clicks: BoolArray, beyond: int) -> tuple[IntArray, IntArray, FloatA
     return winner, loser, np.full(n, 1.0 / max(n_clicked, seen - n_clicked, 1))
 
 
-@_compiled(
-    (
-        types.int64[::1],
-        types.int64[::1],
-        types.float64[::1],
-        _READ_ONLY_BOOL,
-        types.boolean[::1],
-        types.int64,
-        types.float64,
-        types.float64,
-        types.float64,
-    )
-)
-def discount(
-    winner: IntArray,
-    loser: IntArray,
-    weight: FloatArray,
-    full: BoolArray,
-    clicks: BoolArray,
-    beyond: int,
-    other: float,
-    mirrored: float,
-    read: float,
-) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-    """`pairs.discount`: winners, losers and weights of the pairs that count, and the weights of those not in full."""
+@_compiled("Tuple((i8[::1], i8[::1], f8[::1]))(b1[::1])")
+def mirrored(clicks: BoolArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """`pairs.mirrored`."""
+    winner, loser, weight = averaged(clicks)
     last = before = -1
     for position in range(len(clicks)):
         if clicks[position]:
             before, last = last, position
-    n = len(weight)
-    winners, losers = np.empty(n, np.int64), np.empty(n, np.int64)
-    weights, settled = np.empty(n), np.zeros(n)
     kept = 0
-    for pair in range(n):
+    for pair in range(len(weight)):
         upper, lower = min(winner[pair], loser[pair]), max(winner[pair], loser[pair])
-        floor = 1.0
-        if not full[winner[pair], loser[pair]]:
-            settled[pair] = weight[pair]
-            c = before if last in (upper, lower) else last
-            floor = read if lower < c else mirrored if lower <= max(c, upper) + beyond else other
-        counted = weight[pair] * floor
-        if counted > 0.0:
-            winners[kept], losers[kept], weights[kept] = winner[pair], loser[pair], counted
+        c = before if last in (upper, lower) else last
+        if lower <= max(c, upper) + 1:
+            winner[kept], loser[kept] = winner[pair], loser[pair]
             kept += 1
-    return winners[:kept], losers[:kept], weights[:kept], settled
+    return winner[:kept].copy(), loser[:kept].copy(), weight[:kept].copy()
 
 
 @_compiled("f8[:,::1](i8[::1], i8[::1], f8[::1], i8)")

@@ -80,29 +80,15 @@ def squared_widths_of(G: Float32Array) -> Float32Array:
     return G
 
 
-def centred(X: FloatArray) -> Float32Array:
-    """X less the mean of its rows, (n, d), in float32."""
-    return _less(X, np.full(len(X), 1.0 / len(X)) @ X)
-
-
-def _less(X: FloatArray, mean: FloatArray) -> Float32Array:
-    # The difference is taken in float64: far from zero float32 is too coarse for it.
-    result = np.empty(X.shape, dtype=np.float32)
-    np.subtract(X, mean, out=result, casting="same_kind")
-    return result
-
-
 def ordered(X: FloatArray, scores: FloatArray) -> tuple[IntArray, Float32Array, Float32Array]:
     """Few candidates by falling score, ties by row: their rows (n,), and in float32 what only differences are taken of.
 
-    These are the scores less that of the first row, (n,), and the features less their mean, (n, d), in that order.
+    These are the scores less that of the first row, (n,), and the inputs, which are centred, (n, d), in that order.
     """
     if fast := loops.compiled():
         return fast.ordered(np.ascontiguousarray(X), scores)
     order = np.argsort(-scores, kind="stable")
-    # A running sum adds up in the order of a loop.
-    mean = np.cumsum(X, axis=0)[-1] / len(X)
-    return order, (scores[order] - scores[0]).astype(np.float32), _less(X.take(order, axis=0), mean)
+    return order, (scores[order] - scores[0]).astype(np.float32), X.take(order, axis=0).astype(np.float32)
 
 
 def alpha_theory(

@@ -6,12 +6,29 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from pairrank.kernel import loops
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 # (start, stop) -> (stop - start, size): the certain orders of a block's documents start to stop - 1 over all of it.
 CertainRows = Callable[[int, int], BoolArray]
 # documents (m,) -> (m, size): for each of them, which documents of the block are certainly above it.
 Predecessors = Callable[[IntArray], BoolArray]
+
+
+def draw_blocks(ends: IntArray, k: int, draw: Callable[[int, int, int], IntArray]) -> tuple[IntArray, IntArray]:
+    """The first ``k`` places of a list of blocks, and the block of each, both (k,).
+
+    ``ends`` are the last places of the blocks, rising; ``draw(start, stop, n)`` gives the first n places of the block
+    from start to stop. A block of one document is not drawn.
+    """
+    places, blocks = np.arange(k), np.searchsorted(ends, np.arange(k))
+    start = 0
+    for stop in (ends + 1).tolist():
+        if stop - start > 1:
+            shown = min(stop, k)
+            places[start:shown] = draw(start, stop, shown - start)
+        start = stop
+    return places, blocks
 
 
 def draw_random(size: int, n_draws: int, rng: np.random.Generator) -> IntArray:
@@ -27,11 +44,13 @@ def draw_conservative(certain: BoolArray, n_draws: int, rng: np.random.Generator
     document a random key, and the free one with the smallest key is taken. ``certain`` (size, size) holds the block's
     orders, certain[i, j] when i is certainly above j.
     """
-    return _by_smallest_key(certain, rng.random((n_draws, len(certain))))
+    return by_smallest_key(certain, rng.random((n_draws, len(certain))))
 
 
-def _by_smallest_key(certain: BoolArray, keys: FloatArray) -> IntArray:
+def by_smallest_key(certain: BoolArray, keys: FloatArray) -> IntArray:
     """For each row of ``keys`` (n_draws, size) the free document with the smallest."""
+    if fast := loops.compiled():
+        return fast.by_smallest_key(np.ascontiguousarray(certain), keys)
     size = len(certain)
     waiting = certain.sum(axis=0)  # certain predecessors left; a document that was taken waits for ever
     first: IntArray = keys.argmin(axis=1)
@@ -52,8 +71,8 @@ def draw_conservative_lazily(
 ) -> IntArray:
     """`draw_conservative` for a long block, to the bit, asking only for the orders that it needs.
 
-    The documents with the highest scores, the leaders, stand certainly above nearly everybody who is not free: one
-    product with them tells who cannot be. Who is left is tried from the smallest key up, and asked for by batches.
+    The documents with the highest scores, the leaders, stand certainly above nearly all that are not free: one
+    product with them rules those out. The others are tried from the smallest key up, and asked for by batches.
     """
     keys = rng.random((n_draws, size))
     leaders = certain_rows(0, min(LEADERS, size))  # (n_leaders, size), leaders over all
@@ -91,51 +110,3 @@ def _by_rising_key(keys: FloatArray) -> Iterator[IntArray]:
         smallest = np.argpartition(keys, batch - 1)[:batch] if batch < len(keys) else np.arange(len(keys))
         yield smallest[np.argsort(keys[smallest])][done:]
         done = batch
-
-
-def fair_pairs(certain: BoolArray) -> BoolArray:
-    """(k, k): which pairs of shown positions had their order decided by a fair coin in `draw_conservative`.
-
-    ``certain`` (k, k) holds the certain orders among the shown documents, in shown order. A document is free once its
-    certain predecessors are drawn, and all of those are shown above it. When the upper document of a pair was drawn and
-    the lower was free as well, the two were equally likely to be drawn: given that one of them was, a fair coin.
-    """
-    positions = np.arange(len(certain))[:, None]
-    free_from = (certain * (positions + 1)).max(axis=0)
-    fair: BoolArray = (free_from <= positions) & (positions < positions.T)
-    fair |= fair.T.copy()
-    return fair
-
-
-def propensities(certain: BoolArray, places: IntArray, block: IntArray) -> FloatArray:
-    """(k, k): 2 P(R*) / (P(R) + P(R*)) for each pair of shown positions, R* the list with the two exchanged.
-
-    As PDGD weighs a pair by the reversed ranking: one for a fair coin, zero where the other order could not be shown.
-    ``certain`` (n, n) holds the certain orders of the sorted documents, ``places`` (k,) those shown, ``block`` (n,) the
-    block of every document. A list's probability is Π 1/(free documents) over its positions.
-    """
-    k = len(places)
-    weight = np.zeros((k, k))
-    usual = _log_probability(certain, places, block)
-    for a in range(k):
-        for b in range(a + 1, k):
-            if block[places[a]] == block[places[b]]:
-                swapped = places.copy()
-                swapped[[a, b]] = places[[b, a]]
-                ahead = _log_probability(certain, swapped, block) - usual
-                weight[a, b] = weight[b, a] = 2.0 / (1.0 + np.exp(min(-ahead, 700.0)))
-    return weight
-
-
-def _log_probability(certain: BoolArray, places: IntArray, block: IntArray) -> float:
-    """log of the chance that `draw_conservative`, block after block, gives just these places; -inf where it cannot."""
-    position = np.full(len(certain), len(certain))  # of who is not shown: beyond all
-    position[places] = np.arange(len(places))
-    inside = certain & (block[:, None] == block)
-    free_from = np.where(inside, position[:, None] + 1, 0).max(axis=0)
-    if (free_from[places] > position[places]).any():
-        return -np.inf
-    n_free = [
-        int(((free_from <= p) & (position >= p) & (block == block[place])).sum()) for p, place in enumerate(places)
-    ]
-    return -float(np.log(n_free).sum())

@@ -1,4 +1,4 @@
-"""The pairwise logistic model: loss, gradient, Hessian and minimiser of the paper's Eq. 1, and the projection.
+"""The pairwise logistic model: σ, its slope, the Hessian of the paper's Eq. 1, and the projection.
 
 Pairs are oriented so that the preferred document comes first; then y = 1 for all of them and Eq. 1 reads
 L(θ) = Σ w log(1 + exp(-x·θ)) + ½ (θ - θ₀)ᵀ P (θ - θ₀), with P = λI and θ₀ = 0 in the paper.
@@ -7,7 +7,7 @@ L(θ) = Σ w log(1 + exp(-x·θ)) + ½ (θ - θ₀)ᵀ P (θ - θ₀), with P = 
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import solve_triangular
 from scipy.special import expit
 
 from pairrank.types import FloatArray
@@ -25,61 +25,10 @@ def slope(x: FloatArray) -> FloatArray:
     return result
 
 
-def pair_loss(
-    theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray, mean: FloatArray
-) -> float:
-    """L(θ) for ``pairs`` (n, d), ``weight`` (n,), prior ``precision`` (d, d) and ``mean`` (d,)."""
-    away = theta - mean
-    return float(weight @ np.logaddexp(0.0, -(pairs @ theta)) + 0.5 * away @ precision @ away)
-
-
-def pair_gradient(
-    theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray, mean: FloatArray
-) -> FloatArray:
-    """∇L(θ) = -Σ w σ(-x·θ) x + P(θ - θ₀), (d,)."""
-    gradient: FloatArray = precision @ (theta - mean) - pairs.T @ (weight * sigmoid(-(pairs @ theta)))
-    return gradient
-
-
 def pair_hessian(theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray) -> FloatArray:
     """∇²L(θ) = Σ w σ'(x·θ) x xᵀ + P, (d, d)."""
     hessian: FloatArray = precision + pairs.T @ ((weight * slope(pairs @ theta))[:, None] * pairs)
     return hessian
-
-
-def minimise(
-    pairs: FloatArray,
-    weight: FloatArray,
-    precision: FloatArray,
-    mean: FloatArray,
-    start: FloatArray | None = None,
-    *,
-    tolerance: float = 1e-10,
-    max_steps: int = 100,
-) -> FloatArray:
-    """θ̂ = argmin L, (d,), by Newton's method with halving; P > 0 makes it unique and finite.
-
-    Stops when the Newton decrement √(∇Lᵀ (∇²L)⁻¹ ∇L), which is the distance to θ̂ in the Hessian's norm up to higher
-    order, falls below ``tolerance``.
-    """
-    theta = mean.copy() if start is None else start.copy()
-    value = pair_loss(theta, pairs, weight, precision, mean)
-    for _ in range(max_steps):
-        gradient = pair_gradient(theta, pairs, weight, precision, mean)
-        step = cho_solve(cho_factor(pair_hessian(theta, pairs, weight, precision)), gradient)
-        decrement = float(np.sqrt(max(gradient @ step, 0.0)))
-        if decrement <= tolerance:
-            break
-        size = 1.0
-        while True:
-            candidate = theta - size * step
-            lower = pair_loss(candidate, pairs, weight, precision, mean)
-            # Near the minimum the fall drowns in rounding; there the full step is safe.
-            if lower <= value - 0.25 * size * decrement**2 or size < 1e-8 or decrement < 1e-4:
-                break
-            size /= 2
-        theta, value = candidate, lower
-    return theta - step if decrement <= tolerance else theta
 
 
 def project(

@@ -28,17 +28,9 @@ class Loops(NamedTuple):
     squared_widths: Callable[[Float32Array], None]
     certain_by_score: Callable[[Float32Array, Float32Array, Float32Array], BoolArray]
     leading_ends: Callable[[BoolArray, int], IntArray]
-    arrange: Callable[[BoolArray, IntArray, int, FloatArray], tuple[IntArray, IntArray, BoolArray]]
-    uniforms: Callable[[int, int, int, int], FloatArray]
-    show: Callable[
-        [Float32Array, Float32Array, float, int, int, int, int],
-        tuple[BoolArray, IntArray, IntArray, IntArray, BoolArray],
-    ]
-    averaged: Callable[[BoolArray, int], tuple[IntArray, IntArray, FloatArray]]
-    discount: Callable[
-        [IntArray, IntArray, FloatArray, BoolArray, BoolArray, int, float, float, float],
-        tuple[IntArray, IntArray, FloatArray, FloatArray],
-    ]
+    by_smallest_key: Callable[[BoolArray, FloatArray], IntArray]
+    averaged: Callable[[BoolArray], tuple[IntArray, IntArray, FloatArray]]
+    mirrored: Callable[[BoolArray], tuple[IntArray, IntArray, FloatArray]]
     preferences: Callable[[IntArray, IntArray, FloatArray, int], FloatArray]
     top_used: Callable[[IntArray, IntArray, int], int]
     settle: Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray, float]]

@@ -18,82 +18,69 @@ class Pairs(NamedTuple):
     weight: FloatArray
 
 
-def examined(clicks: BoolArray, beyond: int = 1) -> int:
-    """How many positions count as examined: down to the last click and ``beyond`` more; none without a click."""
+def examined(clicks: BoolArray) -> int:
+    """How many positions count as examined: down to the last click and one more; none without a click."""
     clicked = np.flatnonzero(clicks)
-    return min(int(clicked[-1]) + 1 + beyond, len(clicks)) if len(clicked) else 0
+    return min(int(clicked[-1]) + 2, len(clicks)) if len(clicked) else 0
 
 
-def _sides(clicks: BoolArray, beyond: int) -> tuple[IntArray, IntArray]:
-    seen = clicks[: examined(clicks, beyond)]
+def _sides(clicks: BoolArray) -> tuple[IntArray, IntArray]:
+    seen = clicks[: examined(clicks)]
     return np.flatnonzero(seen), np.flatnonzero(~seen)
 
 
-def adjacent(clicks: BoolArray, beyond: int = 1) -> Pairs:
+def adjacent(clicks: BoolArray) -> Pairs:
     """The paper's independent pairs: positions (1,2), (3,4), ... where just one of the two was clicked."""
-    first = np.arange(0, examined(clicks, beyond) - 1, 2)
+    first = np.arange(0, examined(clicks) - 1, 2)
     first = first[clicks[first] != clicks[first + 1]]
     upper = clicks[first]
     return Pairs(np.where(upper, first, first + 1), np.where(upper, first + 1, first), np.ones(len(first)))
 
 
-def matched(clicks: BoolArray, rng: np.random.Generator, beyond: int = 1) -> Pairs:
+def matched(clicks: BoolArray, rng: np.random.Generator) -> Pairs:
     """The authors' independent pairs: clicked and unclicked examined positions, shuffled and zipped."""
-    winners, losers = _sides(clicks, beyond)
+    winners, losers = _sides(clicks)
     n = min(len(winners), len(losers))
     return Pairs(rng.permutation(winners)[:n], rng.permutation(losers)[:n], np.ones(n))
 
 
-def all_pairs(clicks: BoolArray, beyond: int = 1) -> Pairs:
+def all_pairs(clicks: BoolArray) -> Pairs:
     """Every clicked position over every unclicked examined one."""
-    winners, losers = _sides(clicks, beyond)
+    winners, losers = _sides(clicks)
     n = len(winners) * len(losers)
     return Pairs(np.repeat(winners, len(losers)), np.tile(losers, len(winners)), np.ones(n))
 
 
-def averaged(clicks: BoolArray, beyond: int = 1) -> Pairs:
+def averaged(clicks: BoolArray) -> Pairs:
     """The expectation of `matched`: every pair, each with weight 1/max(n₊, n₋)."""
     if fast := loops.compiled():
-        return Pairs(*fast.averaged(clicks, beyond))
-    winner, loser, weight = all_pairs(clicks, beyond)
+        return Pairs(*fast.averaged(clicks))
+    winner, loser, weight = all_pairs(clicks)
     if len(weight):
         n_clicked = int(clicks.sum())
-        weight /= max(n_clicked, examined(clicks, beyond) - n_clicked)
+        weight /= max(n_clicked, examined(clicks) - n_clicked)
     return Pairs(winner, loser, weight)
 
 
-class Floors(NamedTuple):
-    """What pairs of positions count at least, by what the clicks tell of whether both were read; see `discount`."""
-
-    other: float
-    mirrored: float
-    read: float
-
-
-def discount(pairs: Pairs, full: BoolArray, clicks: BoolArray, beyond: int, floors: Floors) -> tuple[Pairs, FloatArray]:
-    """Leave their weights to pairs that count in ``full`` (k, k), and one of the ``floors`` of them to others.
+def mirrored(clicks: BoolArray) -> Pairs:
+    """Those pairs of `averaged` that would also have been found with the clicks of their two documents exchanged.
 
     The examined part of a list ends with a click, so which pairs are found at all depends on which of the two was
-    clicked: the lower one's click always shows that both were examined, the upper one's does not. Let the other clicks
-    of the list end at position c, and u < v be the pair's positions. Then both count as examined whichever of the two
-    was clicked if v ≤ max(c, u) + ``beyond``: the pair is *mirrored*. If v < c a click below shows that both were
-    *read*, whatever users do after a click.
+    clicked: a click on the lower one always shows both as examined, one on the upper need not. Let the other clicks of
+    the list end at position c, and u < v be the pair's positions. Then both count as examined whichever of the two was
+    clicked if v ≤ max(c, u) + 1. Of the other pairs the lower document always wins, whatever the two are.
 
-    Returns the pairs that count at all, and for all that came in the weight (n,) of those not in ``full``, else 0.
+    >>> mirrored(np.array([False, False, True]))  # 2 over 1, as 1 over 2 would be; not 2 over 0
+    Pairs(winner=array([2]), loser=array([1]), weight=array([0.5]))
     """
     if fast := loops.compiled():
-        winner, loser, weight, settled = fast.discount(*pairs, full, clicks, beyond, *floors)
-        return Pairs(winner, loser, weight), settled
-    winner, loser, weight = pairs
+        return Pairs(*fast.mirrored(clicks))
+    winner, loser, weight = averaged(clicks)
     last, before = [-1, -1, *np.flatnonzero(clicks).tolist()][:-3:-1]
     c = np.where((winner == last) | (loser == last), before, last)
     upper, lower = np.minimum(winner, loser), np.maximum(winner, loser)
-    floor = np.where(lower <= np.maximum(c, upper) + beyond, floors.mirrored, floors.other)
-    floor = np.where(lower < c, floors.read, floor)
-    fair = full[winner, loser]
-    counted = weight * np.where(fair, 1.0, floor)
-    kept = counted > 0
-    return Pairs(winner[kept], loser[kept], counted[kept]), np.where(fair, 0.0, weight)
+    kept = lower <= np.maximum(c, upper) + 1
+    return Pairs(winner[kept], loser[kept], weight[kept])
 
 
 def preferences(pairs: Pairs, k: int) -> FloatArray:

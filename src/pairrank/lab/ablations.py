@@ -16,9 +16,9 @@ from pairrank.sim import Protocol
 BASE = "pairrank-c"  # the paper's ranker: most of these choices are the paper's or the authors' program's
 
 # The way from the paper's ranker to our default, one remedy after the other.
-_SCORE = {"width": "score", "z": 0.2, "lam": "scaled"}
+_SCORE = {"width": "score", "z": 0.2}
 _AVERAGED = {**_SCORE, "pairs": "averaged"}
-_FAIR = {**_AVERAGED, "learn_from": "fair", "biased_weight": 0.1}
+_MIRRORED = {**_SCORE, "pairs": "mirrored"}
 
 
 @dataclass(frozen=True)
@@ -47,27 +47,16 @@ class Study:
         return [clicks.canonical(f"{name}({', '.join(filter(None, (given[:-1], change)))})") for change in changes]
 
 
-# Each of the default's choices that has another answer, and each option that it leaves off.
+# Each of the default's choices that has another answer.
 _OPTIONS: tuple[Mapping[str, Any], ...] = (
-    {"learn_from": "all"},
-    {"learn_from": "uncertain"},
-    {"learn_from": "propensity"},
-    {"biased_weight": 0.0},
-    {"read_factor": 1.0},
-    {"mirrored": True},
-    {"confirm": True},
-    {"examine_next": False},
-    {"repeats": 0.5},
-    {"robust": 1.0},
-    {"covariance": "sandwich"},
-    {"evidence": True},
-    {"calibrate": True},
-    {"caution": 200.0},
-    {"stake": 0.5},
+    {"pairs": "averaged"},
+    {"pairs": "averaged", "offsets": False},
+    {"offsets": False},
+    {"units": "range"},
+    {"exploration": "random"},
 )
 _OTHERS = ("pairrank-c", "pdgd", "mgd", "dbgd", "sgd-ranknet", "p2linrank", "posterior-sampling")
 _FORGETTING: tuple[Mapping[str, Any], ...] = ({}, *({"half_life": lists} for lists in (250, 500, 1000)))
-_GUARDS: tuple[Mapping[str, Any], ...] = ({}, *({"robust": gamma} for gamma in (0.5, 1.0, 2.0)))
 
 STUDIES: Mapping[str, Study] = MappingProxyType(
     {
@@ -94,16 +83,15 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
                 {},
                 _SCORE,
                 _AVERAGED,
-                {**_AVERAGED, "learn_from": "uncertain", "biased_weight": 0.0},
-                {**_FAIR, "biased_weight": 0.0},
-                _FAIR,
-                {**_FAIR, "read_factor": 3.0},
+                _MIRRORED,
+                {**_MIRRORED, "offsets": True},
+                {**_MIRRORED, "offsets": True, "units": "spread"},
             )
         ),
         "z": Study(tuple({"width": "score", "z": z} for z in (0.05, 0.1, 0.2, 0.4, 0.8)), base="pairrank"),
         "options": Study(({}, *_OPTIONS), base="pairrank"),
         "drift": Study(_FORGETTING, base="pairrank", beside=_OTHERS, drift=True),
-        "hostile": Study(_GUARDS, base="pairrank", beside=_OTHERS, hostile=(0.0, 0.1, 0.2, 0.3)),
+        "hostile": Study(({},), base="pairrank", beside=_OTHERS, hostile=(0.0, 0.1, 0.2, 0.3)),
     }
 )
 

@@ -126,6 +126,4 @@ def facts(protocol: Protocol) -> dict[str, dict[str, int]]:
 def options(ranker: str) -> dict[str, Any]:
     """All options of a ranker, resolved, as JSON gives them back."""
     made = rankers.make(ranker, n_features=1)
-    settings = getattr(made, "settings", None)
-    found: dict[str, Any] = asdict(settings) if settings is not None else made.options()
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in made.settings.items()}

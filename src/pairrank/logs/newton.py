@@ -20,14 +20,13 @@ from scipy.linalg import cho_factor, cho_solve
 from pairrank import archive, engines
 from pairrank.engines import Engine
 from pairrank.errors import DataError, OptionError, PairRankError
+from pairrank.features.spread import STRENGTH, mean_spread, precision
 from pairrank.logs import reader
 from pairrank.logs.problems import Problems, Reason
 from pairrank.logs.reader import Chunk
 from pairrank.logs.sums import KINDS, Compensated, Sums, sums
 from pairrank.rankers.base import check_choice, check_number_in
-from pairrank.rankers.pairrank import PRESETS
 from pairrank.rankers.priors import Prior
-from pairrank.rankers.spread import STRENGTH, mean_spread, precision
 from pairrank.types import FloatArray
 
 # Newton's steps square the error: below this decrement one more step leaves nothing but rounding.
@@ -87,7 +86,7 @@ def fit(
     paths: Sequence[str],
     *,
     lam: float = STRENGTH,
-    pairs: str = PRESETS["best"].pairs,
+    pairs: str = "averaged",
     engine: str = "serial",
     workers: int | None = None,
     on_error: str = "skip",

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import coo_array
 
+from pairrank.features.spread import centred, spread_sums
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.logs.reader import Batch
-from pairrank.rankers.spread import centred, spread_sums
 from pairrank.types import FloatArray, IntArray
 
 KINDS = ("adjacent", "all", "averaged")
@@ -67,7 +67,7 @@ def _of_equal_length(gains: FloatArray, start: IntArray, locked: IntArray, kind:
 class Sums:
     """Loss, gradient (d,), Hessian (d, d) and M (d, d) of some pairs at one θ, without the penalty; and counts.
 
-    spread, varied : (d,), the sums of `pairrank.rankers.spread.spread_sums`.
+    spread, varied : (d,), the sums of `pairrank.features.spread.spread_sums`.
     """
 
     loss: float

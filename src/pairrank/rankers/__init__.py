@@ -33,7 +33,7 @@ _REGISTRY: Mapping[str, _Entry] = MappingProxyType(
         "pairrank-c": _Entry("pairrank", "PairRank", "PairRank_C", {"preset": "paper", "exploration": "conservative"}),
         "pairrank-r": _Entry("pairrank", "PairRank", "PairRank_R", {"preset": "paper", "exploration": "random"}),
         "pdgd": _Entry("pdgd", "PDGD", "PDGD"),
-        "posterior-sampling": _Entry("sampling", "PosteriorSampling", "posterior sampling"),
+        "posterior-sampling": _Entry("posterior_sampling", "PosteriorSampling", "posterior sampling"),
         "sgd-ranknet": _Entry("ranknet", "SGDRankNet", "SGD RankNet"),
     }
 )

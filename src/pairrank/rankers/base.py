@@ -5,24 +5,34 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pairrank import archive
+from pairrank import archive, threads
 from pairrank.checking import check_choice as check_choice
 from pairrank.checking import check_number_in as check_number_in
-from pairrank.errors import CutoffError, FeatureError, FileFormatError, ForeignImpressionError, OptionError
-from pairrank.rankers.ledger import Ledger
+from pairrank.errors import (
+    CutoffError,
+    FeatureError,
+    FileFormatError,
+    ForeignImpressionError,
+    LearningError,
+    OptionError,
+)
+from pairrank.features.linear import Units
+from pairrank.rankers.learned_set import LearnedSet
 from pairrank.rng import Purpose, check_seed, generator
+from pairrank.state import Saved, checkpoint, restore, state_of
 from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, IntArray, check_clicks
 
-# Squares of features and of scores stay within float32, in which candidates are compared. Raw counts reach 1e8.
+# Squares of features stay finite in float64, and so do sums of them.
 MAX_MAGNITUDE = 1e9
 MAX_FEATURES = 100_000
 
@@ -38,12 +48,24 @@ class Draw(NamedTuple):
     memory: Mapping[str, AnyArray]
 
 
+class Settings(dict[str, Any]):
+    """Options by name as they act; also as attributes: ``settings["z"]`` is ``settings.z``."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"there is no setting {name!r}; there are: {', '.join(self)}") from None
+
+
 @dataclass(eq=False)
-class Ranker(ABC):
+class Ranker(Saved, ABC):
     """An online ranker: ``rank`` shows a list, ``learn`` takes its clicks, in any order and at any time.
 
-    A subclass is a keyword-only dataclass whose fields are its options, stored as given. It writes `_reset` (check the
-    options, make the initial state), `_rank`, `_learn`, `score`, `_state` and `_restore`.
+    A subclass is a keyword-only dataclass whose fields are its options. It writes `_reset` (check the options, make the
+    initial state), `_rank`, `_learn` and `score`, and names in ``SAVED`` the attributes that learning replaces.
+
+    One ranker may be used from several threads: `rank` and `learn` take turns.
     """
 
     n_features: int
@@ -60,7 +82,10 @@ class Ranker(ABC):
         self.n_features = int(self.n_features)
         self.seed = check_seed(self.seed)
         self._number = 0
-        self._learned = Ledger()
+        self._learned = LearnedSet()
+        self._older: tuple[str, ...] = ()  # fingerprints of before an upgrade, whose impressions are still ours
+        self._left_out = 0  # lists that must be read back before the next one is learned
+        self._turn = threading.RLock()
         self._reset()
 
     # The steps that an algorithm writes.
@@ -70,24 +95,36 @@ class Ranker(ABC):
         """Check the options and make the state of a ranker that has seen nothing."""
 
     @abstractmethod
-    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
-        """Draw the first ``k`` positions for ``features`` (n_docs, n_features); changes nothing."""
+    def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        """Draw the first ``k`` positions for ``inputs`` (n_docs, n_features); changes nothing."""
 
     @abstractmethod
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
-        """Take the clicks of an impression that was checked; ends with all of its work done or none."""
+        """Take the clicks of an impression that was checked; its features are inputs, as `_rank` sees them."""
 
     @abstractmethod
     def score(self, features: ArrayLike) -> FloatArray:
         """(n_docs,), higher is better."""
 
-    @abstractmethod
+    def _inputs(self, X: FloatArray) -> FloatArray:
+        """What `_rank` sees of the candidates' features X (n_docs, n_features)."""
+        return X
+
+    def _remember(self, X: FloatArray) -> Mapping[str, AnyArray]:
+        """What `learn` will need to know of all candidates X, beside what `_rank` remembers."""
+        return {}
+
+    def _take(self, impression: Impression, clicks: BoolArray) -> None:
+        """`_learn`, from the features as they come."""
+        self._learn(impression, clicks)
+
     def _state(self) -> State:
         """Arrays and JSON-able scalars by name: everything that learning has changed."""
+        return state_of(self)
 
-    @abstractmethod
     def _restore(self, state: State) -> None:
         """Take over a state that `_state` gave."""
+        restore(self, state)
 
     # What all of them share.
 
@@ -104,7 +141,7 @@ class Ranker(ABC):
 
         Parameters
         ----------
-        features : (n_docs, n_features), one row per candidate.
+        features : (n_docs, n_features), one row per candidate, in any units.
         k : positions to show; None ranks them all; more than there are documents is the same as all.
         number : the impression's number; by default the next one. Ranking anew under an old number gives the old list.
         explore : False shows the documents by score alone; nothing is learned from such a list.
@@ -113,9 +150,10 @@ class Ranker(ABC):
         X = self.check_features(features)
         shown = _check_positions("k", k, 1, len(X))
         fixed = _check_positions("locked", locked, 0, shown) if explore else shown
-        number = self._number if number is None else _check_number(number)
-        draw = self._draw_numbered(X, shown, number) if fixed == 0 else self._draw_below(X, shown, fixed, number)
-        self._number = max(self._number, number + 1)
+        with self._turn, threads.single():
+            number = self._number if number is None else _check_number(number)
+            draw = self._draw_numbered(X, shown, number) if fixed == 0 else self._draw_below(X, shown, fixed, number)
+            self._number = max(self._number, number + 1)
         return Impression(
             ranker=self.fingerprint,
             seed=self.seed,
@@ -131,7 +169,9 @@ class Ranker(ABC):
 
     def _draw_numbered(self, X: FloatArray, k: int, number: int) -> Draw:
         """`_rank` with the impression's own stream of random numbers."""
-        return self._rank(X, k, generator(self.seed, number, Purpose.RANK))
+        draw = self._rank(self._inputs(X), k, generator(self.seed, number, Purpose.RANK))
+        extra = self._remember(X)
+        return draw._replace(memory={**draw.memory, **extra}) if extra else draw
 
     def _draw_below(self, X: FloatArray, k: int, locked: int, number: int) -> Draw:
         """The ``locked`` best by score, then the algorithm's own order of the rest."""
@@ -156,13 +196,33 @@ class Ranker(ABC):
         """
         self._check_impression(impression)
         checked = check_clicks(clicks, len(impression))
-        if impression.number in self._learned:
-            return False
-        tail = impression.tail()
-        if len(tail) > 0:
-            self._learn(tail, checked[impression.locked :])
-        self._learned.add(impression.number)
-        self._number = max(self._number, impression.number + 1)
+        with self._turn, threads.single():
+            if impression.number in self._learned:
+                return False
+            if self._left_out:
+                raise OptionError(f"{self._left_out} lists were left out of this ranker's file: `recall` them first")
+            tail, counted = impression.tail(), checked[impression.locked :]
+            if counted.any():
+                self._take_or_leave(tail, counted)
+            self._learned.add(impression.number)
+            self._number = max(self._number, impression.number + 1)
+        return True
+
+    def _take_or_leave(self, impression: Impression, clicks: BoolArray) -> None:
+        """Learn, or raise and leave everything as it was."""
+        take_back = checkpoint(self)
+        try:
+            self._take(impression, clicks)
+            if not self._sound():
+                raise FloatingPointError("the weights are not finite")
+        except BaseException as problem:
+            take_back()
+            if isinstance(problem, ArithmeticError | np.linalg.LinAlgError):
+                raise LearningError(f"impression {impression.number} cannot be learned: {problem}") from problem
+            raise
+
+    def _sound(self) -> bool:
+        """Whether the state is one to go on with."""
         return True
 
     def check_features(self, features: ArrayLike) -> FloatArray:
@@ -180,8 +240,14 @@ class Ranker(ABC):
         # One pass answers nearly always: no value is beyond the root of the sum of squares, and NaN compares false.
         if np.vdot(X, X) <= MAX_MAGNITUDE**2:
             return X
-        if not (X.max() <= MAX_MAGNITUDE and X.min() >= -MAX_MAGNITUDE):
-            raise FeatureError(f"features hold NaN, infinity or values beyond {MAX_MAGNITUDE:g}; clean them first")
+        with np.errstate(invalid="ignore"):
+            wrong = np.argwhere(~(np.abs(X) <= MAX_MAGNITUDE))
+        if len(wrong):
+            row, column = wrong[0].tolist()
+            raise FeatureError(
+                f"row {row}, column {column} of the features is {X[row, column]:g}; "
+                f"expected finite numbers from {-MAX_MAGNITUDE:g} to {MAX_MAGNITUDE:g}"
+            )
         return X
 
     def _check_impression(self, impression: Impression) -> None:
@@ -192,19 +258,21 @@ class Ranker(ABC):
             raise ForeignImpressionError(
                 f"the impression's features have shape {impression.features.shape}; expected ({k}, {self.n_features})"
             )
-        if impression.ranker != self.fingerprint or impression.seed != self.seed:
+        known = impression.ranker == self.fingerprint or impression.ranker in self._older
+        if not known or impression.seed != self.seed:
             raise ForeignImpressionError("the impression was made by another ranker (name, width, seed or options)")
         self.check_features(impression.features)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hex digits of name, width, seed and options: rankers that agree in all share impressions."""
-        text = json.dumps([self.name, self.n_features, self.seed, self.options()], sort_keys=True)
+        """Sixteen hex digits of name, width, seed and settings: rankers that agree in all share impressions."""
+        text = json.dumps([self.name, self.n_features, self.seed, self.settings], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def options(self) -> dict[str, Any]:
-        """The options as given, without ``n_features`` and ``seed``."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("n_features", "seed")}
+    @property
+    def settings(self) -> Settings:
+        """Every option as it acts, without ``n_features`` and ``seed``: what files, stores and fingerprints hold."""
+        return Settings({f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("n_features", "seed")})
 
     def inspect(self, features: ArrayLike) -> Any:
         """What the model is certain of for these candidates, or None where the algorithm has no notion of it."""
@@ -219,22 +287,60 @@ class Ranker(ABC):
     @property
     def state(self) -> State:
         """Arrays and scalars by name (copies): all that distinguishes this ranker from a new one."""
-        own = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in self._state().items()}
-        return own | {"number": self._number, "learned": self._learned.to_array()}
+        with self._turn:
+            own = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in self._state().items()}
+            return own | {"number": self._number, "learned": self._learned.to_array()}
 
-    def to_bytes(self) -> bytes:
-        """The ranker whole, options and state, as bytes that hold no pickle; equal rankers give equal bytes."""
-        state = self.state
+    # Saving.
+
+    def to_bytes(self, *, history: bool = True) -> bytes:
+        """The ranker whole, settings and state, as bytes that hold no pickle; equal rankers give equal bytes.
+
+        ``history=False`` leaves out the lists that it keeps to make θ̂ exact again: what is left is small, ranks as the
+        whole does, and learns on after `recall` has read those lists back from a log.
+        """
+        with self._turn:
+            state = self.state
+            left_out = self._left_out
+            if not history:
+                state, dropped = self._without_lists(state)
+                left_out = left_out or dropped
         arrays = {k: v for k, v in state.items() if isinstance(v, np.ndarray)}
-        scalars = {k: v for k, v in state.items() if k not in arrays}
         values = {
             "name": self.name,
             "n_features": self.n_features,
             "seed": self.seed,
-            "options": self.options(),
-            "state": scalars,
+            "settings": self.settings,
+            "older": list(self._older),
+            "left_out": left_out,
+            "state": {k: v for k, v in state.items() if k not in arrays},
         }
         return archive.pack("ranker", values, arrays)
+
+    def _without_lists(self, state: State) -> tuple[State, int]:
+        """The state without the lists that it keeps, and how many there were."""
+        return state, 0
+
+    def recall(self, entries: Iterable[tuple[Impression, ArrayLike]]) -> None:
+        """Read back the lists that ``to_bytes(history=False)`` left out.
+
+        ``entries`` are impressions with their clicks as they were learned, newest first; only as many are taken as are
+        needed, and those that this ranker has not learned are passed over.
+        """
+        with self._turn:
+            if self._left_out:
+                self._read_back(self._known(entries))
+                self._left_out = 0
+
+    def _known(self, entries: Iterable[tuple[Impression, ArrayLike]]) -> Iterable[tuple[Impression, BoolArray]]:
+        for impression, clicks in entries:
+            if self._learned.may_have(impression.number):
+                counted = check_clicks(clicks, len(impression))[impression.locked :]
+                if counted.any():
+                    yield impression.tail(), counted
+
+    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]]) -> None:
+        """Take over the lists that `_without_lists` left out, newest first."""
 
     @classmethod
     def from_bytes(cls, blob: bytes, *, source: str = "these bytes") -> Self:
@@ -243,54 +349,135 @@ class Ranker(ABC):
         if values.get("name") != cls.name:
             raise FileFormatError(f"{source} holds the ranker {values.get('name')!r}; expected {cls.name!r}")
         try:
-            ranker = cls(values["n_features"], seed=values["seed"], **values["options"])
+            if "settings" not in values:
+                values, arrays = cls._upgrade(values, arrays)
+            ranker = cls(values["n_features"], seed=values["seed"], **values["settings"])
             state = {**values["state"], **arrays}
             ranker._number = int(state.pop("number"))
-            ranker._learned = Ledger.from_array(state.pop("learned"))
+            ranker._learned = LearnedSet.from_array(state.pop("learned"))
+            ranker._older, ranker._left_out = tuple(values["older"]), int(values["left_out"])
             ranker._restore(state)
         except (KeyError, TypeError, ValueError) as problem:
             raise FileFormatError(f"{source} is damaged: {problem}") from problem
         return ranker
+
+    @classmethod
+    def _upgrade(cls, values: State, arrays: State) -> tuple[State, State]:
+        """What a file of version 0.1 holds, as one of today: options as given become settings, nothing else changes."""
+        made = cls(values["n_features"], seed=values["seed"], **values["options"])
+        text = json.dumps([cls.name, values["n_features"], values["seed"], values["options"]], sort_keys=True)
+        older = [hashlib.sha256(text.encode()).hexdigest()[:16]]
+        return {**values, "settings": made.settings, "older": older, "left_out": 0}, arrays
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The ranker of this class that `save` wrote; for rankers of one's own, which `pairrank.load` does not know."""
+        return cls.from_bytes(archive.read_file(path), source=str(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, atomically. `pairrank.load` reads it."""
         archive.write_atomically(path, self.to_bytes())
 
     def digest(self) -> str:
-        """SHA-256 of `to_bytes`: equal for rankers that will behave alike from here on."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
+        """SHA-256 of `to_bytes` without the lists that are kept, which follow from the log: equal for equal models."""
+        return hashlib.sha256(self.to_bytes(history=False)).hexdigest()
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Ranker], tuple[bytes]]:
+        return type(self).from_bytes, (self.to_bytes(),)
 
 
 @dataclass(eq=False, kw_only=True)
 class LinearRanker(Ranker):
-    """A ranker that scores by one weight vector: score(x) = x·θ."""
+    """A ranker that scores by one weight vector: score(x) = x·θ.
+
+    `_rank` and `_learn` see inputs: documents centred on their list, in units taken from the first lists (see
+    `features.linear`). ``_weights`` are weights of those inputs; `weights` and `score` are in the features' own units.
+    """
+
+    SAVED: ClassVar[tuple[str, ...]] = ("_weights", "_units")
 
     def _reset(self) -> None:
         self._weights = np.zeros(self.n_features)
+        self._units = Units(self.n_features, self._unit_kind)
+        # Lists learned while units may still change, to be learned anew in the units that they turn out to have.
+        self._first: tuple[tuple[Impression, BoolArray], ...] = ()
+
+    @property
+    def _unit_kind(self) -> str:
+        """How units are measured; see `features.linear.Units`."""
+        return "range"
 
     @property
     def weights(self) -> FloatArray:
-        """(n_features,), a copy of θ."""
-        return self._weights.copy()
+        """(n_features,), θ in the features' own units."""
+        return self._units.weights(self._weights)
 
     def score(self, features: ArrayLike) -> FloatArray:
         """(n_docs,), X·θ."""
-        scores: FloatArray = self.check_features(features) @ self._weights
+        scores: FloatArray = self.check_features(features) @ self.weights
         return scores
 
+    def _inputs(self, X: FloatArray) -> FloatArray:
+        return self._units.inputs(X)
+
+    def _remember(self, X: FloatArray) -> Mapping[str, AnyArray]:
+        if self._units.settled or self._units.kind != "range":
+            return {}
+        return {"ranges": np.ptp(X, axis=0)}
+
+    def _take(self, impression: Impression, clicks: BoolArray) -> None:
+        changed = self._units.watch(impression.features, impression.memory.get("ranges"))
+        self._first = () if self._units.settled and not changed else (*self._first, (impression, clicks))
+        if changed:
+            self._learn_anew()
+        else:
+            self._learn(self._seen(impression), clicks)
+        if self._units.settled:
+            self._first = ()
+
+    def _seen(self, impression: Impression) -> Impression:
+        """The impression with inputs in place of features."""
+        return replace(impression, features=self._units.inputs(impression.features))
+
+    def _learn_anew(self) -> None:
+        """Learn the first lists again, in units that have changed."""
+        units, first = self._units, self._first
+        self._reset()
+        self._units, self._first = units, first
+        for impression, clicks in first:
+            self._learn(self._seen(impression), clicks)
+
+    def _sound(self) -> bool:
+        return bool(np.isfinite(self._weights).all())
+
     def _state(self) -> State:
-        return {"weights": self._weights}
+        bodies = [impression.to_bytes() for impression, _ in self._first]
+        clicks = [clicks for _, clicks in self._first]
+        return super()._state() | {
+            "first.bodies": np.frombuffer(b"".join(bodies), dtype=np.uint8),
+            "first.ends": np.cumsum([len(body) for body in bodies], dtype=np.int64),
+            "first.clicks": np.concatenate([np.empty(0, dtype=np.bool_), *clicks]),
+        }
 
     def _restore(self, state: State) -> None:
-        self._weights = restored(state, "weights", (self.n_features,))
+        super()._restore(state)
+        raw, clicks = state["first.bodies"].tobytes(), state["first.clicks"]
+        start = place = 0
+        first = []
+        for end in state["first.ends"].tolist():
+            impression = Impression.from_bytes(raw[start:end])
+            first.append((impression, clicks[place : place + len(impression)].copy()))
+            start, place = end, place + len(impression)
+        self._first = tuple(first)
 
+    def _without_lists(self, state: State) -> tuple[State, int]:
+        empty = {name: value[:0] for name, value in state.items() if name.startswith("first.")}
+        return state | empty, len(self._first)
 
-def restored(state: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> AnyArray:
-    """A writable copy of ``state[name]``, which must have ``shape``."""
-    array = np.array(state[name])
-    if array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
-    return array
+    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]]) -> None:
+        if not self._units.settled:
+            first = [entry for entry, _ in zip(entries, range(self._left_out), strict=False)]
+            self._first = tuple(reversed(first))
 
 
 def _check_positions(name: str, value: int | None, low: int, high: int) -> int:

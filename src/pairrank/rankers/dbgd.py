@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from pairrank.rankers import multileaving
-from pairrank.rankers.base import Draw, LinearRanker, State, check_number_in
+from pairrank.rankers.base import Draw, LinearRanker, check_number_in
 from pairrank.rng import Purpose, generator
 from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, IntArray
 
@@ -38,6 +38,7 @@ class DBGD(LinearRanker):
     """
 
     name: ClassVar[str] = "dbgd"
+    SAVED: ClassVar[tuple[str, ...]] = (*LinearRanker.SAVED, "_rate")
 
     learning_rate: float = 0.01
     decay: float = 1.0
@@ -57,12 +58,12 @@ class DBGD(LinearRanker):
     def _candidates(self) -> int:
         return 1
 
-    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+    def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         key = rng.integers(2**63, size=1)
         shifts = np.zeros((1 + self._candidates, self.n_features))
         shifts[1:] = self.delta * self._directions(key)
-        ranking, memory = self._compare((self._weights + shifts) @ features.T, k, rng)
-        return Draw(ranking, np.zeros(k, dtype=np.int64), len(features) > 1, {"key": key, **memory})
+        ranking, memory = self._compare((self._weights + shifts) @ inputs.T, k, rng)
+        return Draw(ranking, np.zeros(k, dtype=np.int64), len(inputs) > 1, {"key": key, **memory})
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
         credit = self._credits(impression.memory, clicks)
@@ -75,7 +76,7 @@ class DBGD(LinearRanker):
 
     def _compare(self, scores: FloatArray, k: int, rng: np.random.Generator) -> tuple[IntArray, dict[str, AnyArray]]:
         """One list of k from the scores (1 + candidates, n_docs), θ first, and what its credits need."""
-        ranks = multileaving.ranks(scores)
+        ranks = multileaving.ranks(scores, rng)
         ranking = multileaving.probabilistic(ranks, k, rng, tau=self.tau)
         return ranking, {"assignments": multileaving.assignments(ranks, ranking, tau=self.tau)}
 
@@ -91,10 +92,3 @@ class DBGD(LinearRanker):
             unit = normals / np.linalg.norm(normals, axis=1, keepdims=True)
             self._last_directions = int(key[0]), unit
         return unit
-
-    def _state(self) -> State:
-        return super()._state() | {"rate": self._rate}
-
-    def _restore(self, state: State) -> None:
-        super()._restore(state)
-        self._rate = float(state["rate"])

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from pairrank.rankers.base import Draw, check_number_in
-from pairrank.rankers.ranknet import SGDRankNet
+from pairrank.rankers.ranknet import SGDRankNet, by_score
 from pairrank.types import FloatArray
 
 
@@ -40,9 +40,9 @@ class EpsilonGreedy(SGDRankNet):
         super()._reset()
         check_number_in("epsilon", self.epsilon, 0, 1)
 
-    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
-        n = len(features)
-        best = np.argsort(-(features @ self._weights), kind="stable").tolist()
+    def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        n = len(inputs)
+        best = by_score(inputs @ self._weights, rng).tolist()
         # The next of a random permutation that is not yet shown is uniform among all that are not.
         chance = rng.permutation(n).tolist()
         coins = rng.random(k) < self.epsilon

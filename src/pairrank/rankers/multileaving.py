@@ -10,12 +10,11 @@ import numpy as np
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 
-def ranks(scores: FloatArray) -> IntArray:
-    """(r, n): every document's rank with every ranker, 1 is best, from ``scores`` (r, n); ties by row number."""
-    ordered = np.sort(scores, axis=1)
-    # A stable sort takes several times as long, and only ties need one.
-    ties = bool((ordered[:, 1:] == ordered[:, :-1]).any())
-    order = np.argsort(-scores, axis=1, kind="stable" if ties else "quicksort")
+def ranks(scores: FloatArray, rng: np.random.Generator) -> IntArray:
+    """(r, n): every document's rank with every ranker, 1 is best, from ``scores`` (r, n); ties by lot."""
+    # Columns in random order make a stable sort break ties by lot, in the same way for every ranker.
+    lot = rng.permutation(scores.shape[1])
+    order = lot[np.argsort(-scores[:, lot], axis=1, kind="stable")]
     result = np.empty(order.shape, dtype=np.int64)
     result[np.arange(len(order))[:, None], order] = np.arange(1, scores.shape[1] + 1)
     return result
@@ -28,7 +27,7 @@ def team_draft(scores: FloatArray, k: int, rng: np.random.Generator) -> tuple[In
 
     Parameters
     ----------
-    scores : (r, n), higher is better; ties by row number.
+    scores : (r, n), higher is better; ties by lot.
 
     Returns
     -------
@@ -37,10 +36,12 @@ def team_draft(scores: FloatArray, k: int, rng: np.random.Generator) -> tuple[In
     r = len(scores)
     rounds = -(-k // r)
     teams = rng.permuted(np.tile(np.arange(r), (rounds, 1)), axis=1).ravel()[:k]
-    ranking, closed = np.empty(k, dtype=np.int64), np.zeros(scores.shape[1])
+    lot = rng.permutation(scores.shape[1])
+    shuffled, closed = scores[:, lot], np.zeros(scores.shape[1])
+    ranking = np.empty(k, dtype=np.int64)
     for position, team in enumerate(teams):
-        row = (scores[team] + closed).argmax()
-        ranking[position] = row
+        row = (shuffled[team] + closed).argmax()
+        ranking[position] = lot[row]
         closed[row] = -np.inf
     return ranking, teams
 

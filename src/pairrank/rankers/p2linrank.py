@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pairrank.errors import OptionError
+from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import exploration, partition
 from pairrank.kernel.logistic import sigmoid
-from pairrank.rankers.base import Draw, LinearRanker, State, check_choice, check_number_in, restored
-from pairrank.rankers.sampling import PAIRS, posterior, preferred
+from pairrank.kernel.pairs import Pairs
+from pairrank.rankers.base import Draw, check_choice, check_number_in
+from pairrank.rankers.pairwise import PAIRS, PairwiseRanker
+from pairrank.rankers.posterior_sampling import TOLERANCE
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression, Inspection, IntArray
 
@@ -22,7 +26,7 @@ _WHOLE = 256
 
 
 @dataclass(eq=False, kw_only=True)
-class P2LinRank(LinearRanker):
+class P2LinRank(PairwiseRanker):
     """N linear models that learn from the same pairs, each with noise of its own; where all agree, the order is kept.
 
     Model n minimises the pairwise logistic loss with the label of every pair perturbed, y + γ with γ ~ N(0, ν²), and
@@ -31,8 +35,8 @@ class P2LinRank(LinearRanker):
         L_n(θ) = L(θ) - ξ_n·θ,   ξ_n = λ θ₀ + Σ √w γ x,
 
     so it is enough to keep θ̂ and H⁻¹ of the unperturbed loss, as PairRank does, and one vector ξ_n for each model.
-    θ_n is the minimiser of the quadratic model at θ̂, θ_n = θ̂ + H⁻¹ ξ_n: one Newton step instead of a fit a round. (For
-    a pair of weight w the noise counts √w, so that its variance is in proportion to the pair's information.) With
+    θ_n is the minimiser of the quadratic model at θ̂, θ_n = θ̂ + H⁻¹ ξ_n: one Newton step instead of a fit per round.
+    (For a pair of weight w the noise counts √w, so that its variance is in proportion to the pair's information.) With
     ν = ½ and σ' near ¼ the models are draws from the posterior N(θ̂, H⁻¹).
 
     (i, j) is certain when all N models score i above j. Documents are sorted by the mean of the models' scores, which
@@ -48,12 +52,13 @@ class P2LinRank(LinearRanker):
     n_models : N. More models agree less often: more exploration.
     nu : ν, the standard deviation of the noise on a click's label; larger is more exploration. The default did best of
         0.1, 0.2 and 0.5 on synthetic data.
-    lam : λ, the weight of the penalty.
-    pairs : preferences taken from clicks: "adjacent", "matched", "all" or "averaged", as in PairRank.
+    lam : λ, the weight of the penalty, for features in units of their largest range within a list.
+    pairs : preferences taken from clicks: "adjacent", "matched", "all", "averaged" or "mirrored", as in PairRank.
     exploration : "conservative" keeps certain orders inside a block, "random" shuffles it whole.
     """
 
     name: ClassVar[str] = "p2linrank"
+    SAVED: ClassVar[tuple[str, ...]] = (*PairwiseRanker.SAVED, "_noise", "_models")
 
     n_models: int = 5
     nu: float = 0.1
@@ -62,7 +67,6 @@ class P2LinRank(LinearRanker):
     exploration: str = "conservative"
 
     def _reset(self) -> None:
-        super()._reset()
         if isinstance(self.n_models, bool) or not isinstance(self.n_models, int):
             raise OptionError(f"n_models is {self.n_models!r}; expected a whole number")
         check_number_in("n_models", self.n_models, 1, MAX_MODELS)
@@ -70,7 +74,7 @@ class P2LinRank(LinearRanker):
         check_number_in("lam", self.lam, 0.0, 1e12, open_low=True)
         check_choice("pairs", self.pairs, PAIRS)
         check_choice("exploration", self.exploration, ("conservative", "random"))
-        self._posterior = posterior(self.n_features, self.lam)
+        super()._reset()
         rng = generator(self.seed, 0, Purpose.INIT)
         centres: FloatArray = 2 * self.nu / np.sqrt(self.lam) * rng.standard_normal((self.n_models, self.n_features))
         self._noise = self.lam * centres  # ξ, (N, d)
@@ -84,30 +88,29 @@ class P2LinRank(LinearRanker):
 
     # Ranking.
 
-    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
-        order, agreement = self._sorted(features)
+    def _start(self) -> Posterior:
+        return Posterior(np.full(self.n_features, float(self.lam)), tolerance=TOLERANCE)
+
+    def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        order, agreement = self._sorted(inputs)
         ends = agreement.ends(k)
-        places, blocks = np.arange(k), np.searchsorted(ends, np.arange(k))
-        start = 0
-        for end in ends.tolist():
-            if end > start:
-                stop = min(end + 1, k)
-                places[start:stop] = start + self._draw(agreement, start, end + 1, stop - start, rng)
-            start = end + 1
+        places, blocks = exploration.draw_blocks(ends, k, partial(self._draw, agreement, rng))
         return Draw(order[places], blocks, bool(ends[-1] >= len(ends)), {"ends": ends})
 
-    def _draw(self, agreement: Agreement, start: int, stop: int, n_draws: int, rng: np.random.Generator) -> IntArray:
-        """The first ``n_draws`` places of a block, counted from its start."""
+    def _draw(self, agreement: Agreement, rng: np.random.Generator, start: int, stop: int, n_draws: int) -> IntArray:
+        """The first ``n_draws`` places of the block from ``start`` to ``stop``."""
         if self.exploration == "random":
-            return exploration.draw_random(stop - start, n_draws, rng)
+            return start + exploration.draw_random(stop - start, n_draws, rng)
         inside = Agreement(agreement.scores[:, start:stop])
         if stop - start <= _WHOLE:
-            return exploration.draw_conservative(inside.rows(0, stop - start), n_draws, rng)
-        return exploration.draw_conservative_lazily(inside.rows, inside.predecessors, stop - start, n_draws, rng)
+            return start + exploration.draw_conservative(inside.rows(0, stop - start), n_draws, rng)
+        return start + exploration.draw_conservative_lazily(
+            inside.rows, inside.predecessors, stop - start, n_draws, rng
+        )
 
-    def _sorted(self, features: FloatArray) -> tuple[IntArray, Agreement]:
+    def _sorted(self, inputs: FloatArray) -> tuple[IntArray, Agreement]:
         """Rows by falling mean score, and the models' agreement on them in that order."""
-        scores = self._models @ features.T
+        scores = self._models @ inputs.T
         order = np.argsort(-scores.mean(axis=0), kind="stable")
         return order, Agreement(scores[:, order])
 
@@ -115,7 +118,7 @@ class P2LinRank(LinearRanker):
         """What the models agree on; a width is half the range of the models' score differences."""
         X = self.check_features(features)
         n = len(X)
-        order, agreement = self._sorted(X)
+        order, agreement = self._sorted(self._inputs(X))
         back = np.argsort(order)
         certain = agreement.rows(0, n)
         ends = partition.block_ends(partition.reaches(certain))
@@ -131,31 +134,14 @@ class P2LinRank(LinearRanker):
             unit="score",
         )
 
-    # Learning.
-
-    def _learn(self, impression: Impression, clicks: BoolArray) -> None:
-        rng = generator(impression.seed, impression.number, Purpose.LEARN)
-        found = preferred(self.pairs, clicks, rng)
-        if len(found.weight) == 0:
-            return
-        self._posterior.add(impression.features, found)
+    def _follow(self, impression: Impression, found: Pairs) -> None:
+        rng = generator(impression.seed, impression.number, Purpose.NOISE)
         noise = self.nu * np.sqrt(found.weight) * rng.standard_normal((self.n_models, len(found.weight)))
         k = len(impression)
         pull = np.array([np.bincount(found.winner, g, k) - np.bincount(found.loser, g, k) for g in noise])
         self._noise = self._noise + pull @ impression.features
         self._models = self._posterior.theta + self._noise @ self._posterior.inverse
         self._weights = self._models.mean(axis=0)
-
-    # Saving.
-
-    def _state(self) -> State:
-        return super()._state() | self._posterior.state() | {"noise": self._noise, "models": self._models}
-
-    def _restore(self, state: State) -> None:
-        super()._restore(state)
-        self._posterior.restore(state)
-        self._noise = restored(state, "noise", (self.n_models, self.n_features))
-        self._models = restored(state, "models", (self.n_models, self.n_features))
 
 
 class Agreement:

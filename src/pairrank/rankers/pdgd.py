@@ -9,7 +9,7 @@ import numpy as np
 
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import all_pairs
-from pairrank.rankers.base import Draw, LinearRanker, State, check_number_in
+from pairrank.rankers.base import Draw, LinearRanker, check_number_in
 from pairrank.types import BoolArray, FloatArray, Impression, IntArray
 
 # Pairs are taken in parts of at most this many swapped scores, so that a list of any length fits in memory.
@@ -38,6 +38,7 @@ class PDGD(LinearRanker):
     """
 
     name: ClassVar[str] = "pdgd"
+    SAVED: ClassVar[tuple[str, ...]] = (*LinearRanker.SAVED, "_rate")
 
     learning_rate: float = 0.1
     decay: float = 0.9999977
@@ -47,8 +48,8 @@ class PDGD(LinearRanker):
         self._rate = check_number_in("learning_rate", self.learning_rate, 0, 1e6, open_low=True)
         check_number_in("decay", self.decay, 0, 1, open_low=True)
 
-    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
-        scores = features @ self._weights
+    def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        scores = inputs @ self._weights
         # The k largest of scores with Gumbel noise are a draw of k without replacement, in order.
         order = np.argsort(-(scores + rng.gumbel(size=len(scores))), kind="stable")
         ranking, rest = order[:k], order[k:]
@@ -68,13 +69,6 @@ class PDGD(LinearRanker):
         pull = np.bincount(clicked, force, len(X)) - np.bincount(unclicked, force, len(X))
         self._weights = self._weights + self._rate * (pull @ X)
         self._rate *= self.decay
-
-    def _state(self) -> State:
-        return super()._state() | {"rate": self._rate}
-
-    def _restore(self, state: State) -> None:
-        super()._restore(state)
-        self._rate = float(state["rate"])
 
 
 def reversal_weights(scores: FloatArray, i: IntArray, j: IntArray) -> FloatArray:

@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
 
 from pairrank.errors import OptionError
+from pairrank.features.spread import STRENGTH, centred, mean_spread, precision, spread_sums
 from pairrank.kernel.logistic import slope
 from pairrank.rankers.base import Ranker, check_number_in
 from pairrank.rankers.pairrank import PairRank
 from pairrank.rankers.ranknet import OfflineRankNet
-from pairrank.rankers.spread import STRENGTH, centred, mean_spread, precision, spread_sums
 from pairrank.types import FloatArray
 
 # The variance of the difference of two features that are spread evenly over [0, 1], as min-max leaves them.
@@ -43,9 +43,8 @@ class Prior:
 
 def settings_of(ranker: Ranker) -> tuple[float, str]:
     """``lam`` and the kind of pairs with which a fit is the same problem as the ranker's own, or as its expectation."""
-    settings = _pairrank(ranker).settings
-    lam = STRENGTH if settings.lam == "scaled" else float(settings.lam)
-    return lam, "averaged" if settings.pairs == "matched" else settings.pairs
+    ours = _pairrank(ranker)
+    return ours.lam / ours.n_features, "averaged" if ours.pairs in ("matched", "mirrored") else ours.pairs
 
 
 def from_labels(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar, Self
 
 import numpy as np
@@ -10,17 +11,22 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from pairrank.errors import DataError
-from pairrank.kernel import pairs
+from pairrank.features.linear import centred
 from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, LinearRanker, check_choice, check_number_in
-from pairrank.rng import Purpose, generator
+from pairrank.rankers.pairwise import PAIRS, preferred
 from pairrank.types import BoolArray, FloatArray, Impression, IntArray
 
 
-def greedy(scores: FloatArray, k: int) -> Draw:
-    """The ``k`` best by score, ties by row number; every position is a block of its own."""
-    return Draw(np.argsort(-scores, kind="stable")[:k], np.arange(k), False, {})
+def by_score(scores: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Rows by falling score (n,), ties by lot."""
+    return np.lexsort((rng.random(len(scores)), -scores))
+
+
+def greedy(scores: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+    """The ``k`` best by score, ties by lot; every position is a block of its own."""
+    return Draw(by_score(scores, rng)[:k], np.arange(k), False, {})
 
 
 def ascent(X: FloatArray, weights: FloatArray, found: Pairs) -> FloatArray:
@@ -55,7 +61,8 @@ class SGDRankNet(LinearRanker):
     Parameters
     ----------
     learning_rate : the length of a step.
-    pairs : preferences taken from clicks, as in `PairRank`: "adjacent" (the paper's), "matched", "all" or "averaged".
+    pairs : preferences taken from clicks, as in `PairRank`: "adjacent" (the paper's), "matched", "all", "averaged" or
+        "mirrored".
     """
 
     name: ClassVar[str] = "sgd-ranknet"
@@ -66,25 +73,14 @@ class SGDRankNet(LinearRanker):
     def _reset(self) -> None:
         super()._reset()
         check_number_in("learning_rate", self.learning_rate, 0, 1e6, open_low=True)
-        check_choice("pairs", self.pairs, ("adjacent", "matched", "all", "averaged"))
+        check_choice("pairs", self.pairs, PAIRS)
 
-    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
-        return greedy(features @ self._weights, k)
+    def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        return greedy(inputs @ self._weights, k, rng)
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
-        step = ascent(impression.features, self._weights, self._pairs(impression, clicks))
+        step = ascent(impression.features, self._weights, preferred(self.pairs, impression, clicks))
         self._weights = self._weights + self.learning_rate * step
-
-    def _pairs(self, impression: Impression, clicks: BoolArray) -> Pairs:
-        match self.pairs:
-            case "adjacent":
-                return pairs.adjacent(clicks)
-            case "matched":
-                return pairs.matched(clicks, generator(impression.seed, impression.number, Purpose.LEARN))
-            case "all":
-                return pairs.all_pairs(clicks)
-            case _:
-                return pairs.averaged(clicks)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -101,8 +97,9 @@ class OfflineRankNet(LinearRanker):
 
     Parameters
     ----------
-    l2 : λ, the penalty on the weights. Of 1e-6 to 0.1, 3e-4 and 1e-3 are best on the validation splits of MQ2008 and
-        the MSLR sample together; on MQ2008 alone 1e-5 is a little better.
+    l2 : λ, the penalty on the weights of features in units of their largest range within a query. Of 1e-6 to 0.1, 3e-4
+        and 1e-3 are best on the validation splits of MQ2008 and the MSLR sample together; on MQ2008 alone 1e-5 is a
+        little better.
     """
 
     name: ClassVar[str] = "offline-ranknet"
@@ -113,8 +110,8 @@ class OfflineRankNet(LinearRanker):
         super()._reset()
         check_number_in("l2", self.l2, 0, 1e6, open_low=True)
 
-    def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
-        return greedy(features @ self._weights, k)
+    def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        return greedy(inputs @ self._weights, k, rng)
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
         """Nothing: this ranker learns from labels, in `fit`."""
@@ -129,6 +126,7 @@ class OfflineRankNet(LinearRanker):
         """
         X = self.check_features(features)
         labels, bounds = _check_labels(grades, offsets, len(X))
+        X, unit = _in_units(X, bounds)
         # By query, then by falling grade: the pairs of a grade are then two slices.
         query = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
         order = np.lexsort((-labels, query))
@@ -142,8 +140,17 @@ class OfflineRankNet(LinearRanker):
             return loss + self.l2 / 2 * float(weights @ weights), pull @ X + self.l2 * weights
 
         found = minimize(objective, np.zeros(self.n_features), jac=True, method="L-BFGS-B", options=_STOP)
+        self._units.fix(unit)
         self._weights = np.asarray(found.x, dtype=np.float64)
         return self
+
+
+def _in_units(X: FloatArray, bounds: IntArray) -> tuple[FloatArray, FloatArray]:
+    """X centred query by query, each feature in units of its largest range within one; and those units (d,)."""
+    queries = [X[start:stop] for start, stop in pairwise(bounds.tolist()) if stop > start]
+    unit = np.max([np.ptp(rows, axis=0) for rows in queries], axis=0)
+    unit = np.where(unit > 0.0, unit, 1.0)
+    return np.concatenate([centred(rows) for rows in queries]) / unit, unit
 
 
 _STOP = {"maxiter": 1000, "maxfun": 2000, "ftol": 1e-10, "gtol": 1e-6}

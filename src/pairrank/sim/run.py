@@ -70,7 +70,7 @@ def simulate(
     else:
         spec = RunSpec(
             data=_label(source),
-            ranker=ranker if isinstance(ranker, str) else rankers.spell(ranker.name, ranker.options()),
+            ranker=ranker if isinstance(ranker, str) else rankers.spell(ranker.name, ranker.settings),
             clicks=clicks,
             rounds=rounds,
             seed=seed,

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairrank.errors import ExpiredImpressionError
-from pairrank.rankers.ledger import Ledger
+from pairrank.rankers.learned_set import LearnedSet
 
 
 @given(st.lists(st.integers(0, 500), max_size=60), st.integers(8, 200))
 def test_ledger_is_a_set_over_a_window(numbers: list[int], window: int) -> None:
-    ledger, plain = Ledger(window), set()
+    ledger, plain = LearnedSet(window), set()
     for number in numbers:
         try:
             known = number in ledger
@@ -21,7 +21,7 @@ def test_ledger_is_a_set_over_a_window(numbers: list[int], window: int) -> None:
         assert known == (number in plain)
         ledger.add(number)
         plain.add(number)
-    twin = Ledger.from_array(ledger.to_array())
+    twin = LearnedSet.from_array(ledger.to_array())
     for number in range(max(plain, default=0) - window + 8, max(plain, default=0) + 20):
         if number >= 0:
             assert (number in twin) == (number in plain)
@@ -29,7 +29,7 @@ def test_ledger_is_a_set_over_a_window(numbers: list[int], window: int) -> None:
 
 @pytest.mark.parametrize("newest", range(1000, 1008))
 def test_what_has_left_the_window_is_refused(newest: int) -> None:
-    ledger = Ledger(64)
+    ledger = LearnedSet(64)
     ledger.add(newest)
     for number in range(newest - 80, newest + 1):
         if number <= newest - 64:
@@ -40,7 +40,7 @@ def test_what_has_left_the_window_is_refused(newest: int) -> None:
 
 
 def test_memory_is_bounded() -> None:
-    ledger = Ledger(1000)
+    ledger = LearnedSet(1000)
     for number in range(0, 10_000_000, 997):
         ledger.add(number)
     assert len(ledger.to_array()) <= 8 + 1000 // 8 + 1

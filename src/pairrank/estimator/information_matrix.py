@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from pairrank.kernel.confidence import add_product, inverse_of, update_inverse
+from pairrank.kernel.confidence import inverse_of, update_inverse
+from pairrank.state import Saved
 from pairrank.types import FloatArray
 
 # Rounding in the inverse grows with the number of updates; after this many it is computed afresh from M.
 REFACTOR_EVERY = 1000
 
 
-class Precision:
+class InformationMatrix(Saved):
     """M, M⁻¹ and log det M, from λI."""
+
+    SAVED: ClassVar[tuple[str, ...]] = ("matrix", "inverse", "log_det", "_updates")
 
     def __init__(self, n_features: int, lam: float) -> None:
         self.matrix = lam * np.eye(n_features)
@@ -30,26 +33,11 @@ class Precision:
 
     def add(self, rows: FloatArray) -> None:
         """M + VᵀV for ``rows`` V (m, d)."""
-        add_product(self.matrix, rows.T, rows.T, 1.0)
+        self.matrix = self.matrix + rows.T @ rows
         self._updates += 1
         if self._updates % REFACTOR_EVERY:
-            self.log_det += update_inverse(self.inverse, rows)
+            inverse = self.inverse.copy()
+            self.log_det += update_inverse(inverse, rows)
+            self.inverse = inverse
         else:
             self.inverse, self.log_det = inverse_of(self.matrix)
-
-    def state(self) -> dict[str, Any]:
-        """Everything that changes, by name."""
-        return {
-            "M": self.matrix,
-            "M_inverse": self.inverse,
-            "log_det": self.log_det,
-            "M_updates": self._updates,
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` gave."""
-        for name in ("M", "M_inverse"):
-            if state[name].shape != self.matrix.shape:
-                raise ValueError(f"{name} has shape {state[name].shape}, expected {self.matrix.shape}")
-        self.matrix, self.inverse = state["M"].copy(), state["M_inverse"].copy()
-        self.log_det, self._updates = float(state["log_det"]), int(state["M_updates"])

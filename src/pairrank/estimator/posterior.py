@@ -1,7 +1,7 @@
 """θ̂ and its curvature, kept up as pairs come in: the estimators behind PairRank.
 
 The loss is L(θ) = Σ w log(1 + exp(-x·θ)) + ½ θᵀPθ - qᵀθ. At first P = λI and q = 0, the paper's Eq. 1; a prior with
-mean θ₀ has q = Pθ₀, and pairs whose history was given up live on in P and q as their quadratic model.
+mean θ₀ has q = Pθ₀, and pairs whose history was given up live on in P and q as their quadratic model (folded).
 
 A list's pairs are taken in exactly against the quadratic model of everything before: a Newton iteration in the k
 documents shown, O(k d²) in all. What that model has strayed by is measured whenever the gradient of the whole history
@@ -11,14 +11,15 @@ is taken again (a refresh), and the time to the next refresh is set so that the 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
+from pairrank.estimator.history import History
 from pairrank.kernel.confidence import add_product, inverse_of
 from pairrank.kernel.pairs import Pairs, preferences, top_used
 from pairrank.kernel.settling import settle
-from pairrank.rankers.history import History
+from pairrank.state import Saved
 from pairrank.types import FloatArray
 
 # Below this many pairs a refresh costs next to nothing, so every list gets one.
@@ -28,48 +29,64 @@ GROWTH = 1.25
 MAX_STEPS = 100
 # What products in float32 lose of a sum of squares.
 ROUNDING = 1e-7
-# Without a history, H⁻¹ is computed afresh from H after this many lists.
-REFACTOR_EVERY = 1000
+# Documents of the history take at most this many bytes; then the oldest quarter of the lists is folded.
+HISTORY_BYTES = 64 * 2**20
 
 
-class Posterior:
+class Posterior(Saved):
     """θ̂, H⁻¹ and what is needed to keep them right.
 
     Parameters
     ----------
-    lam : λ. With ``mean_loss`` the loss is the authors' mean plus λ‖θ‖², that is P = 2nλI for n pairs.
+    precision : (d,), the diagonal of P at the start: λ for each weight.
     tolerance : how far θ̂ may stray from the exact minimiser, in the H-norm (standard deviations of the posterior).
         0 refreshes after every list, to rounding.
+    mean_loss : the loss is the authors' mean plus λ‖θ‖²: P = 2nλI for pairs that weigh n together.
     patient : refresh only when θ̂ may have strayed; else after every list.
-    capacity : documents kept in the history; older lists are folded into P and q. 0 keeps none (bounded memory).
-    sandwich : keep B, the spread of the lists' gradients, for a covariance that does not trust the model's own.
-    evidence : at each rebuild set λ to γ/‖θ̂‖², γ = d - λ tr H⁻¹ the number of weights that the data determine.
-    half_life : lists after which a list counts half.
+    half_life : lists after which a list counts half; 0 forgets nothing.
+    capacity : documents kept in the history; older lists are folded into P and q.
     """
+
+    SAVED: ClassVar[tuple[str, ...]] = (
+        "theta",
+        "inverse",
+        "P",
+        "q",
+        "n_pairs",
+        "strayed",
+        "_pairs_part",
+        "_at_rebuild",
+        "_moved",
+        "_allowance",
+        "_contraction",
+        "_lists",
+        "_prior_P",
+        "_prior_q",
+        "history",
+    )
 
     def __init__(
         self,
-        n_features: int,
-        lam: float,
+        precision: FloatArray,
         *,
-        mean_loss: bool,
         tolerance: float,
-        capacity: int,
+        mean_loss: bool = False,
         patient: bool = True,
-        sandwich: bool = False,
-        evidence: bool = False,
-        half_life: float | None = None,
+        half_life: float = 0.0,
+        capacity: int | None = None,
     ) -> None:
-        self.theta = np.zeros(n_features)
-        self.inverse = np.eye(n_features) / lam
+        d = len(precision)
+        self._penalty = precision.copy()
+        self._mean_loss, self._tolerance, self._patient, self._half_life = mean_loss, tolerance, patient, half_life
+        self._capacity = max(HISTORY_BYTES // (4 * d), 1000) if capacity is None else capacity
         # Where a tolerance is allowed, float32 halves the passes over the history at an error far below it.
-        self.history = History(n_features, np.float32 if tolerance else np.float64)
-        self.lam, self._mean_loss, self._capacity = lam, mean_loss, capacity
-        self._tolerance, self._patient = tolerance, patient
-        self.P = lam * np.eye(n_features)
-        self._q = np.zeros(n_features)
+        self.history = History(d, np.float32 if tolerance else np.float64)
+        self.theta, self.inverse = np.zeros(d), np.diag(1.0 / precision)
+        self.P, self.q = np.diag(precision), np.zeros(d)
+        # What is never forgotten, where anything is.
+        self._prior_P, self._prior_q = (self.P, self.q) if half_life else (np.empty((0, 0)), np.empty(0))
         # The pairs' part of H, kept apart only where the penalty changes under it.
-        self._pairs_part = np.zeros((n_features, n_features) if mean_loss else (0, 0))
+        self._pairs_part = np.zeros((d, d) if mean_loss else (0, 0))
         self.n_pairs = 0
         self._at_rebuild = 0  # pairs when H was last computed afresh
         # θ̂ strays from the exact minimiser in step with how far it has moved since the last refresh, so that is the
@@ -79,44 +96,33 @@ class Posterior:
         self.strayed = 0.0  # what the last refresh measured, in the H-norm
         self._contraction = 1.0  # how much of the stray a step by H⁻¹ leaves; unknown at first
         self._lists = 0  # lists taken in
-        self._evidence, self._half_life = evidence, half_life
-        self._spread = lam * np.eye(n_features) if sandwich else np.zeros((0, 0))  # B
-        self._prior = (self.P.copy(), self._q) if half_life else None  # what is never forgotten
 
     def set_prior(self, mean: FloatArray, precision: FloatArray) -> None:
-        """Start from a Gaussian prior instead of λI around zero."""
-        self.P = precision.copy()
-        self._q = precision @ mean
+        """Start from a Gaussian prior N(mean, precision⁻¹), (d,) and (d, d), instead of the diagonal one."""
+        self.P, self.q = precision.copy(), precision @ mean
         if self._half_life:
-            self._prior = (precision.copy(), self._q)
-        if len(self._spread):
-            self._spread = precision.copy()
+            self._prior_P, self._prior_q = self.P, self.q
         self.theta = mean.copy()
         self.inverse, _ = inverse_of(precision)
 
     def add(self, documents: FloatArray, pairs: Pairs) -> None:
         """Learn the pairs of one list over its ``documents`` (k, d)."""
-        self._moved += self._take_in(*_only_used(documents, pairs))
+        self._moved += self._take_in(*only_used(documents, pairs))
         if self._mean_loss:
-            self._moved += self._raise_penalty(len(pairs.weight))
+            self._moved += self._raise_penalty(float(pairs.weight.sum()))
         self.n_pairs += len(pairs.weight)
-        if self.n_pairs >= self._next_rebuild and len(self.history):
+        if self.n_pairs >= self._next_rebuild:
             self._rebuild()
-        if self._moved >= self._allowance and len(self.history):
+        if self._moved >= self._allowance:
             self._refresh()
         if self.history.n_documents > self._capacity:
             self._fold()
         if self._half_life and self._lists % self._forget_every == 0:
-            self._forget(0.5 ** (self._forget_every / self._half_life))
-
-    @property
-    def covariance(self) -> FloatArray:
-        """(d, d): H⁻¹, or the sandwich H⁻¹BH⁻¹."""
-        return self.inverse @ self._spread @ self.inverse if len(self._spread) else self.inverse
+            self._forget()
 
     @property
     def _next_rebuild(self) -> float:
-        """At how many pairs H⁻¹ is computed afresh: d³ is dear while there are few of them, a stale H⁻¹ later on."""
+        """At how many pairs H⁻¹ is computed afresh: d³ costs much while there are few, a stale H⁻¹ later on."""
         n = max(self._at_rebuild, 4)
         return max(GROWTH * n, min(2 * n, n + 4 * len(self.theta)))
 
@@ -131,34 +137,22 @@ class Posterior:
         b, L, S, moved = settle(D @ self.theta, A @ D.T, preferences(pairs, len(D)))
         self.theta = self.theta + b @ A
         self._lists += 1
-        if len(self._spread):
-            gradient = b @ D
-            self._spread += np.outer(gradient, gradient)
         if self._mean_loss:
-            add_product(self._pairs_part, D.T, (L @ D).T, 1.0)
+            self._pairs_part = self._pairs_part + D.T @ (L @ D)
         else:
-            add_product(self.inverse, A.T, (S @ A).T, -1.0)
-        if self._capacity:
-            self.history.append(D, pairs)
-        else:
-            self._keep_nothing_but_the_sum(D, L)
+            inverse = self.inverse.copy()
+            add_product(inverse, A.T, (S @ A).T, -1.0)
+            self.inverse = inverse
+        self.history.append(D, pairs)
         return moved
-
-    def _keep_nothing_but_the_sum(self, D: FloatArray, L: FloatArray) -> None:
-        """Without a history P is all of H; now and then H⁻¹ is made afresh from it, since rounding adds up."""
-        add_product(self.P, D.T, (L @ D).T, 1.0)
-        self._q = self.P @ self.theta
-        if self._lists % REFACTOR_EVERY == 0:
-            self.P = 0.5 * (self.P + self.P.T)
-            self.inverse, _ = inverse_of(self.P)
 
     def gradient(self) -> FloatArray:
         """∇L(θ̂), (d,), over the whole history; zero at the exact minimiser."""
-        return self.P @ self.theta - self._q - self.history.pull(self.theta)
+        return self.P @ self.theta - self.q - self.history.pull(self.theta)
 
     def loss(self, theta: FloatArray) -> float:
         """L(θ), up to a constant."""
-        return float(0.5 * theta @ self.P @ theta - self._q @ theta) + self.history.loss(theta)
+        return float(0.5 * theta @ self.P @ theta - self.q @ theta) + self.history.loss(theta)
 
     def _rebuild(self) -> None:
         """H⁻¹ afresh, with every pair's σ' at today's θ̂."""
@@ -167,8 +161,6 @@ class Posterior:
         self.inverse, _ = inverse_of(self.P + curvature)
         if self._mean_loss:
             self._pairs_part = curvature
-        if self._evidence:
-            self._follow_evidence(curvature)
 
     def _curvature(self) -> FloatArray:
         """The history's part of H at θ̂; by products in float32 where their rounding is nothing beside the penalty."""
@@ -178,65 +170,50 @@ class Posterior:
                 return curvature
         return self.history.curvature(self.theta)
 
-    def _follow_evidence(self, curvature: FloatArray) -> None:
-        """λ by MacKay's fixed point, at most tenfold away from where it stood."""
-        determined = len(self.theta) - self.lam * float(np.trace(self.inverse))
-        wanted = determined / max(float(self.theta @ self.theta), 1e-12)
-        self._set_lam(min(max(wanted, 0.1 * self.lam), 10.0 * self.lam), curvature)
-
-    def change_lam(self, lam: float) -> None:
-        """Another λ from here on; θ̂ follows."""
-        d = len(self.theta)
-        self._set_lam(lam, self.history.curvature(self.theta) if len(self.history) else np.zeros((d, d)))
-        if len(self.history):
-            self._refresh()
-        else:
-            self.theta = self.inverse @ self._q
-
-    def _set_lam(self, lam: float, curvature: FloatArray) -> None:
-        change = (lam - self.lam) * np.eye(len(self.theta))
-        self.P = self.P + change
-        if self._prior:
-            self._prior = (self._prior[0] + change, self._prior[1])
-        if len(self._spread):
-            self._spread = self._spread + change
-        self.lam = lam
-        self.inverse, _ = inverse_of(self.P + curvature)
-        self._allowance = 0.0
-
     @property
     def _forget_every(self) -> int:
         """Lists between two times of forgetting: an eighth of a half-life, since H⁻¹ must be made afresh."""
-        return max(int(self._half_life or 0.0) // 8, 1)
+        return max(int(self._half_life) // 8, 1)
 
-    def _forget(self, factor: float) -> None:
-        """All that was learned counts ``factor`` of what it did; what counts next to nothing is dropped."""
-        P, q = self._prior or (self.P, self._q)
-        self.P, self._q = P + factor * (self.P - P), q + factor * (self._q - q)
-        if len(self._spread):
-            self._spread = P + factor * (self._spread - P)
+    @property
+    def _forget_factor(self) -> float:
+        """What all that was learned counts after each of them."""
+        return float(0.5 ** (self._forget_every / self._half_life))
+
+    def _forget(self) -> None:
+        """All that was learned counts less than it did; what counts next to nothing is dropped."""
+        P, q, factor = self._prior_P, self._prior_q, self._forget_factor
+        self.P, self.q = P + factor * (self.P - P), q + factor * (self.q - q)
         self.history.scale(factor)
-        old = self.history.n_lists - int(10 * (self._half_life or 0.0))
+        old = self.history.n_lists - int(10 * self._half_life)
         if old > 0:
             self.history.drop(old)
-        if len(self.history):
-            self._rebuild()
-            self._refresh()
-        else:
-            self.inverse, _ = inverse_of(self.P)
-            self.theta = self.inverse @ self._q
+        self._rebuild()
+        self._refresh()
 
-    def _raise_penalty(self, n_new: int) -> float:
+    def recall(self, lists: list[tuple[FloatArray, Pairs]]) -> None:
+        """Fill an empty history with the lists that it held, oldest first, as they were given to `add`."""
+        times = 0
+        for back, (documents, pairs) in enumerate(lists):
+            if self._half_life:  # how often this list has been counted less since it came
+                number = self._lists - len(lists) + back + 1
+                times = self._lists // self._forget_every - (number - 1) // self._forget_every
+            weight = pairs.weight
+            for _ in range(times):
+                weight = weight * self._forget_factor
+            self.history.append(*only_used(documents, pairs._replace(weight=weight)))
+
+    def _raise_penalty(self, weight: float) -> float:
         """The authors' mean loss: the penalty grows with the pairs, so H⁻¹ is made anew, and θ̂ follows.
 
         Returns the squared length of θ̂'s move in the norm of H, as `_take_in` does.
         """
-        rise = 2.0 * self.lam * n_new - (0.0 if self.n_pairs else self.lam)
-        self.P = self.P + rise * np.eye(len(self.theta))
+        rise = (2.0 * weight - (0.0 if self.n_pairs else 1.0)) * self._penalty
+        self.P = self.P + np.diag(rise)
         self.inverse, _ = inverse_of(self.P + self._pairs_part)
         move = self.inverse @ (rise * self.theta)
         self.theta = self.theta - move
-        return rise * float(self.theta @ move)
+        return float((rise * self.theta) @ move)
 
     def _refresh(self) -> None:
         """Return to the minimiser, measure how far θ̂ had strayed, and set the time of the next refresh.
@@ -303,58 +280,12 @@ class Posterior:
 
     def _fold(self) -> None:
         """Give up the oldest quarter of the history: its pairs become part of the quadratic P and q."""
-        n_lists = max(self.history.n_lists // 4, 1)
-        curvature, pull = self.history.fold(n_lists, self.theta)
-        self.P += curvature
-        self._q += curvature @ self.theta + pull
-
-    def state(self) -> dict[str, Any]:
-        """Everything that changes, by name."""
-        return self.history.state() | {
-            "theta": self.theta,
-            "inverse": self.inverse,
-            "P": self.P,
-            "q": self._q,
-            "pairs_part": self._pairs_part,
-            "n_pairs": self.n_pairs,
-            "at_rebuild": self._at_rebuild,
-            "moved": self._moved,
-            "allowance": self._allowance,
-            "strayed": self.strayed,
-            "contraction": self._contraction,
-            "lists": self._lists,
-            "lam": self.lam,
-            "spread": self._spread,
-            **({"prior_P": self._prior[0], "prior_q": self._prior[1]} if self._prior else {}),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` gave."""
-        shapes = {
-            "theta": self.theta.shape,
-            "inverse": self.inverse.shape,
-            "P": self.P.shape,
-            "q": self._q.shape,
-            "spread": self._spread.shape,
-            **({"prior_P": self.P.shape, "prior_q": self._q.shape} if self._prior else {}),
-        }
-        for name, shape in shapes.items():
-            if state[name].shape != shape:
-                raise ValueError(f"{name} has shape {state[name].shape}, expected {shape}")
-        self.theta, self.inverse = state["theta"].copy(), state["inverse"].copy()
-        self.P, self._q = state["P"].copy(), state["q"].copy()
-        self._pairs_part = state["pairs_part"].copy()
-        self.n_pairs, self._at_rebuild = int(state["n_pairs"]), int(state["at_rebuild"])
-        self._moved, self._allowance = float(state["moved"]), float(state["allowance"])
-        self.strayed, self._contraction = float(state["strayed"]), float(state["contraction"])
-        self._lists, self.lam = int(state["lists"]), float(state["lam"])
-        self._spread = state["spread"].copy()
-        if self._prior:
-            self._prior = (state["prior_P"].copy(), state["prior_q"].copy())
-        self.history.restore(state)
+        curvature, pull = self.history.fold(max(self.history.n_lists // 4, 1), self.theta)
+        self.P = self.P + curvature
+        self.q = self.q + curvature @ self.theta + pull
 
 
-def _only_used(documents: FloatArray, pairs: Pairs) -> tuple[FloatArray, Pairs]:
+def only_used(documents: FloatArray, pairs: Pairs) -> tuple[FloatArray, Pairs]:
     """The documents that take part in a pair, and the pairs by their places among them."""
     if n_used := top_used(pairs, len(documents)):
         return documents[:n_used], pairs

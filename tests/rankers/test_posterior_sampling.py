@@ -9,7 +9,7 @@ from scipy.stats import kstest
 
 from pairrank.errors import OptionError
 from pairrank.kernel import logistic, pairs
-from pairrank.rankers.sampling import PosteriorSampling, square_root
+from pairrank.rankers.posterior_sampling import PosteriorSampling, square_root
 from pairrank.rng import Purpose, generator
 
 WIDTH, LAM = 5, 2.0

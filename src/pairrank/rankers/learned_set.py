@@ -7,15 +7,17 @@ import numpy as np
 from pairrank.errors import ExpiredImpressionError
 from pairrank.types import AnyArray
 
+WINDOW = 2**20
 
-class Ledger:
+
+class LearnedSet:
     """A set of impression numbers, one bit each, over a window of the newest ``window`` numbers.
 
     Clicks may come late and twice; a number that has left the window is refused, never guessed at. The default window
     of a million impressions takes at most 128 KiB.
     """
 
-    def __init__(self, window: int = 2**20) -> None:
+    def __init__(self, window: int = WINDOW) -> None:
         self._window = window
         self._start = 0  # number of the first bit; a multiple of 8
         self._bits = bytearray()
@@ -28,6 +30,10 @@ class Ledger:
             )
         byte, bit = divmod(place, 8)
         return byte < len(self._bits) and bool(self._bits[byte] >> bit & 1)
+
+    def may_have(self, number: int) -> bool:
+        """Whether ``number`` is in the set, or too old to tell."""
+        return number < self._start or number in self
 
     def add(self, number: int) -> None:
         """Remember ``number``; the oldest numbers leave when the window is full."""
@@ -46,10 +52,10 @@ class Ledger:
         return np.frombuffer(self._start.to_bytes(8, "little") + bytes(self._bits), dtype=np.uint8)
 
     @classmethod
-    def from_array(cls, array: AnyArray) -> Ledger:
-        """The ledger that `to_array` wrote."""
-        ledger = cls()
+    def from_array(cls, array: AnyArray) -> LearnedSet:
+        """The set that `to_array` wrote."""
+        numbers = cls()
         raw = array.tobytes()
-        ledger._start = int.from_bytes(raw[:8], "little")
-        ledger._bits = bytearray(raw[8:])
-        return ledger
+        numbers._start = int.from_bytes(raw[:8], "little")
+        numbers._bits = bytearray(raw[8:])
+        return numbers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from pairrank.kernel import loops
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import Pairs
+from pairrank.state import Growing, Saved
 from pairrank.types import AnyArray, FloatArray, IntArray
 
 # Lists at a time where each piece is read twice (so that it should stay in the cache), and where it is multiplied.
@@ -18,45 +19,10 @@ LISTS_A_SWEEP = 256
 LISTS_A_PRODUCT = 192
 
 
-class Growing:
-    """An array that grows at its end in amortised constant time."""
-
-    def __init__(self, start: AnyArray) -> None:
-        self._room = start.copy()
-        self._length = len(start)
-
-    def __len__(self) -> int:
-        return self._length
-
-    @property
-    def rows(self) -> AnyArray:
-        """What has been appended so far: a view, good until the next `append`."""
-        return self._room[: self._length]
-
-    def append(self, rows: AnyArray) -> None:
-        """Add ``rows`` at the end."""
-        self.extend(len(rows))[:] = rows
-
-    def extend(self, n: int) -> AnyArray:
-        """Grow by ``n`` rows: a view of them, to be written to."""
-        needed = self._length + n
-        if needed > len(self._room):
-            room = np.empty((max(needed, 2 * len(self._room), 64), *self._room.shape[1:]), dtype=self._room.dtype)
-            room[: self._length] = self.rows
-            self._room = room
-        added = self._room[self._length : needed]
-        self._length = needed
-        return added
-
-    def drop(self, n: int) -> None:
-        """Remove the first ``n`` rows."""
-        kept = self._length - n
-        self._room[:kept] = self._room[n : self._length].copy()
-        self._length = kept
-
-
-class History:
+class History(Saved):
     """Learned pairs as (winner, loser, weight) over rows of documents, with the sums that Newton's method needs."""
+
+    SAVED: ClassVar[tuple[str, ...]] = ("_documents", "_winner", "_loser", "_weight", "_ends")
 
     def __init__(self, n_features: int, dtype: type[np.floating[Any]] = np.float64) -> None:
         self._documents = Growing(np.empty((0, n_features), dtype=dtype))
@@ -153,44 +119,22 @@ class History:
 
     def scale(self, factor: float) -> None:
         """Multiply all weights."""
-        self._weight.rows[:] *= factor
+        self._weight = Growing(factor * self._weight.rows)
 
     def drop(self, n_lists: int) -> None:
         """Forget the oldest ``n_lists`` lists."""
-        n_documents, n_pairs = (int(v) for v in self._ends.rows[n_lists - 1])
-        self._documents.drop(n_documents)
-        for column in (self._winner, self._loser, self._weight):
-            column.drop(n_pairs)
-        self._winner.rows[:] -= n_documents
-        self._loser.rows[:] -= n_documents
-        self._ends.drop(n_lists)
-        self._ends.rows[:] -= (n_documents, n_pairs)
+        ends = self._ends.rows[n_lists - 1]
+        n_documents, n_pairs = ends.tolist()
+        self._documents = Growing(self._documents.rows[n_documents:])
+        self._weight = Growing(self._weight.rows[n_pairs:])
+        self._winner = Growing(self._winner.rows[n_pairs:] - n_documents)
+        self._loser = Growing(self._loser.rows[n_pairs:] - n_documents)
+        self._ends = Growing(self._ends.rows[n_lists:] - ends)
 
     @property
     def n_lists(self) -> int:
         """Lists whose pairs are kept."""
         return len(self._ends)
-
-    def state(self) -> dict[str, AnyArray]:
-        """All arrays, by name."""
-        return {
-            "history.documents": self._documents.rows,
-            "history.winner": self._winner.rows,
-            "history.loser": self._loser.rows,
-            "history.weight": self._weight.rows,
-            "history.ends": self._ends.rows,
-        }
-
-    def restore(self, state: dict[str, AnyArray]) -> None:
-        """Take over what `state` gave."""
-        width = self._documents.rows.shape[1]
-        if state["history.documents"].shape[1:] != (width,):
-            raise ValueError(f"history has documents of another width than {width}")
-        n = len(state["history.documents"])
-        if len(state["history.winner"]) and max(state["history.winner"].max(), state["history.loser"].max()) >= n:
-            raise ValueError("history has pairs of documents that it does not hold")
-        for name in ("documents", "winner", "loser", "weight", "ends"):
-            setattr(self, f"_{name}", Growing(state[f"history.{name}"]))
 
 
 class Piece(NamedTuple):

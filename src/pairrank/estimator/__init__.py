@@ -1,0 +1,1 @@
+"""θ̂ and its curvature, kept up as pairs come in."""

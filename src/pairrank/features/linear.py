@@ -1,0 +1,131 @@
+"""Documents centred on their list, each feature in a unit of its own, so that neither units nor offsets matter.
+
+Only differences within a list matter to a ranking. A model therefore sees z = (x - mean of the list) / u, with one
+unit u per feature that is taken from the first lists, as they come. Multiplying a feature by a constant multiplies its
+unit; adding a constant to a list takes it away again: nothing changes but rounding.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from pairrank.state import Saved
+from pairrank.types import FloatArray
+
+# Lists that units are taken from. They are set anew after the 1st, 2nd, 4th, ... of them; later lists are too much
+# alike to change a unit by more than a few per cent.
+LISTS = 64
+# Features that differ by less are constant: the square of such a difference has no digits left.
+LEAST = 1e-100
+# In units of its feature no document is seen further from its list's mean than this: sums of squares stay finite.
+FURTHEST = 1e6
+
+
+def centred(X: FloatArray) -> FloatArray:
+    """X (n, d) less the mean of its rows; exactly zero in columns that are constant.
+
+    >>> centred(np.array([[1e8, 1.0], [1e8, 3.0]]))
+    array([[ 0., -1.],
+           [ 0.,  1.]])
+    """
+    # From the first row: a mean of equal numbers far from zero is not that number.
+    away: FloatArray = X - X[0]
+    away -= away.mean(axis=0)
+    return away
+
+
+def squared_spread(X: FloatArray) -> FloatArray:
+    """(d,), E[(x_i - x_j)²] over pairs of different rows of X (n, d), n ≥ 2: Σ_ij (x_i - x_j)² = 2n Σ (x_i - mean)².
+
+    >>> squared_spread(np.array([[0.0, 1.0], [2.0, 1.0]]))
+    array([4., 0.])
+    """
+    spread: FloatArray = 2.0 / (len(X) - 1) * np.square(centred(X)).sum(axis=0)
+    return spread
+
+
+class Units(Saved):
+    """The unit of every feature, from the first lists that are learned.
+
+    ``kind`` "spread": the root of E[(x_i - x_j)²] over the shown documents, mean over the lists in which the feature
+    varies. ``kind`` "range": the largest range among the candidates of a list. Features that were normalised to [0, 1]
+    within each query (min-max) have a range of exactly one: then "range" changes nothing at all.
+
+    Attributes
+    ----------
+    values : (d,), the units; 0 where a feature has not varied yet.
+    lists : how many lists were watched.
+    """
+
+    SAVED: ClassVar[tuple[str, ...]] = ("values", "lists", "_total", "_count")
+
+    def __init__(self, n_features: int, kind: str) -> None:
+        self.kind = kind
+        self.values = np.zeros(n_features)
+        self.lists = 0
+        self._total = np.zeros(n_features)  # "spread": sum of squared spreads; "range": the largest range
+        self._count = np.zeros(n_features)  # lists in which the feature varied
+
+    def fix(self, values: FloatArray) -> None:
+        """These are the units from here on: a prior, or an older model, was made in them."""
+        self.values = values.copy()
+        self.lists = LISTS
+
+    @property
+    def settled(self) -> bool:
+        """Whether the units of all features that have varied are final."""
+        return self.lists >= LISTS
+
+    def inputs(self, X: FloatArray) -> FloatArray:
+        """(n, d): X centred, in units. Features without a unit yet are measured by these candidates alone."""
+        away = centred(X)
+        unit = self.values
+        if not unit.all():
+            unit = np.where(unit > 0.0, unit, self._measure(X, None))
+            unit = np.where(unit > 0.0, unit, 1.0)
+        away /= unit
+        if np.vdot(away, away) > FURTHEST**2:
+            np.clip(away, -FURTHEST, FURTHEST, out=away)
+        return away
+
+    def weights(self, inner: FloatArray) -> FloatArray:
+        """(d,), weights of the features as they come, from weights of the inputs ``inner`` (d,)."""
+        weights: FloatArray = inner / np.where(self.values > 0.0, self.values, 1.0)
+        return weights
+
+    def watch(self, X: FloatArray, ranges: FloatArray | None) -> bool:
+        """See a list's shown documents X (k, d) and its candidates' ``ranges`` (d,), if known.
+
+        True when a unit that was in use has changed, so that what was learned in it must be learned anew. A feature
+        that varies for the first time gets its unit at once; nothing was learned of it yet.
+        """
+        if len(X) < 2:
+            return False
+        found = self._measure(X, ranges)
+        new = (self.values == 0.0) & (found > 0.0)
+        if self.settled:
+            self.values = np.where(new, found, self.values)
+            return False
+        self.lists += 1
+        self._count = self._count + (found > 0.0)
+        if self.kind == "range":
+            self._total = np.maximum(self._total, found)
+        else:
+            self._total = self._total + np.square(found)
+        if self.lists & (self.lists - 1):
+            self.values = np.where(new, found, self.values)
+            return False
+        mean = self._total if self.kind == "range" else np.sqrt(self._total / np.maximum(self._count, 1.0))
+        changed = bool((mean[self.values > 0.0] != self.values[self.values > 0.0]).any())
+        self.values = mean
+        return changed
+
+    def _measure(self, X: FloatArray, ranges: FloatArray | None) -> FloatArray:
+        """(d,), the unit that one list alone would give; 0 for features that are constant in it."""
+        if self.kind == "range":
+            found = np.ptp(X, axis=0) if ranges is None else ranges
+        else:
+            found = np.sqrt(squared_spread(X)) if len(X) > 1 else np.zeros(X.shape[1])
+        return np.where(found > LEAST, found, 0.0)

@@ -1,0 +1,223 @@
+"""PairRank: explore only where the order is uncertain, keep it where it is certain, learn from the clicks.
+
+Jia, Wang, Guo, Wang: PairRank: Online Pairwise Learning to Rank by Divide-and-Conquer. WWW 2021.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pairrank.errors import OptionError
+from pairrank.estimator.information_matrix import InformationMatrix
+from pairrank.estimator.posterior import Posterior
+from pairrank.kernel import confidence, logistic, pairs, partition
+from pairrank.kernel.pairs import Pairs
+from pairrank.rankers.base import Draw
+from pairrank.rankers.pairrank.candidates import Candidates, compared, show
+from pairrank.rankers.pairrank.options import PRESETS, PairRankOptions
+from pairrank.types import FloatArray, Impression, Inspection
+
+__all__ = ["PRESETS", "PairRank"]
+
+# The slope of the bias of position: a priori its standard deviation is one, so the odds of the first position against
+# the tenth are anywhere between 1 : 10 and 10 : 1.
+OFFSET_PRECISION = 1.0
+
+
+@dataclass(eq=False, kw_only=True)
+class PairRank(PairRankOptions):
+    """The ranker of the paper, with every choice that it leaves open as an option.
+
+    A pair's order is certain when the model's score difference exceeds its confidence width. Blocks are the runs of the
+    score order that no uncertain pair crosses: the order between blocks is kept, inside a block it is drawn at random.
+    Clicked documents are preferred to examined ones that were not clicked; θ̂ minimises the logistic loss of all such
+    pairs (`estimator.posterior`).
+
+    >>> ranker = PairRank(n_features=2, seed=0)
+    >>> impression = ranker.rank([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], k=2)
+    >>> ranker.learn(impression, [True, False])
+    True
+
+    Parameters
+    ----------
+    n_features : width of a document's features.
+    seed : with the impression's number, the key of all randomness.
+    preset : where options that are not given come from: "best" (what we know to work best), "paper" (as published) or
+        "authors" (as the authors' program does it).
+    exploration : "conservative" keeps certain orders inside a block, "random" shuffles it whole.
+    pairs : preferences taken from clicks: "adjacent" (the paper), "matched" (the authors), "all", "averaged" (the
+        expectation of matched), or "mirrored" (those of "averaged" that would also have been found with the two
+        documents' clicks exchanged).
+    offsets : learn with the weights how much the position itself favours the upper document of a pair: the model is
+        σ(x·θ + β log(q/p)) for documents at positions p < q.
+    width : "probability": certain when σ(x·θ̂) - α‖x‖_{M⁻¹} > ½ (the paper); "score": certain when
+        x·θ̂ > z‖x‖_{H⁻¹}, H the curvature of the loss (Laplace posterior).
+    alpha : α for width="probability", a number or "theory" (α_t of Lemma 1).
+    z : standard deviations for width="score".
+    lam : λ, the weight of ½‖θ‖² and the start of M, in the features' ``units``; by default 3 per feature.
+    units : of each feature, from the first lists: "spread" (root mean squared difference of two documents of a list) or
+        "range" (largest range within a list: one for features normalised per query, which it leaves as they are).
+    loss : "sum" (the paper's Eq. 1) or "mean" (the authors': mean loss plus λ‖θ‖²).
+    Q : radius of the admissible models; θ̂ is projected onto ‖θ‖ ≤ Q as in the appendix. None: no projection.
+    refine : take the transitive closure of certain orders first. With width="score" they are transitive already.
+    half_life : learned lists after which a pair counts half, for users who change. None: nothing is forgotten.
+    delta1, c_mu : δ₁ and c_μ of Lemma 1, for alpha="theory". There a Q of None counts as 1.
+    tolerance : how far θ̂ may stray from the exact minimiser, as a share of the confidence width; 0: not at all.
+    """
+
+    # Ranking.
+
+    def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        candidates = self._compare(inputs)
+        ends, places, blocks = show(candidates, k, rng, shuffled=self.exploration == "random")
+        # With the blocks, the ends tell their sizes even where a block runs on below what was shown.
+        return Draw(candidates.order[places], blocks, bool(ends[-1] >= len(ends)), {"ends": ends})
+
+    def _compare(self, inputs: FloatArray) -> Candidates:
+        """Which orders of the candidates are certain."""
+        if self._inverse32 is None:
+            self._inverse32 = self._metric.astype(np.float32)  # kept until the next `learn`
+        rule = partition.certain_by_score if self.width == "score" else partition.certain_by_probability
+        # In score space certainty is transitive by the triangle inequality, and `refine` has nothing to add.
+        closed = self.refine and self.width == "probability"
+        return compared(inputs, inputs @ self._weights, self._inverse32, rule, self.width_factor, closed=closed)
+
+    @property
+    def _metric(self) -> FloatArray:
+        """H⁻¹ or M⁻¹, (d, d): what a pair's width is measured by."""
+        d = self.n_features
+        return self._posterior.inverse[:d, :d] if self._information is None else self._information.inverse
+
+    @property
+    def width_factor(self) -> float:
+        """What the length of a pair in the norm of H⁻¹ or M⁻¹ is multiplied by: z, α, or α_t of Lemma 1."""
+        if self._information is None:
+            return float(self.z)
+        if self.alpha != "theory":
+            return float(self.alpha)
+        radius = 1.0 if self.Q is None else self.Q
+        return confidence.alpha_theory(
+            self._information.log_det, self.n_features, self.lam, radius, self.delta1, self.c_mu
+        )
+
+    # Learning; which pairs clicks are taken for stands in `rankers.pairwise`.
+
+    def _design(self, impression: Impression) -> FloatArray:
+        if not self.offsets:
+            return impression.features
+        return np.column_stack([impression.features, -np.log(np.arange(1.0, len(impression) + 1.0))])
+
+    def _follow(self, impression: Impression, found: Pairs) -> None:
+        if self._information is not None:
+            self._information.add(pairs.low_rank(impression.features, found, found.weight))
+        self._weights = self._admissible(self._weights)
+        self._inverse32 = None
+
+    def _admissible(self, theta: FloatArray) -> FloatArray:
+        """θ̂ within ‖θ‖ ≤ Q, by the appendix's projection."""
+        if self.Q is None or np.linalg.norm(theta) <= self.Q:
+            return theta
+        differences, weight = self._posterior.history.differences()
+        M = self._posterior.P + differences.T @ (weight[:, None] * differences)
+        return logistic.project(theta, differences, weight, self._posterior.P, M, self.Q)
+
+    # State.
+
+    SAVED: ClassVar[tuple[str, ...]] = (*PairRankOptions.SAVED, "_information")
+
+    def _reset(self) -> None:
+        self._check_options()
+        super()._reset()
+        self._inverse32 = None
+        # The Laplace posterior has its own matrix; only the paper's widths need M.
+        self._information = InformationMatrix(self.n_features, self.lam) if self.width == "probability" else None
+
+    def _start(self) -> Posterior:
+        precision = np.full(self.n_features + self.offsets, float(self.lam))
+        precision[self.n_features :] = OFFSET_PRECISION
+        # In the norm of H a width is z. In probability it is α in that of M, which is above H where σ is flat.
+        width = self.z if self.width == "score" else 0.25 * (1.0 if self.alpha == "theory" else float(self.alpha))
+        return Posterior(
+            precision,
+            tolerance=self.tolerance * max(width, 0.01),
+            mean_loss=self.loss == "mean",
+            # Where σ is flat, M is far above H, and what is little in the norm of H is much in that of M; unless the
+            # penalty grows with the pairs, as that of the mean does.
+            patient=self.width == "score" or self.loss == "mean",
+            half_life=self.half_life or 0.0,
+        )
+
+    def set_prior(self, mean: ArrayLike, precision: ArrayLike, M: ArrayLike | None = None) -> None:
+        """Start from what is known: θ ~ N(mean, precision⁻¹) instead of N(0, I/λ), before anything is learned.
+
+        The loss gets ½(θ - mean)ᵀ precision (θ - mean), H starts at ``precision`` (d, d), and the paper's M at ``M``
+        (d, d), or there too, so exploration begins narrow where the prior knows and wide where it does not. All three
+        are in the features' own units; the model's units become those in which the prior's diagonal is λ.
+        """
+        if self._posterior.n_pairs:
+            raise OptionError("a prior can be set only before anything was learned")
+        if self.loss == "mean":
+            raise OptionError('a prior needs loss="sum": the mean loss has a penalty of its own')
+        mu, P = np.array(mean, dtype=np.float64), self._check_precision("precision", precision)
+        if mu.shape != (self.n_features,) or not np.isfinite(mu).all():
+            raise OptionError(f"the prior's mean has shape {mu.shape}; expected ({self.n_features},), all finite")
+        start = P if M is None else self._check_precision("M", M)
+        with self._turn:
+            unit = np.sqrt(np.diagonal(P) / self.lam)
+            self._units.fix(unit)
+            inner = P / np.outer(unit, unit)
+            full = np.diag(np.append(np.empty(self.n_features), np.full(int(self.offsets), OFFSET_PRECISION)))
+            full[: self.n_features, : self.n_features] = inner
+            self._posterior.set_prior(np.append(unit * mu, np.zeros(int(self.offsets))), full)
+            if self._information is not None:
+                self._information.start_from(start / np.outer(unit, unit))
+            self._weights, self._inverse32 = unit * mu, None
+
+    def _check_precision(self, name: str, matrix: ArrayLike) -> FloatArray:
+        array, d = np.array(matrix, dtype=np.float64), self.n_features
+        if array.shape != (d, d) or not np.isfinite(array).all():
+            raise OptionError(f"the prior's {name} has shape {array.shape}; expected ({d}, {d}), all finite")
+        try:
+            np.linalg.cholesky(0.5 * (array + array.T))
+        except np.linalg.LinAlgError:
+            raise OptionError(f"the prior's {name} is not positive definite; add a small multiple of I") from None
+        return 0.5 * (array + array.T)
+
+    # Looking inside.
+
+    def inspect(self, features: ArrayLike) -> Inspection:
+        """What the model is certain of for these candidates: scores, widths, certain pairs, blocks."""
+        X = self.check_features(features)
+        with self._turn:
+            inputs = self._inputs(X)
+            candidates = self._compare(inputs)
+            certain = candidates.certain()
+            widths = self.width_factor * np.sqrt(confidence.squared_widths(inputs, self._metric))
+            scores = X @ self.weights
+        ends = partition.block_ends(partition.reaches(certain))
+        back = np.argsort(candidates.order)
+        return Inspection(
+            scores=scores,
+            order=candidates.order,
+            probability=logistic.sigmoid(np.subtract.outer(scores, scores)),
+            width=widths,
+            certain=certain[np.ix_(back, back)],
+            blocks=partition.block_numbers(ends, len(X))[back],
+            unit="score" if self._information is None else "probability",
+            z=self.width_factor if self._information is None else None,
+        )
+
+    def uncertainty(self) -> FloatArray:
+        """(n_features,), the standard deviation of each weight under the Laplace posterior, in the features' units."""
+        variance = np.diagonal(self._posterior.inverse)[: self.n_features]
+        return self._units.weights(np.sqrt(np.maximum(variance, 0.0)))
+
+    def position_bias(self) -> tuple[float, float]:
+        """β and its standard deviation: how much position favours the upper document, in log-odds per log of rank."""
+        if not self.offsets:
+            return 0.0, 0.0
+        return float(self._posterior.theta[-1]), float(np.sqrt(self._posterior.inverse[-1, -1]))

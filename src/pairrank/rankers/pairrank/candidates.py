@@ -1,0 +1,148 @@
+"""The candidates of one query compared with each other: which orders are certain, and which blocks that makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from pairrank.kernel import confidence, exploration, partition
+from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
+
+# Up to this many candidates, comparing all of them costs less than finding out which comparisons can be spared.
+FEW = 256
+
+# (scores of m, scores of n, squared widths (m, n), factor) -> (m, n): see `partition.certain_by_score`.
+Rule = Callable[[Float32Array, Float32Array, Float32Array, float], BoolArray]
+Places = IntArray | slice
+# For each rule, what a document's own width adds to the gap of scores that makes an order certain.
+HALF: dict[Rule, Callable[[Float32Array, float], Any]] = {
+    partition.certain_by_score: partition.half_by_score,
+    partition.certain_by_probability: partition.half_by_probability,
+}
+
+
+class Candidates(Protocol):
+    """Sorted candidates; places count in the order of scores, ``order`` (n,) has their rows."""
+
+    order: IntArray
+
+    def ends(self, k: int) -> IntArray:
+        """The ends of the blocks that hold the first ``k`` places, rising."""
+
+    def draw(self, start: int, stop: int, n: int, rng: np.random.Generator) -> IntArray:
+        """The first ``n`` places of the block from ``start`` to ``stop``, drawn without breaking a certain order."""
+
+    def certain(self) -> BoolArray:
+        """(n, n), the certain orders of all places."""
+
+
+class Shown(NamedTuple):
+    """What is shown: the ``ends`` of the blocks that hold it, the ``places`` (k,) drawn, and the block of each (k,)."""
+
+    ends: IntArray
+    places: IntArray
+    blocks: IntArray
+
+
+def show(candidates: Candidates, k: int, rng: np.random.Generator, *, shuffled: bool) -> Shown:
+    """Find the blocks that hold the first ``k`` places, and draw those; ``shuffled`` heeds no order inside a block."""
+    ends = candidates.ends(k)
+
+    def draw(start: int, stop: int, n: int) -> IntArray:
+        if shuffled:
+            return start + exploration.draw_random(stop - start, n, rng)
+        return candidates.draw(start, stop, n, rng)
+
+    places, blocks = exploration.draw_blocks(ends, k, draw)
+    return Shown(ends, places, blocks)
+
+
+def compared(
+    X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
+) -> Candidates:
+    """Candidates with inputs X (n, d) and ``scores`` (n,), by widths ``factor`` ‖x_i - x_j‖ in the norm of ``inverse``.
+
+    ``closed`` takes the transitive closure of the certain orders.
+    """
+    if closed or len(X) <= FEW:
+        return AllPairs(X, scores, inverse, rule, factor, closed=closed)
+    return LazyPairs(X, scores, inverse, rule, factor)
+
+
+class AllPairs:
+    """Few candidates, or ones whose certain orders are to be closed: all are compared, once."""
+
+    def __init__(
+        self, X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
+    ) -> None:
+        self.order, sorted_scores, sorted_X = confidence.ordered(X, scores)
+        squared = confidence.squared_widths_of(np.matmul(sorted_X @ inverse, sorted_X.T, dtype=np.float32))
+        certain = rule(sorted_scores, sorted_scores, squared, factor)
+        self._certain = partition.transitive_closure(certain) if closed else certain
+
+    def ends(self, k: int) -> IntArray:
+        """The ends of the blocks that hold the first ``k`` places, rising."""
+        return partition.first_blocks(self._certain, k)
+
+    def draw(self, start: int, stop: int, n: int, rng: np.random.Generator) -> IntArray:
+        """The first ``n`` places of a block."""
+        return start + exploration.draw_conservative(self._certain[start:stop, start:stop], n, rng)
+
+    def certain(self) -> BoolArray:
+        """(n, n), the certain orders of all places."""
+        return self._certain
+
+
+class LazyPairs:
+    """Any number of candidates: only what is asked for is compared."""
+
+    def __init__(self, X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float) -> None:
+        self.order = np.argsort(-scores, kind="stable")
+        # Only differences matter, and float32 is enough for them once what all candidates share is taken away.
+        self._scores = (scores[self.order] - scores[0]).astype(np.float32)
+        self._X = X[self.order].astype(np.float32)
+        self._rule, self._factor = rule, factor
+        self._projected = self._X @ inverse
+        self._own = np.einsum("ij,ij->i", self._projected, self._X)
+
+    def ends(self, k: int) -> IntArray:
+        """The ends of the blocks that hold the first ``k`` places, rising."""
+        half = HALF[self._rule](np.sqrt(np.maximum(self._own, 0.0)), self._factor)
+        margins = (self._scores - half, self._scores + half)
+        return partition.leading_blocks(self._rows, self._over, margins, k)
+
+    def draw(self, start: int, stop: int, n: int, rng: np.random.Generator) -> IntArray:
+        """The first ``n`` places of a block."""
+        block = slice(start, stop)
+        return start + exploration.draw_conservative_lazily(
+            lambda first, last: self._rows(start + first, start + last)[:, block],
+            lambda documents: self._predecessors(documents + start, block),
+            stop - start,
+            n,
+            rng,
+        )
+
+    def certain(self) -> BoolArray:
+        """(n, n), the certain orders of all places."""
+        return self._rows(0, len(self.order))
+
+    def _rows(self, start: int, stop: int) -> BoolArray:
+        """(stop - start, n), the certain orders of places start to stop - 1 over all."""
+        return self._over(slice(start, stop), slice(None))
+
+    def _over(self, upper: Places, lower: Places) -> BoolArray:
+        """(m, w), the certain orders of some places over others."""
+        return self._rule(self._scores[upper], self._scores[lower], self._squared(upper, lower), self._factor)
+
+    def _predecessors(self, lower: IntArray, block: slice) -> BoolArray:
+        """(m, size), which documents of the block are certainly above each place in ``lower``."""
+        # The widths are symmetric, so comparing the negated scores asks which are above instead of which are below.
+        return self._rule(-self._scores[lower], -self._scores[block], self._squared(lower, block), self._factor)
+
+    def _squared(self, upper: Places, lower: Places) -> Float32Array:
+        """(m, w), squared widths between some places and others."""
+        return confidence.squared_widths_between(
+            self._projected[upper], self._own[upper], self._X[lower], self._own[lower]
+        )

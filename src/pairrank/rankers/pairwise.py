@@ -1,0 +1,83 @@
+"""What rankers share that learn from preferences between pairs of documents and keep a Laplace posterior of θ."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pairrank.estimator.posterior import Posterior
+from pairrank.kernel import pairs
+from pairrank.kernel.pairs import Pairs
+from pairrank.rankers.base import LinearRanker, State
+from pairrank.rng import Purpose, generator
+from pairrank.types import BoolArray, FloatArray, Impression
+
+# Preferences that clicks can be taken for; see `kernel.pairs`.
+PAIRS = ("adjacent", "matched", "all", "averaged", "mirrored")
+
+
+def preferred(kind: str, impression: Impression, clicks: BoolArray) -> Pairs:
+    """The pairs of one list, by the name of their kind; only "matched" draws at random."""
+    match kind:
+        case "adjacent":
+            return pairs.adjacent(clicks)
+        case "matched":
+            return pairs.matched(clicks, generator(impression.seed, impression.number, Purpose.LEARN))
+        case "all":
+            return pairs.all_pairs(clicks)
+        case "averaged":
+            return pairs.averaged(clicks)
+        case _:
+            return pairs.mirrored(clicks)
+
+
+@dataclass(eq=False, kw_only=True)
+class PairwiseRanker(LinearRanker):
+    """A ranker with θ̂ and H⁻¹ of the pairwise logistic loss (`estimator.posterior`)."""
+
+    SAVED: ClassVar[tuple[str, ...]] = (*LinearRanker.SAVED, "_posterior")
+
+    pairs: str = "averaged"
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._posterior = self._start()
+
+    @abstractmethod
+    def _start(self) -> Posterior:
+        """The posterior before anything was learned."""
+
+    def _learn(self, impression: Impression, clicks: BoolArray) -> None:
+        found = preferred(self.pairs, impression, clicks)
+        if len(found.weight):
+            self._posterior.add(self._design(impression), found)
+            self._weights = self._posterior.theta[: self.n_features]
+            self._follow(impression, found)
+
+    def _design(self, impression: Impression) -> FloatArray:
+        """(k, m), the rows that the posterior learns from: the documents' inputs, and what else explains clicks."""
+        return impression.features
+
+    def _follow(self, impression: Impression, found: Pairs) -> None:
+        """What else changes when the posterior has learned a list's pairs."""
+
+    def _without_lists(self, state: State) -> tuple[State, int]:
+        state, n_first = super()._without_lists(state)
+        names = [name for name in state if name.startswith("posterior.history.")]
+        n_lists = len(state["posterior.history.ends"])
+        return state | {name: state[name][:0] for name in names}, max(n_first, n_lists)
+
+    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]]) -> None:
+        taken, lists = [], []
+        for impression, clicks in entries:
+            taken.append((impression, clicks))
+            found = preferred(self.pairs, impression, clicks)
+            if len(found.weight):
+                lists.append((self._design(self._seen(impression)), found))
+            if max(len(lists), 0 if self._units.settled else len(taken)) >= self._left_out:
+                break
+        if not self._units.settled:
+            self._first = tuple(reversed(taken))
+        self._posterior.recall(lists[::-1])

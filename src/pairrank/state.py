@@ -1,0 +1,109 @@
+"""State that is saved and that can be taken back, declared once.
+
+A class names in ``SAVED`` the attributes that learning changes. From that follow `state_of` (by name, for files),
+`restore` and `checkpoint`. Two rules make the last one cheap: arrays in ``SAVED`` are replaced, never changed in place,
+and a `Growing` array is only written beyond its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pairrank.types import AnyArray
+
+
+class Saved:
+    """Something with state: ``SAVED`` names its attributes: arrays, numbers, `Growing`, `Saved`, or None."""
+
+    SAVED: ClassVar[tuple[str, ...]] = ()
+
+
+def state_of(thing: Saved) -> dict[str, Any]:
+    """Arrays and numbers by name; names of what lies deeper are joined by dots."""
+    result: dict[str, Any] = {}
+    for name in thing.SAVED:
+        value, key = getattr(thing, name), name.lstrip("_")
+        if value is None:
+            continue
+        if isinstance(value, Saved):
+            result.update((f"{key}.{inner}", v) for inner, v in state_of(value).items())
+        else:
+            result[key] = value.rows if isinstance(value, Growing) else value
+    return result
+
+
+def restore(thing: Saved, state: Mapping[str, Any]) -> None:
+    """Take over what `state_of` gave; `KeyError` or `ValueError` where it does not fit."""
+    for name in thing.SAVED:
+        value, key = getattr(thing, name), name.lstrip("_")
+        if value is None:
+            continue
+        if isinstance(value, Saved):
+            restore(value, {k.removeprefix(f"{key}."): v for k, v in state.items() if k.startswith(f"{key}.")})
+        elif isinstance(value, Growing):
+            rows = _fitting(key, state[key], (-1, *value.rows.shape[1:]), value.rows.dtype)
+            setattr(thing, name, Growing(rows))
+        elif isinstance(value, np.ndarray):
+            setattr(thing, name, _fitting(key, state[key], value.shape, value.dtype).copy())
+        else:
+            setattr(thing, name, type(value)(state[key]))
+
+
+def checkpoint(thing: Saved | Growing) -> Callable[[], None]:
+    """A function that takes back everything that happens to ``thing`` from now on; constant time and memory."""
+    own = vars(thing).copy()
+    inner = [checkpoint(value) for value in own.values() if isinstance(value, Saved | Growing)]
+
+    def take_back() -> None:
+        vars(thing).clear()
+        vars(thing).update(own)
+        for back in inner:
+            back()
+
+    return take_back
+
+
+class Growing:
+    """An array that grows at its end in amortised constant time.
+
+    >>> numbers = Growing(np.empty(0))
+    >>> numbers.extend(2)[:] = 5.0
+    >>> numbers.rows
+    array([5., 5.])
+    """
+
+    def __init__(self, start: AnyArray) -> None:
+        self._room = start.copy()
+        self._length = len(start)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def rows(self) -> AnyArray:
+        """What has been appended so far: a view, good until the next `extend`."""
+        return self._room[: self._length]
+
+    def extend(self, n: int) -> AnyArray:
+        """Grow by ``n`` rows: a view of them, to be written to."""
+        needed = self._length + n
+        if needed > len(self._room):
+            room = np.empty((max(needed, 2 * len(self._room), 64), *self._room.shape[1:]), dtype=self._room.dtype)
+            room[: self._length] = self.rows
+            self._room = room
+        added = self._room[self._length : needed]
+        self._length = needed
+        return added
+
+
+def _fitting(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
+    """``value`` as an array of ``shape``, where -1 stands for any length."""
+    array = np.asarray(value)
+    if array.ndim != len(shape) or any(s not in (-1, n) for s, n in zip(shape, array.shape, strict=True)):
+        raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
+    if array.dtype != dtype:
+        raise ValueError(f"{name} has type {array.dtype}, expected {dtype}")
+    return array
