@@ -153,7 +153,7 @@ def end_process(process: int) -> None:
 def run(url: str, kills: int, seed: int, folder: Path, postgres: object = None) -> Outcome:
     """Kill ``kills`` times, let everything come to rest, and look."""
     store = open_store(url)
-    store.create(RANKER, Config(2, options={"estimator": "bounded"}), Limits(), time.time(), "crash")
+    store.create(RANKER, Config(2, options={}), Limits(), time.time(), "crash")
     load_head(store, store.rankers()[0]).ranker.rank([[0.0, 1.0], [1.0, 0.0]])  # imports what a first request would
     store.close()
     app = make_app(url, Settings(store=url))

@@ -22,7 +22,7 @@ class Scene:
 
     def __init__(self, store: SqlStore, name: str = "a", **limits: float) -> None:
         self.store, self.name, self.now = store, name, 1000.0
-        config = Config(n_features=2, options={"estimator": "bounded"})
+        config = Config(n_features=2, options={})
         chosen = Limits(window_seconds=WINDOW, retention_seconds=RETENTION).changed(limits)
         store.create(name, config, chosen, self.now, "test")
         self.ranker = config.make()

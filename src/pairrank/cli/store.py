@@ -7,6 +7,7 @@ import time
 
 from pairrank.errors import OptionError, UnknownNameError
 from pairrank.service.auth import new_key
+from pairrank.service.model import Log, load_head
 from pairrank.service.store import open_store
 from pairrank.service.store.transfer import backup, restore
 from pairrank.service.verify import verify
@@ -83,7 +84,10 @@ def _compact(args: argparse.Namespace) -> int:
         if args.ranker is not None and not rows:
             raise UnknownNameError(f"no ranker is called {args.ranker!r}")
         for row in rows:
-            print(f"{row.name}: {store.compact(row, time.time(), 'command line')} entries dropped")
+            model = load_head(store, row)
+            model.read_back(Log(store, row.id))
+            dropped = store.compact(row, model.ranker.to_bytes(), time.time(), "command line")
+            print(f"{row.name}: {dropped} entries dropped")
         store.database.vacuum()
     finally:
         store.close()

@@ -12,8 +12,9 @@ from pairrank import data, export, logs, rankers, threads
 from pairrank.cli.export import feature_names
 from pairrank.cli.fit import DEFAULT_RANKER, add_log_options, by_part, click_logs, fit_ranker
 from pairrank.errors import OptionError
+from pairrank.features import spread
 from pairrank.progress import progress
-from pairrank.rankers import priors, spread
+from pairrank.rankers import priors
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

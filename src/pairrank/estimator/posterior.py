@@ -203,6 +203,11 @@ class Posterior(Saved):
                 weight = weight * self._forget_factor
             self.history.append(*only_used(documents, pairs._replace(weight=weight)))
 
+    def fold_all(self) -> None:
+        """Let the quadratic model at θ̂ stand for a history that is lost."""
+        self.P = inverse_of(self.inverse)[0]
+        self.q = self.P @ self.theta
+
     def _raise_penalty(self, weight: float) -> float:
         """The authors' mean loss: the penalty grows with the pairs, so H⁻¹ is made anew, and θ̂ follows.
 

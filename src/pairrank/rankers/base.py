@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ from pairrank.errors import (
 )
 from pairrank.features.linear import Units
 from pairrank.rankers.learned_set import LearnedSet
+from pairrank.rankers.upgrade import from_0_1
 from pairrank.rng import Purpose, check_seed, generator
 from pairrank.state import Saved, checkpoint, restore, state_of
 from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, IntArray, check_clicks
@@ -84,7 +86,7 @@ class Ranker(Saved, ABC):
         self._number = 0
         self._learned = LearnedSet()
         self._older: tuple[str, ...] = ()  # fingerprints of before an upgrade, whose impressions are still ours
-        self._left_out = 0  # lists that must be read back before the next one is learned
+        self._left_out = (0, 0)  # first lists, and lists of the history, to be read back before the next is learned
         self._turn = threading.RLock()
         self._reset()
 
@@ -199,8 +201,8 @@ class Ranker(Saved, ABC):
         with self._turn, threads.single():
             if impression.number in self._learned:
                 return False
-            if self._left_out:
-                raise OptionError(f"{self._left_out} lists were left out of this ranker's file: `recall` them first")
+            if any(self._left_out):
+                raise OptionError(f"{max(self._left_out)} lists were left out of this ranker: `recall` them first")
             tail, counted = impression.tail(), checked[impression.locked :]
             if counted.any():
                 self._take_or_leave(tail, counted)
@@ -300,37 +302,37 @@ class Ranker(Saved, ABC):
         whole does, and learns on after `recall` has read those lists back from a log.
         """
         with self._turn:
-            state = self.state
-            left_out = self._left_out
-            if not history:
-                state, dropped = self._without_lists(state)
-                left_out = left_out or dropped
-        arrays = {k: v for k, v in state.items() if isinstance(v, np.ndarray)}
-        values = {
-            "name": self.name,
-            "n_features": self.n_features,
-            "seed": self.seed,
-            "settings": self.settings,
-            "older": list(self._older),
-            "left_out": left_out,
-            "state": {k: v for k, v in state.items() if k not in arrays},
-        }
-        return archive.pack("ranker", values, arrays)
+            state, left_out = self._state(), self._left_out
+            if not history and not any(left_out):
+                state, left_out = self._without_lists(state)
+            state |= {"number": self._number, "learned": self._learned.to_array()}
+            arrays = {k: v for k, v in state.items() if isinstance(v, np.ndarray)}
+            values = {
+                "name": self.name,
+                "n_features": self.n_features,
+                "seed": self.seed,
+                "settings": self.settings,
+                "older": list(self._older),
+                "left_out": list(left_out),
+                "state": {k: v for k, v in state.items() if k not in arrays},
+            }
+            return archive.pack("ranker", values, arrays)
 
-    def _without_lists(self, state: State) -> tuple[State, int]:
-        """The state without the lists that it keeps, and how many there were."""
-        return state, 0
+    def _without_lists(self, state: State) -> tuple[State, tuple[int, int]]:
+        """The state without the lists that it keeps, and how many there were: first ones, and those of the history."""
+        return state, (0, 0)
 
     def recall(self, entries: Iterable[tuple[Impression, ArrayLike]]) -> None:
         """Read back the lists that ``to_bytes(history=False)`` left out.
 
         ``entries`` are impressions with their clicks as they were learned, newest first; only as many are taken as are
-        needed, and those that this ranker has not learned are passed over.
+        needed, and those that this ranker has not learned are passed over. Where there are too few, what they taught
+        stays as the quadratic model that it has become.
         """
-        with self._turn:
-            if self._left_out:
-                self._read_back(self._known(entries))
-                self._left_out = 0
+        with self._turn, threads.single():
+            if any(self._left_out):
+                self._read_back(self._known(entries), *self._left_out)
+                self._left_out = (0, 0)
 
     def _known(self, entries: Iterable[tuple[Impression, ArrayLike]]) -> Iterable[tuple[Impression, BoolArray]]:
         for impression, clicks in entries:
@@ -339,7 +341,7 @@ class Ranker(Saved, ABC):
                 if counted.any():
                     yield impression.tail(), counted
 
-    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]]) -> None:
+    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> None:
         """Take over the lists that `_without_lists` left out, newest first."""
 
     @classmethod
@@ -350,24 +352,18 @@ class Ranker(Saved, ABC):
             raise FileFormatError(f"{source} holds the ranker {values.get('name')!r}; expected {cls.name!r}")
         try:
             if "settings" not in values:
-                values, arrays = cls._upgrade(values, arrays)
+                values, arrays = from_0_1(values, arrays)
             ranker = cls(values["n_features"], seed=values["seed"], **values["settings"])
             state = {**values["state"], **arrays}
             ranker._number = int(state.pop("number"))
             ranker._learned = LearnedSet.from_array(state.pop("learned"))
-            ranker._older, ranker._left_out = tuple(values["older"]), int(values["left_out"])
+            ranker._older = tuple(values["older"])
+            n_first, n_history = map(int, values["left_out"])
+            ranker._left_out = (n_first, n_history)
             ranker._restore(state)
         except (KeyError, TypeError, ValueError) as problem:
             raise FileFormatError(f"{source} is damaged: {problem}") from problem
         return ranker
-
-    @classmethod
-    def _upgrade(cls, values: State, arrays: State) -> tuple[State, State]:
-        """What a file of version 0.1 holds, as one of today: options as given become settings, nothing else changes."""
-        made = cls(values["n_features"], seed=values["seed"], **values["options"])
-        text = json.dumps([cls.name, values["n_features"], values["seed"], values["options"]], sort_keys=True)
-        older = [hashlib.sha256(text.encode()).hexdigest()[:16]]
-        return {**values, "settings": made.settings, "older": older, "left_out": 0}, arrays
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -470,14 +466,16 @@ class LinearRanker(Ranker):
             start, place = end, place + len(impression)
         self._first = tuple(first)
 
-    def _without_lists(self, state: State) -> tuple[State, int]:
+    def _without_lists(self, state: State) -> tuple[State, tuple[int, int]]:
         empty = {name: value[:0] for name, value in state.items() if name.startswith("first.")}
-        return state | empty, len(self._first)
+        return state | empty, (len(self._first), 0)
 
-    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]]) -> None:
-        if not self._units.settled:
-            first = [entry for entry, _ in zip(entries, range(self._left_out), strict=False)]
-            self._first = tuple(reversed(first))
+    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> None:
+        first = list(islice(entries, n_first))[::-1]
+        if len(first) == n_first:
+            self._first = tuple(first)
+        else:  # units can no longer change: what was learned in them cannot be learned anew
+            self._units.fix(self._units.values)
 
 
 def _check_positions(name: str, value: int | None, low: int, high: int) -> int:

@@ -63,21 +63,23 @@ class PairwiseRanker(LinearRanker):
     def _follow(self, impression: Impression, found: Pairs) -> None:
         """What else changes when the posterior has learned a list's pairs."""
 
-    def _without_lists(self, state: State) -> tuple[State, int]:
-        state, n_first = super()._without_lists(state)
-        names = [name for name in state if name.startswith("posterior.history.")]
-        n_lists = len(state["posterior.history.ends"])
-        return state | {name: state[name][:0] for name in names}, max(n_first, n_lists)
+    def _without_lists(self, state: State) -> tuple[State, tuple[int, int]]:
+        state, (n_first, _) = super()._without_lists(state)
+        lists = {name: value[:0] for name, value in state.items() if name.startswith("posterior.history.")}
+        return state | lists, (n_first, self._posterior.history.n_lists)
 
-    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]]) -> None:
-        taken, lists = [], []
+    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> None:
+        taken: list[tuple[Impression, BoolArray]] = []
+        lists: list[tuple[FloatArray, Pairs]] = []
         for impression, clicks in entries:
             taken.append((impression, clicks))
             found = preferred(self.pairs, impression, clicks)
-            if len(found.weight):
+            if len(found.weight) and len(lists) < n_history:
                 lists.append((self._design(self._seen(impression)), found))
-            if max(len(lists), 0 if self._units.settled else len(taken)) >= self._left_out:
+            if len(lists) == n_history and len(taken) >= n_first:
                 break
-        if not self._units.settled:
-            self._first = tuple(reversed(taken))
-        self._posterior.recall(lists[::-1])
+        super()._read_back(taken, n_first, 0)
+        if len(lists) == n_history:
+            self._posterior.recall(lists[::-1])
+        else:
+            self._posterior.fold_all()

@@ -35,21 +35,15 @@ ROLLBACK_SECONDS = 5.0
 
 
 def config_of(body: CreateBody) -> Config:
-    """A ranker's frozen configuration. PairRank's estimator is ``bounded`` unless something else is asked for.
-
-    A service learns without end, and every published model is written whole: both need a state of bounded size.
-    """
-    options = dict(body.options)
+    """A ranker's frozen configuration; what is served is what the library makes of it."""
     try:
-        base, spelt = rankers.parse(body.ranker)
+        rankers.parse(body.ranker)
     except UnknownNameError as problem:  # a value of the body, not an address: 422, not 404
         raise InputError(str(problem)[:300]) from None
-    if base.startswith("pairrank") and not {"estimator", "Q", "loss", "preset"} & (options.keys() | spelt.keys()):
-        options["estimator"] = "bounded"
     names = body.feature_names
     if names is not None and (len(names) != body.n_features or len(set(names)) != len(names)):
         raise InputError(f"feature_names must be {body.n_features} different names; got {len(set(names))}")
-    return Config(body.n_features, body.ranker, body.seed, options, None if names is None else tuple(names))
+    return Config(body.n_features, body.ranker, body.seed, dict(body.options), None if names is None else tuple(names))
 
 
 def describe(row: RankerRow) -> dict[str, Any]:

@@ -10,16 +10,15 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from pairrank import rankers
-from pairrank.errors import FileFormatError, InputError
+from pairrank.errors import FileFormatError
 from pairrank.service.store.base import Aside, Entry, RankerRow, Snapshot
 from pairrank.service.store.log import SqlStore
-from pairrank.types import Impression
+from pairrank.types import BoolArray, Impression
 
 logger = logging.getLogger("pairrank.model")
 
@@ -52,6 +51,12 @@ class Log:
             yield from entries
             after = entries[-1].seq
 
+    def learned(self, upto: int) -> Iterator[tuple[Impression, BoolArray]]:
+        """What was fed back up to entry ``upto``, newest first, as far back as the log goes."""
+        while upto > 0 and (entries := self._store.log_before(self._ranker_id, upto, BATCH)):
+            yield from (_shown(entry) for entry in entries if entry.kind == "feedback")
+            upto = entries[-1].seq - 1
+
 
 @dataclass(slots=True)
 class Model:
@@ -69,23 +74,20 @@ class Model:
     learned: int
     skipped: int
     aside: list[Aside] = field(default_factory=list)
-    # A state to go back to when a ranker fails half-way, and the entry after which the log goes on from there.
-    _sound: bytes = b""
-    _sound_at: int = 0
 
     @classmethod
     def restore(cls, snapshot: Snapshot, applied: int | None = None) -> Model:
-        """The model of a snapshot; one whose bytes do not have their digest is refused."""
-        if hashlib.sha256(snapshot.body).hexdigest() != snapshot.digest:
-            raise FileFormatError(f"version {snapshot.version} is damaged: its digest does not match")
+        """The model of a snapshot; one that does not have its digest is refused."""
         ranker = rankers.from_bytes(snapshot.body, source=f"version {snapshot.version}")
+        # Versions that were published before an upgrade have the digest of their bytes as they were then.
+        if snapshot.digest not in (ranker.digest(), hashlib.sha256(snapshot.body).hexdigest()):
+            raise FileFormatError(f"version {snapshot.version} is damaged: its digest does not match")
         at = snapshot.version if applied is None else applied
-        return cls(ranker, snapshot.version, at, snapshot.learned, snapshot.skipped, [], snapshot.body, at)
+        return cls(ranker, snapshot.version, at, snapshot.learned, snapshot.skipped)
 
     def snapshot(self, now: float) -> Snapshot:
-        """The model as it is now."""
-        body = self.ranker.to_bytes()
-        self._sound, self._sound_at = body, self.applied
+        """The model as it is now, without the lists that it keeps: the log has them."""
+        body = self.ranker.to_bytes(history=False)
         digest = hashlib.sha256(body).hexdigest()
         return Snapshot(self.version, self.learned, self.skipped, digest, now, False, body)
 
@@ -94,50 +96,38 @@ class Model:
         if entry.seq != self.applied + 1:
             raise FileFormatError(f"the log goes from entry {self.applied} to {entry.seq}; it is damaged")
         if entry.kind == "rollback":
-            target = log.version(int(entry.target or 0))
-            old = Model.restore(target)
+            old = Model.restore(log.version(int(entry.target or 0)))
             self.ranker, self.learned, self.version = old.ranker, old.learned, entry.seq
-            self._sound, self._sound_at = target.body, entry.seq
         elif entry.kind == "feedback" and self._take(entry, log):
             self.learned += 1
             self.version = entry.seq
         self.applied = entry.seq
 
+    def read_back(self, log: Log) -> None:
+        """Read the lists back that a published version leaves out."""
+        self.ranker.recall(log.learned(self.applied))
+
     def _take(self, entry: Entry, log: Log) -> bool:
         """Whether the entry taught the ranker something."""
+        self.read_back(log)
         try:
-            learned = _learn(self.ranker, entry)
+            learned = self.ranker.learn(*_shown(entry))
         except (FileFormatError, MemoryError, OSError):  # not decided by (model, entry) alone
             raise
-        except Exception as problem:
+        except Exception as problem:  # the ranker is as it was: `learn` does all of its work or none
             learned = False
-            if not isinstance(problem, InputError):
-                self._go_back(entry.seq, log)
             reason = f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:200]
             self.aside.append(Aside(entry.seq, reason))
             logger.warning("entry %d is set aside: %s", entry.seq, reason)
         self.skipped += not learned
         return learned
 
-    def _go_back(self, seq: int, log: Log) -> None:
-        """Be as before entry ``seq``, whatever the ranker did before it failed."""
-        self.ranker = rankers.from_bytes(self._sound)
-        for entry in log.entries(self._sound_at, seq - 1):
-            if entry.kind == "feedback":
-                with suppress(InputError):  # it was refused the first time, too
-                    _learn(self.ranker, entry)
-        # From here on: the next failure does not come back to this one.
-        self._sound, self._sound_at = self.ranker.to_bytes(), seq
 
-
-def _learn(ranker: rankers.Ranker, entry: Entry) -> bool:
+def _shown(entry: Entry) -> tuple[Impression, BoolArray]:
+    """The impression of a log entry and its clicks."""
     if entry.body is None or entry.clicks is None:
         raise FileFormatError(f"entry {entry.seq} of the log has no impression; it is damaged")
-    impression = Impression.from_bytes(entry.body)
-    learned = ranker.learn(impression, np.frombuffer(entry.clicks, dtype=np.uint8))
-    if learned and not np.isfinite(ranker.score(impression.features)).all():
-        raise ArithmeticError("the ranker's scores are no longer finite")
-    return learned
+    return Impression.from_bytes(entry.body), np.frombuffer(entry.clicks, dtype=np.bool_)
 
 
 def load_head(store: SqlStore, row: RankerRow) -> Model:

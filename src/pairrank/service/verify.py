@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from pairrank.errors import FileFormatError, InputError
+from pairrank.service.model import Model
 from pairrank.service.store.base import RankerRow
 from pairrank.service.store.log import SqlStore
 from pairrank.types import Impression
@@ -52,8 +51,11 @@ def _version_faults(store: SqlStore, row: RankerRow) -> list[str]:
         faults.append(f"version {version} is missing")
     for version in versions:
         snapshot = store.snapshot(row.id, version)
-        if snapshot is not None and hashlib.sha256(snapshot.body).hexdigest() != snapshot.digest:
-            faults.append(f"version {version} is damaged: its digest does not match")
+        if snapshot is not None:
+            try:
+                Model.restore(snapshot)
+            except FileFormatError as problem:
+                faults.append(str(problem))
         if snapshot is not None and version == row.version and snapshot.digest != row.digest:
             faults.append(f"version {version} is not the one that was published")
     return faults

@@ -25,6 +25,16 @@ class SqlStore(ImpressionTables):
             )
         return [Entry(**row) for row in rows]
 
+    def log_before(self, ranker_id: int, upto: int, limit: int) -> list[Entry]:
+        """The entries up to number ``upto``, newest first."""
+        with self.database.reading():
+            rows = self.database.all(
+                "SELECT seq, kind, created, target, clicks, body FROM log WHERE ranker_id = ? AND seq <= ? "
+                "ORDER BY seq DESC LIMIT ?",
+                (ranker_id, upto, limit),
+            )
+        return [Entry(*row) for row in rows]
+
     def rollback_targets(self, ranker_id: int) -> set[int]:
         """The versions that entries of the log go back to."""
         with self.database.reading():
@@ -128,11 +138,15 @@ class SqlStore(ImpressionTables):
             row = self.database.one("SELECT created FROM log WHERE ranker_id = ? AND seq = ?", (ranker_id, applied + 1))
         return float(row[0]) if row else None
 
-    def compact(self, ranker: RankerRow, now: float, actor: str) -> int:
-        """Make the model's head the new beginning of the truth and drop the log before it; entries dropped."""
+    def compact(self, ranker: RankerRow, body: bytes, now: float, actor: str) -> int:
+        """Make the model's head the new beginning of the truth and drop the log before it; entries dropped.
+
+        ``body`` is the head with the lists that it keeps, which the log will no longer have.
+        """
         with self.database.transaction():
             self.database.all(
-                "UPDATE snapshots SET kept = 1 WHERE ranker_id = ? AND version = ?", (ranker.id, ranker.version)
+                "UPDATE snapshots SET kept = 1, body = ? WHERE ranker_id = ? AND version = ?",
+                (body, ranker.id, ranker.version),
             )
             gone = self.database.all(
                 "DELETE FROM log WHERE ranker_id = ? AND seq <= ? RETURNING seq", (ranker.id, ranker.version)
