@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairrank.kernel import confidence
 from pairrank.estimator.information_matrix import InformationMatrix
+from pairrank.kernel import confidence
 
 
 def test_inverse_and_determinant_after_ten_thousand_updates() -> None:

@@ -101,38 +101,3 @@ def test_lazy_draws_ask_for_little(certain_share: float) -> None:
         lambda start, stop: scores[start:stop, None] - scores > gap, predecessors, size, 10, np.random.default_rng(0)
     )
     assert len(asked) <= 120  # of five thousand
-
-
-@pytest.mark.parametrize("orders", ORDERS.values(), ids=ORDERS)
-def test_fair_pairs_are_fair_coins(orders: list[tuple[int, int]]) -> None:
-    """By enumeration: over all orders, a fair pair (at a given position and past) stands either way equally often."""
-    n = 4
-    certain = matrix(n, orders)
-    probability = scheme(certain)
-    # What was drawn before the upper of the two documents, and which two: given that, either may be the upper one.
-    either: dict[tuple[tuple[int, ...], frozenset[int]], dict[int, float]] = {}
-    for order, p in probability.items():
-        if p == 0:
-            continue
-        fair = exploration.fair_pairs(certain[np.ix_(order, order)])
-        assert np.array_equal(fair, fair.T)
-        for upper in range(n):
-            for lower in range(upper + 1, n):
-                if fair[upper, lower]:
-                    key = (order[:upper], frozenset((order[upper], order[lower])))
-                    first = either.setdefault(key, dict.fromkeys(key[1], 0.0))
-                    first[order[upper]] += p
-    assert either or len(orders) == 6
-    for first in either.values():
-        one, other = first.values()
-        assert one == pytest.approx(other)
-
-
-def test_certain_and_blocked_pairs_are_not_fair() -> None:
-    certain = matrix(3, [(0, 2)])  # 0 above 2; 1 may stand anywhere
-    fair = exploration.fair_pairs(certain)  # shown as 0, 1, 2
-    assert fair[0, 1]  # both were free at the top
-    assert not fair[0, 2]  # a certain order
-    assert fair[1, 2]  # 2 became free when 0 was drawn
-    blocked = exploration.fair_pairs(certain[np.ix_([1, 0, 2], [1, 0, 2])])  # shown as 1, 0, 2
-    assert not blocked[0, 2]  # 2 was not free when 1 was drawn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pairrank
-from pairrank.kernel import confidence, loops, pairs, partition, settling
-from pairrank.rankers.base import Draw
-from pairrank.rankers.candidates import Closed, Whole
 from pairrank.estimator.history import Piece
+from pairrank.kernel import confidence, exploration, loops, pairs, partition, settling
+from pairrank.rankers.base import Draw
+from pairrank.rankers.pairrank.candidates import AllPairs, show
 from pairrank.rng import Purpose, generator
 
 pytest.importorskip("numba")
@@ -67,49 +67,41 @@ def test_comparisons(seed: int, n: int, d: int) -> None:
         assert same(ends, partition.first_blocks(certain, k))
 
 
-@given(seeds, st.integers(1, 60), st.sampled_from([Whole, Closed]))
-def test_drawing(seed: int, n: int, kind: type[Whole]) -> None:
+@given(seeds, st.integers(1, 60), st.booleans())
+def test_drawing(seed: int, n: int, closed: bool) -> None:
     rng = np.random.default_rng(seed)
     X, theta = rng.normal(size=(n, 3)), rng.normal(size=3)
     z, k = float(rng.choice([0.01, 0.2, 1.0, 100.0])), int(rng.integers(1, n + 1))
-    candidates = kind(X, X @ theta, np.eye(3, dtype=np.float32), partition.certain_by_score, z)
-    found = candidates.show(k, generator(seed, n, Purpose.RANK), shuffled=False)
+
+    def drawn() -> tuple[AllPairs, tuple[np.ndarray, ...]]:
+        inverse = np.eye(3, dtype=np.float32)
+        made = AllPairs(X, X @ theta, inverse, partition.certain_by_score, z, closed=closed)
+        return made, show(made, k, generator(seed, n, Purpose.RANK), shuffled=False)
+
+    candidates, found = drawn()
     with plain():
-        slow = kind(X, X @ theta, np.eye(3, dtype=np.float32), partition.certain_by_score, z)
-        expected = slow.show(k, generator(seed, n, Purpose.RANK), shuffled=False)
+        slow, expected = drawn()
     assert all(same(a, b) for a, b in zip(found, expected, strict=True))
-    assert same(candidates.certain, slow.certain)
-    if (fast := loops.compiled()) and kind is Whole:
-        other = kind(X, X @ theta, np.eye(3, dtype=np.float32), partition.certain_by_score, z)
-        assert all(same(a, b) for a, b in zip(other.show_at_once(fast, k, seed, n), expected, strict=True))
-        assert same(other.certain, slow.certain)
+    assert same(candidates.certain(), slow.certain())
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1), st.sampled_from(Purpose), st.integers(0, 99))
-def test_uniforms(seed: int, number: int, purpose: Purpose, n: int) -> None:
-    fast = loops.compiled()
-    assert fast is not None
-    assert same(fast.uniforms(seed, number, purpose, n), generator(seed, number, purpose).random(n))
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=12), st.sampled_from([0, 1]))
-def test_pairs(clicks: list[bool], beyond: int) -> None:
-    found = pairs.averaged(np.array(clicks), beyond)
+@given(seeds, st.integers(1, 30))
+def test_smallest_keys(seed: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    certain = np.triu(rng.random((size, size)) < rng.choice([0.0, 0.1, 0.6]), 1)
+    keys = rng.random((int(rng.integers(1, size + 1)), size))
+    found = exploration.by_smallest_key(certain, keys)
     with plain():
-        expected = pairs.averaged(np.array(clicks), beyond)
+        assert same(found, exploration.by_smallest_key(certain, keys))
+
+
+@pytest.mark.parametrize("kind", [pairs.averaged, pairs.mirrored])
+@given(st.lists(st.booleans(), min_size=1, max_size=12))
+def test_pairs(kind: Callable[[np.ndarray], pairs.Pairs], clicks: list[bool]) -> None:
+    found = kind(np.array(clicks))
+    with plain():
+        expected = kind(np.array(clicks))
     assert all(same(a, b) for a, b in zip(found, expected, strict=True))
-
-
-@given(seeds, st.lists(st.booleans(), min_size=1, max_size=12), st.sampled_from([0, 1]))
-def test_discounts(seed: int, clicked: list[bool], beyond: int) -> None:
-    rng, clicks = np.random.default_rng(seed), np.array(clicked)
-    full = rng.random((len(clicks), len(clicks))) < 0.5
-    floors = pairs.Floors(*np.sort(rng.choice([0.0, 0.1, 0.5, 1.0], 3)).tolist())
-    found = pairs.averaged(clicks, beyond)
-    counted, settled = pairs.discount(found, full, clicks, beyond, floors)
-    with plain():
-        expected, also = pairs.discount(found, full, clicks, beyond, floors)
-    assert all(same(a, b) for a, b in zip((*counted, settled), (*expected, also), strict=True))
 
 
 @given(seeds, st.integers(2, 12))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import permutations
 
 import numpy as np
@@ -92,25 +93,19 @@ def test_laplacian_adds_up_pairs_that_come_twice() -> None:
     assert L.sum(axis=0) == pytest.approx(np.zeros(3))
 
 
-@given(clicks_of, st.sampled_from([0, 1]), st.integers(0, 1000))
-def test_a_pair_is_mirrored_where_it_would_be_found_with_its_clicks_exchanged(
-    clicks: np.ndarray, beyond: int, seed: int
-) -> None:
-    full = np.random.default_rng(seed).random((len(clicks), len(clicks))) < 0.3
-    found = pairs.all_pairs(clicks, beyond)
-    counted, settled = pairs.discount(found, full, clicks, beyond, pairs.Floors(0.0, 0.25, 0.5))
-    weights = dict(
-        zip(zip(counted.winner.tolist(), counted.loser.tolist(), strict=True), counted.weight.tolist(), strict=True)
-    )
-    for winner, loser, biased in zip(found.winner.tolist(), found.loser.tolist(), settled.tolist(), strict=True):
+@given(clicks_of)
+def test_a_pair_is_mirrored_where_it_would_be_found_with_its_clicks_exchanged(clicks: np.ndarray) -> None:
+    def by_pair(found: pairs.Pairs) -> dict[tuple[int, int], float]:
+        keys = zip(found.winner.tolist(), found.loser.tolist(), strict=True)
+        return dict(zip(keys, found.weight.tolist(), strict=True))
+
+    expected = {}
+    for (winner, loser), weight in by_pair(pairs.averaged(clicks)).items():
         exchanged = clicks.copy()
         exchanged[[winner, loser]] = exchanged[[loser, winner]]
-        mirrored = pairs.examined(exchanged, beyond) > max(winner, loser)
-        read = clicks[max(winner, loser) + 1 :].any()
-        expected = 1.0 if full[winner, loser] else 0.5 if read else 0.25 if mirrored else 0.0
-        assert weights.get((winner, loser), 0.0) == expected
-        assert biased == (0.0 if full[winner, loser] else 1.0)
-    assert all(weight > 0 for weight in weights.values())
+        if (loser, winner) in by_pair(pairs.averaged(exchanged)):
+            expected[winner, loser] = weight
+    assert by_pair(pairs.mirrored(clicks)) == expected
 
 
 def test_mirrored_pairs_take_no_side_where_all_pairs_do() -> None:
@@ -119,16 +114,15 @@ def test_mirrored_pairs_take_no_side_where_all_pairs_do() -> None:
     lists = rng.random((20_000, 6)) < 0.3
     upper, lower = 1, 4
 
-    def balance(floors: pairs.Floors) -> tuple[float, float]:
+    def balance(kind: Callable[[np.ndarray], pairs.Pairs]) -> tuple[float, float]:
         sides = np.zeros(2)
-        none = np.zeros((6, 6), dtype=np.bool_)
         for clicks in lists:
-            counted, _ = pairs.discount(pairs.all_pairs(clicks), none, clicks, 1, floors)
-            between = (np.minimum(counted.winner, counted.loser) == upper) & (counted.winner + counted.loser == 5)
-            sides += [(between & (counted.winner == side)).sum() for side in (upper, lower)]
+            found = kind(clicks)
+            between = (np.minimum(found.winner, found.loser) == upper) & (found.winner + found.loser == upper + lower)
+            sides += [(between & (found.winner == side)).sum() for side in (upper, lower)]
         return (sides[1] - sides[0]) / sides.sum(), 1 / np.sqrt(sides.sum())
 
-    lean, error = balance(pairs.Floors(1.0, 1.0, 1.0))
+    lean, error = balance(pairs.all_pairs)
     assert lean > 10 * error  # the lower one wins more often: its click always ends an examined part that holds both
-    lean, error = balance(pairs.Floors(0.0, 1.0, 1.0))
+    lean, error = balance(pairs.mirrored)
     assert abs(lean) < 4 * error

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import pairrank
+import slow_twins
 from pairrank.errors import DataError, LogError, OptionError, StorageError
-from pairrank.kernel import logistic, pairs
+from pairrank.kernel import pairs
 from pairrank.logs import Reason, clicklog, fit, newton, validate
 from pairrank.types import FloatArray
 
@@ -49,12 +50,12 @@ def test_equals_the_fit_in_memory(kind: str, write: Callable[..., str]) -> None:
     differences, weight = in_memory(made, kind)
     penalty = np.diag(LAM * 4 * spread(made))
     np.testing.assert_allclose(np.diag(found.penalty), penalty, rtol=1e-12)
-    theta = logistic.minimise(differences, weight, penalty, np.zeros(4))
+    theta = slow_twins.minimise(differences, weight, penalty, np.zeros(4))
     assert np.linalg.norm(found.theta - theta) <= 1e-10 * np.linalg.norm(theta)
     np.testing.assert_allclose(
         found.M, penalty + differences.T @ (weight[:, None] * differences), rtol=1e-10, atol=1e-9
     )
-    hessian = logistic.pair_hessian(theta, differences, weight, penalty)
+    hessian = slow_twins.pair_hessian(theta, differences, weight, penalty)
     np.testing.assert_allclose(found.hessian, hessian, rtol=1e-6, atol=1e-6)
     assert (found.n_lists, found.n_pairs) == (400, len(weight))
     assert found.weight == pytest.approx(weight.sum())
@@ -115,7 +116,7 @@ def test_long_steps_are_halved(write: Callable[..., str], monkeypatch: pytest.Mo
     made = [(100 * X, clicks) for X, clicks in lists(60)]
     found = fit([write("a.parquet", made)], lam=1e-9, pairs="all")
     differences, weight = in_memory(made, "all")
-    theta = logistic.minimise(differences, weight, np.diag(found.penalty), np.zeros(4))
+    theta = slow_twins.minimise(differences, weight, np.diag(found.penalty), np.zeros(4))
     np.testing.assert_allclose(found.theta, theta, rtol=1e-8)
     monkeypatch.setattr(newton, "MAX_PASSES", 2)
     with pytest.raises(pairrank.errors.PairRankError, match="no minimum"):
@@ -129,7 +130,7 @@ def test_locked_positions_teach_nothing(write: Callable[..., str]) -> None:
         whole = fit([write("b.parquet", made, locked=2)], pairs=kind)
         differences, weight = in_memory(tails, kind)
         assert whole.n_pairs == len(weight)
-        theta = logistic.minimise(differences, weight, np.diag(whole.penalty), np.zeros(4))
+        theta = slow_twins.minimise(differences, weight, np.diag(whole.penalty), np.zeros(4))
         np.testing.assert_allclose(whole.theta, theta, rtol=1e-9)
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import slow_twins
 from pairrank.errors import OptionError
 from pairrank.kernel import logistic, pairs, partition
 from pairrank.rankers import p2linrank
@@ -107,15 +108,15 @@ def test_models_are_one_newton_step_from_the_exact_perturbed_fits() -> None:
     centres = 2 * nu / np.sqrt(LAM) * generator(3, 0, Purpose.INIT).standard_normal((5, WIDTH))
     noise = [nu * generator(3, number, Purpose.LEARN).standard_normal((5, len(x))) for x, number in found]
     gamma = np.concatenate(noise, axis=1)
-    plain = logistic.minimise(differences, weight, prior, np.zeros(WIDTH))
-    H = logistic.pair_hessian(plain, differences, weight, prior)
+    plain = slow_twins.minimise(differences, weight, prior, np.zeros(WIDTH))
+    H = slow_twins.pair_hessian(plain, differences, weight, prior)
 
     def norm(v: np.ndarray) -> float:
         return float(np.sqrt(v @ H @ v))
 
     for model, centre, g in zip(ranker.models, centres, gamma, strict=True):
         # The perturbed labels' loss is the plain loss less γ x·θ: a shift of the prior's mean, as far as fits go.
-        exact = logistic.minimise(differences, weight, prior, centre + g @ differences / LAM)
+        exact = slow_twins.minimise(differences, weight, prior, centre + g @ differences / LAM)
         gradient = LAM * (exact - centre) - differences.T @ (1 + g - logistic.sigmoid(differences @ exact))
         assert np.abs(gradient).max() < 1e-6, "this is the minimiser with labels 1 + γ"
         assert norm(model - exact) < 0.1 * norm(exact - plain)

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from pairrank.kernel import logistic, pairs
+import slow_twins
 from pairrank.estimator.posterior import Posterior
+from pairrank.kernel import pairs
 
 D = 6
 
@@ -34,26 +35,26 @@ def differences(history: list[tuple[np.ndarray, pairs.Pairs]]) -> tuple[np.ndarr
 
 def exact(history: list[tuple[np.ndarray, pairs.Pairs]], P: np.ndarray, mean: np.ndarray) -> np.ndarray:
     x, w = differences(history)
-    return logistic.minimise(x, w, P, mean)
+    return slow_twins.minimise(x, w, P, mean)
 
 
 @pytest.mark.parametrize("lam", [0.1, 10.0])
 @pytest.mark.parametrize("separable", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_exact_estimator_agrees_with_scipy(seed: int, separable: bool, lam: float) -> None:
-    posterior = Posterior(D, lam, mean_loss=False, tolerance=0.0, capacity=10**6)
+    posterior = Posterior(np.full(D, lam), mean_loss=False, tolerance=0.0, capacity=10**6)
     history = []
     for X, found in lists(seed, 60, separable=separable):
         posterior.add(X, found)
         history.append((X, found))
     x, w = differences(history)
     args = (x, w, lam * np.eye(D), np.zeros(D))
-    other = minimize(logistic.pair_loss, np.zeros(D), args, "BFGS", logistic.pair_gradient, options={"gtol": 1e-9})
+    other = minimize(slow_twins.pair_loss, np.zeros(D), args, "BFGS", slow_twins.pair_gradient, options={"gtol": 1e-9})
     np.testing.assert_allclose(posterior.theta, other.x, atol=1e-6)
 
 
 def test_mean_loss_is_the_authors() -> None:
-    posterior = Posterior(D, 0.1, mean_loss=True, tolerance=0.0, capacity=10**6)
+    posterior = Posterior(np.full(D, 0.1), mean_loss=True, tolerance=0.0, capacity=10**6)
     history = []
     for X, found in lists(1, 40):
         posterior.add(X, found)
@@ -67,7 +68,7 @@ def test_mean_loss_is_the_authors() -> None:
 
 
 def test_a_folded_history_keeps_its_part_under_the_mean_loss() -> None:
-    posterior, kept = (Posterior(D, 0.1, mean_loss=True, tolerance=0.0, capacity=n) for n in (400, 10**6))
+    posterior, kept = (Posterior(np.full(D, 0.1), mean_loss=True, tolerance=0.0, capacity=n) for n in (400, 10**6))
     for X, found in lists(6, 300):
         posterior.add(X, found)
         kept.add(X, found)
@@ -77,7 +78,7 @@ def test_a_folded_history_keeps_its_part_under_the_mean_loss() -> None:
 
 @pytest.mark.parametrize(("tolerance", "lam", "mean_loss"), [(3e-2, 1.0, False), (5e-3, 1.0, False), (5e-3, 0.1, True)])
 def test_incremental_estimator_stays_within_its_tolerance(tolerance: float, lam: float, mean_loss: bool) -> None:
-    posterior = Posterior(D, lam, mean_loss=mean_loss, tolerance=tolerance, capacity=10**6)
+    posterior = Posterior(np.full(D, lam), mean_loss=mean_loss, tolerance=tolerance, capacity=10**6)
     history, strays, refreshes = [], [], 0
     for turn, (X, found) in enumerate(lists(2, 800)):
         posterior.add(X, found)
@@ -87,7 +88,7 @@ def test_incremental_estimator_stays_within_its_tolerance(tolerance: float, lam:
             x, w = differences(history)
             P = (2 * lam * len(w) if mean_loss else lam) * np.eye(D)
             gap = posterior.theta - exact(history, P, np.zeros(D))
-            H = logistic.pair_hessian(posterior.theta, x, w, P)
+            H = slow_twins.pair_hessian(posterior.theta, x, w, P)
             strays.append(float(np.sqrt(gap @ H @ gap)))
     # The time between refreshes follows measurements, so the tolerance is a target: kept but for a few moments.
     assert np.mean(np.array(strays) <= tolerance) >= 0.75
@@ -96,13 +97,13 @@ def test_incremental_estimator_stays_within_its_tolerance(tolerance: float, lam:
 
 
 def test_curvature_is_that_of_the_loss() -> None:
-    posterior = Posterior(D, 2.0, mean_loss=False, tolerance=1e-3, capacity=10**6)
+    posterior = Posterior(np.full(D, 2.0), mean_loss=False, tolerance=1e-3, capacity=10**6)
     history = []
     for X, found in lists(3, 300):
         posterior.add(X, found)
         history.append((X, found))
     x, w = differences(history)
-    H = logistic.pair_hessian(posterior.theta, x, w, 2.0 * np.eye(D))
+    H = slow_twins.pair_hessian(posterior.theta, x, w, 2.0 * np.eye(D))
     # The slopes are at most a quarter of the history old, so H is near, and exact after a rebuild.
     np.testing.assert_allclose(np.linalg.inv(posterior.inverse), H, rtol=0.1, atol=0.05 * np.linalg.norm(H))
     posterior._rebuild()
@@ -111,7 +112,7 @@ def test_curvature_is_that_of_the_loss() -> None:
 
 @pytest.mark.parametrize("capacity", [0, 200])
 def test_bounded_memory_stays_near_the_exact_minimiser(capacity: int) -> None:
-    posterior = Posterior(D, 5.0, mean_loss=False, tolerance=1e-3, capacity=capacity)
+    posterior = Posterior(np.full(D, 5.0), mean_loss=False, tolerance=1e-3, capacity=capacity)
     history = []
     for X, found in lists(4, 1500):
         posterior.add(X, found)
@@ -119,14 +120,14 @@ def test_bounded_memory_stays_near_the_exact_minimiser(capacity: int) -> None:
         assert posterior.history.n_documents <= capacity
     gap = posterior.theta - exact(history, 5.0 * np.eye(D), np.zeros(D))
     x, w = differences(history)
-    H = logistic.pair_hessian(posterior.theta, x, w, 5.0 * np.eye(D))
+    H = slow_twins.pair_hessian(posterior.theta, x, w, 5.0 * np.eye(D))
     # Without its history an estimator cannot be exact; with clicks this sharp it stays within a few deviations.
     assert np.sqrt(gap @ H @ gap) < 3.0
     assert np.linalg.norm(gap) < 0.1 * np.linalg.norm(posterior.theta)
 
 
 def test_folding_keeps_the_gradient() -> None:
-    posterior = Posterior(D, 1.0, mean_loss=False, tolerance=0.0, capacity=10**6)
+    posterior = Posterior(np.full(D, 1.0), mean_loss=False, tolerance=0.0, capacity=10**6)
     for X, found in lists(5, 80):
         posterior.add(X, found)
     before, theta = posterior.gradient(), posterior.theta.copy()
@@ -139,7 +140,7 @@ def test_folding_keeps_the_gradient() -> None:
 @settings(max_examples=25)
 @given(st.integers(0, 10_000), st.sampled_from([0.01, 1.0, 30.0]))
 def test_any_history_leaves_a_vanishing_gradient(seed: int, scale: float) -> None:
-    posterior = Posterior(D, 0.5, mean_loss=False, tolerance=0.0, capacity=10**6)
+    posterior = Posterior(np.full(D, 0.5), mean_loss=False, tolerance=0.0, capacity=10**6)
     for X, found in lists(seed, 15, scale=scale):
         posterior.add(X, found)
     gradient = posterior.gradient()
@@ -150,7 +151,7 @@ def test_prior_is_the_quadratic_around_its_mean() -> None:
     rng = np.random.default_rng(6)
     A = rng.normal(size=(D, D))
     P, mean = A @ A.T + np.eye(D), rng.normal(size=D)
-    posterior = Posterior(D, 1.0, mean_loss=False, tolerance=0.0, capacity=10**6)
+    posterior = Posterior(np.full(D, 1.0), mean_loss=False, tolerance=0.0, capacity=10**6)
     posterior.set_prior(mean, P)
     np.testing.assert_allclose(posterior.inverse, np.linalg.inv(P), rtol=1e-9, atol=1e-12)
     history = []

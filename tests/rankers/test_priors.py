@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 import pairrank
+import slow_twins
 from pairrank import data, rankers
 from pairrank.errors import OptionError
 from pairrank.kernel import logistic
@@ -90,7 +91,7 @@ def test_labels_are_worth_so_many_pairs() -> None:
     spread = np.array([np.mean([square[f] for square in squares if square[f] > 0]) for f in range(d)])
     # RankNet with the penalty l2/2 · 6 spread_f per weight, which is l2/2 for features spread evenly over [0, 1].
     smooth = np.diag(1e-3 * 6 * spread) * len(x)
-    theta = logistic.minimise(x, np.ones(len(x)), smooth, np.zeros(d))
+    theta = slow_twins.minimise(x, np.ones(len(x)), smooth, np.zeros(d))
     J = (x * logistic.slope(x @ theta)[:, None]).T @ x / len(x)
     penalty = np.diag(LAM * d * spread)
     np.testing.assert_allclose(found.precision, penalty + 200 * J, rtol=1e-3, atol=1e-3)
