@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from documents import ranging
 from pairrank.errors import OptionError
 from pairrank.rankers import multileaving
 from pairrank.rankers.dbgd import DBGD
+from pairrank.rng import Purpose, generator
 
 
 def test_theta_moves_along_the_candidate_exactly_when_it_wins() -> None:
@@ -15,13 +17,15 @@ def test_theta_moves_along_the_candidate_exactly_when_it_wins() -> None:
     ranker = DBGD(4, learning_rate=0.25, delta=2.0)
     outcomes = set()
     for _ in range(60):
-        X = rng.random((7, 4))
+        X = ranging(rng, 7, 4)
         theta = ranker.weights
         impression = ranker.rank(X, 5)
         clicks = rng.random(5) < 0.4
         u = ranker._directions(impression.memory["key"])
         assert np.linalg.norm(u) == pytest.approx(1)
-        ranks = multileaving.ranks(np.array([X @ theta, X @ (theta + 2.0 * u[0])]))
+        lots = generator(ranker.seed, impression.number, Purpose.RANK)
+        lots.integers(2**63, size=1)  # the key
+        ranks = multileaving.ranks(np.array([X @ theta, X @ (theta + 2.0 * u[0])]), lots)
         current, candidate = multileaving.assignments(ranks, impression.ranking, tau=3.0)[:, clicks].sum(axis=1)
         ranker.learn(impression, clicks)
         wins = bool(candidate > current)
@@ -47,7 +51,7 @@ def test_nothing_is_learned_without_a_click() -> None:
 
 def test_the_rate_decays_with_every_update() -> None:
     ranker = DBGD(3, learning_rate=0.5, decay=0.8)
-    X = np.random.default_rng(2).random((6, 3))
+    X = ranging(np.random.default_rng(2), 6, 3)
     updates = 0
     for _ in range(30):
         before = ranker.weights

@@ -11,19 +11,23 @@ from pairrank.errors import OptionError
 from pairrank.rankers.epsilon_greedy import EpsilonGreedy
 from pairrank.rankers.ranknet import SGDRankNet
 
-X = np.array([[0.2, 0.0], [0.9, 0.0], [0.5, 0.0], [0.5, 0.0]])
+X = np.array([[0.0, 0.0], [1.0, 0.0], [0.6, 0.0], [0.3, 0.0]])
 
 
 def trained(epsilon: float) -> EpsilonGreedy:
     ranker = EpsilonGreedy(2, epsilon=epsilon)
-    ranker._restore({"weights": np.array([1.0, 0.0])})
+    ranker._restore(ranker._state() | {"weights": np.array([1.0, 0.0])})
     return ranker
 
 
-def test_without_chance_the_best_stands_first_and_ties_keep_their_order() -> None:
-    impression = trained(0.0).rank(X)
+def test_without_chance_the_best_stands_first_and_ties_are_broken_by_lot() -> None:
+    ranker, tied = trained(0.0), X[[0, 1, 2, 2]]
+    impression = ranker.rank(X)
     assert impression.ranking.tolist() == [1, 2, 3, 0]
     assert not impression.explored
+    second = [ranker.rank(tied).ranking.tolist() for _ in range(1000)]
+    assert {tuple(ranking) for ranking in second} == {(1, 2, 3, 0), (1, 3, 2, 0)}
+    assert abs(sum(ranking[1] == 2 for ranking in second) - 500) < 4 * np.sqrt(250)
 
 
 def test_with_chance_alone_every_order_is_as_likely() -> None:

@@ -103,9 +103,10 @@ def test_a_step_that_fails_leaves_no_trace(name: str, rounds: int, monkeypatch: 
             learn(self, impression, clicks)  # all the work is done, and then
             raise error("no")
 
-        with monkeypatch.context() as patch, pytest.raises(seen):
+        with monkeypatch.context() as patch:
             patch.setattr(type(ranker), "_learn", fail)
-            ranker.learn(impression, clicks)
+            with pytest.raises(seen):
+                ranker.learn(impression, clicks)
         assert ranker.digest() == before
         assert ranker.to_bytes() == whole
     assert ranker.learn(impression, clicks)
@@ -125,9 +126,10 @@ def test_weights_that_are_not_finite_are_refused(monkeypatch: pytest.MonkeyPatch
     def spoil(self: LinearRanker, impression: Impression, clicks: np.ndarray) -> None:
         self._weights = np.full(D, np.nan)
 
-    with monkeypatch.context() as patch, pytest.raises(LearningError, match="finite"):
+    with monkeypatch.context() as patch:
         patch.setattr(type(ranker), "_learn", spoil)
-        ranker.learn(impression, np.arange(N) == 1)
+        with pytest.raises(LearningError, match="finite"):
+            ranker.learn(impression, np.arange(N) == 1)
     assert ranker.digest() == before
 
 

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from documents import ranging
 from pairrank.checks import CHECKS, Check
 from pairrank.errors import OptionError
 from pairrank.rankers import multileaving
 from pairrank.rankers.mgd import MGD
+from pairrank.rng import Purpose, generator
 
 
 def team_draft(n_features: int, seed: int = 0, **options: Any) -> MGD:
@@ -27,12 +29,14 @@ def test_probabilistic_moves_to_the_mean_of_those_that_beat_theta() -> None:
     ranker = MGD(4, learning_rate=0.5, n_candidates=6)
     winners_seen = set()
     for _ in range(40):
-        X = rng.random((7, 4))
+        X = ranging(rng, 7, 4)
         theta = ranker.weights
         impression = ranker.rank(X, 5)
         clicks = rng.random(5) < 0.4
         u = ranker._directions(impression.memory["key"])
-        ranks = multileaving.ranks(np.vstack([theta, theta + u]) @ X.T)
+        lots = generator(ranker.seed, impression.number, Purpose.RANK)
+        lots.integers(2**63, size=1)  # the key
+        ranks = multileaving.ranks(np.vstack([theta, theta + u]) @ X.T, lots)
         credit = multileaving.assignments(ranks, impression.ranking, tau=3.0)[:, clicks].sum(axis=1)
         winners = [i for i in range(6) if credit[1 + i] > credit[0] + 1e-12]
         winners_seen.add(len(winners))
@@ -48,7 +52,7 @@ def test_team_draft_moves_to_the_mean_of_clicked_teams_unless_theta_was_clicked(
     theta_clicked = 0
     for _ in range(60):
         theta = ranker.weights
-        impression = ranker.rank(rng.random((12, 4)), 10)
+        impression = ranker.rank(ranging(rng, 12, 4), 10)
         clicks = rng.random(10) < 0.3
         teams = impression.memory["teams"]
         assert sorted(teams.tolist()) == list(range(10))  # ten rankers, ten places: one each

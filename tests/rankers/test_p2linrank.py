@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import slow_twins
+from documents import ranging
 from pairrank.errors import OptionError
 from pairrank.kernel import logistic, pairs, partition
 from pairrank.rankers import p2linrank
@@ -62,7 +63,7 @@ def test_blocks_are_the_components_of_disagreement(n_models: int) -> None:
     ranker, _ = taught(n_models=n_models, nu=0.6)
     for number in range(20):
         X = np.random.default_rng(number).random((8, WIDTH))
-        scores = ranker.models @ X.T
+        scores = ranker.models @ ranker._units.inputs(X).T
         block = list(range(8))  # merged by hand, pair by pair
         for i, j in combinations(range(8), 2):
             if not agreed(scores, i, j) and not agreed(scores, j, i):
@@ -127,10 +128,10 @@ def test_at_half_the_noise_of_a_click_the_models_are_draws_from_the_posterior() 
     ranker = P2LinRank(WIDTH, n_models=1000, nu=0.5, lam=LAM, pairs="averaged")
     rng = np.random.default_rng(0)
     for _ in range(120):  # clicks that prefer nothing: σ' stays near ¼
-        impression = ranker.rank(rng.random((6, WIDTH)))
+        impression = ranker.rank(ranging(rng, 6, WIDTH))
         ranker.learn(impression, rng.random(6) < 0.5)
-    root = np.linalg.cholesky(np.linalg.inv(ranker.state["inverse"]))
-    standard = (ranker.models - ranker.state["theta"]) @ root
+    root = np.linalg.cholesky(np.linalg.inv(ranker.state["posterior.inverse"]))
+    standard = (ranker.models - ranker.state["posterior.theta"]) @ root
     assert np.abs(standard.T @ standard / 1000 - np.eye(WIDTH)).max() < 5 * np.sqrt(2 / 1000)
     assert np.linalg.norm(root) ** 2 > 1.5 * LAM * WIDTH  # what was learned is more than the prior
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from documents import ranging
 from pairrank.errors import OptionError
 from pairrank.rankers import pdgd
 from pairrank.rankers.pdgd import PDGD, reversal_weights
@@ -109,7 +110,7 @@ def test_lists_are_drawn_from_the_plackett_luce_model() -> None:
 def test_the_expected_step_is_unbiased_in_the_sense_of_the_paper(k: int) -> None:
     """E[step] = Σ α_ij (x_i − x_j), α_ij > 0 exactly where i is the more relevant, 0 where they are alike."""
     rng = np.random.default_rng(4)
-    X, theta = rng.random((4, 5)), rng.normal(size=5)
+    X, theta = ranging(rng, 4, 5), rng.normal(size=5)
     attraction = np.array([0.2, 0.9, 0.5, 0.5])
     scores = X @ theta
     ranker = with_weights(theta, learning_rate=1.0)
@@ -145,9 +146,9 @@ def test_the_expected_step_is_unbiased_in_the_sense_of_the_paper(k: int) -> None
 
 def test_late_clicks_are_weighed_by_the_scores_of_their_list() -> None:
     rng = np.random.default_rng(1)
-    X, theta = rng.random((6, 3)), rng.normal(size=3)
+    X, theta = ranging(rng, 6, 3), rng.normal(size=3)
     ranker = with_weights(theta, learning_rate=0.7)
-    late, other = ranker.rank(X, 4), ranker.rank(rng.random((5, 3)))
+    late, other = ranker.rank(X, 4), ranker.rank(ranging(rng, 5, 3))
     ranker.learn(other, np.array([False, True, False, False, False]))
     before = ranker.weights
     assert not np.array_equal(before, theta)
@@ -177,7 +178,7 @@ def test_the_rate_decays_with_every_update_and_only_then() -> None:
 def test_what_an_impression_remembers_does_not_grow_with_the_candidates() -> None:
     X = np.random.default_rng(0).random((500, 3))
     memory = PDGD(3).rank(X, 10).memory
-    assert {name: array.size for name, array in memory.items()} == {"scores": 10, "rest": 1}
+    assert {name: array.size for name, array in memory.items()} == {"scores": 10, "rest": 1, "ranges": 3}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from scipy.special import ndtr
 from scipy.stats import kstest
 
 import slow_twins
+from documents import ranging
 from pairrank.errors import OptionError
 from pairrank.kernel import logistic, pairs
 from pairrank.rankers.posterior_sampling import PosteriorSampling, square_root
@@ -23,7 +24,7 @@ def taught(kind: str = "adjacent", rounds: int = 60, **options: float) -> tuple[
     rng = np.random.default_rng(0)
     found = []
     for _ in range(rounds):
-        impression = ranker.rank(rng.random((9, WIDTH)), 6)
+        impression = ranker.rank(ranging(rng, 9, WIDTH), 6)
         clicks = rng.random(6) < logistic.sigmoid(impression.features @ IDEAL - 1)
         ranker.learn(impression, clicks)
         made = pairs.adjacent(clicks) if kind == "adjacent" else pairs.all_pairs(clicks)
@@ -40,15 +41,15 @@ def test_it_learns_the_laplace_posterior(kind: str) -> None:
     away = ranker.weights - exact
     assert len(differences) > 30
     assert np.sqrt(away @ H @ away) < 0.02  # standard deviations
-    np.testing.assert_allclose(ranker.state["inverse"], np.linalg.inv(H), atol=0.1 * np.linalg.inv(H).max())
+    np.testing.assert_allclose(ranker.state["posterior.inverse"], np.linalg.inv(H), atol=0.1 * np.linalg.inv(H).max())
 
 
 @pytest.mark.parametrize("n", [WIDTH - 2, WIDTH + 4])  # through the root of the covariance, and through that of H⁻¹
 def test_scores_have_the_stated_gaussian_law(n: int) -> None:
     ranker, _ = taught(v=0.7)
-    X = np.random.default_rng(n).random((n, WIDTH))
+    X = ranker._units.inputs(np.random.default_rng(n).random((n, WIDTH)))
     drawn = np.array([ranker.draw_scores(X, generator(1, t, Purpose.RANK)) for t in range(4000)])
-    mean, covariance = X @ ranker.weights, 0.7**2 * X @ ranker.state["inverse"] @ X.T
+    mean, covariance = X @ ranker.weights, 0.7**2 * X @ ranker.state["posterior.inverse"] @ X.T
     directions = [*np.eye(n), *np.random.default_rng(1).normal(size=(6, n)), np.eye(n)[0] - np.eye(n)[1]]
     for a in directions:
         spread = np.sqrt(a @ covariance @ a)
@@ -62,7 +63,7 @@ def test_a_pair_is_shown_in_its_order_as_often_as_the_posterior_says() -> None:
     ranker, _ = taught(v=1.0)
     X = np.random.default_rng(3).random((2, WIDTH))
     x, trials = X[0] - X[1], 4000
-    p = ndtr(x @ ranker.weights / np.sqrt(x @ ranker.state["inverse"] @ x))
+    p = ndtr(x @ ranker.weights / np.sqrt(x @ ranker.state["posterior.inverse"] @ x))
     assert 0.02 < p < 0.98
     first = np.mean([ranker.rank(X, 1).ranking[0] == 0 for _ in range(trials)])
     assert abs(first - p) < 4 * np.sqrt(p * (1 - p) / trials)
