@@ -69,7 +69,7 @@ class Upside(Greedy):
 
 class Forgetful(Greedy):
     def _state(self) -> dict[str, object]:
-        return {"weights": np.round(self._weights, 3)}
+        return super()._state() | {"weights": np.round(self._weights, 3)}
 
 
 class Hoarder(Greedy):

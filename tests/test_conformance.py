@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from pairrank import data
+from pairrank.estimator.information_matrix import InformationMatrix
+from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import confidence, partition
 from pairrank.kernel.pairs import Pairs
-from pairrank.estimator.posterior import Posterior
-from pairrank.estimator.information_matrix import InformationMatrix
 
 
 @pytest.mark.parametrize("users", ["perfect", "navigational", "informational"])
 def test_blocks_and_weights_of_the_authors_program(users: str, reference: Path, real_data: Path) -> None:
     trace = json.loads(gzip.decompress((reference / f"trace-{users}.json.gz").read_bytes()))
     train = data.load(real_data / "MQ2008", split="train", fold=1)
-    posterior = Posterior(train.n_features, 0.1, mean_loss=True, tolerance=0.0, capacity=10**6)
+    posterior = Posterior(np.full(train.n_features, 0.1), mean_loss=True, tolerance=0.0, capacity=10**6)
     M = InformationMatrix(train.n_features, 0.1)
     same, furthest, compared = 0, 0.0, 0
     for turn in trace["rounds"]:

@@ -29,7 +29,7 @@ def taught(rounds: int = 80, kind: str = "all", **options: object) -> tuple[P2Li
     rng = np.random.default_rng(0)
     found = []
     for _ in range(rounds):
-        impression = ranker.rank(rng.random((9, WIDTH)), 6)
+        impression = ranker.rank(ranging(rng, 9, WIDTH), 6)
         clicks = rng.random(6) < logistic.sigmoid(impression.features @ IDEAL - 1)
         ranker.learn(impression, clicks)
         made = pairs.all_pairs(clicks)
