@@ -139,7 +139,10 @@ def test_history(seed: int, n: int, n_pairs: int) -> None:
 
 
 @settings(deadline=None, max_examples=6)
-@given(seeds, st.sampled_from(["pairrank", "pairrank-c(refine=true)", "pairrank(preset=paper)", "pairrank(Q=1, offsets=false)"]))
+@given(
+    seeds,
+    st.sampled_from(["pairrank", "pairrank-c(refine=true)", "pairrank(preset=paper)", "pairrank(Q=1, offsets=false)"]),
+)
 def test_a_run_has_the_same_bits_with_and_without(seed: int, name: str) -> None:
     def run() -> str:
         rng = np.random.default_rng(seed)
