@@ -62,7 +62,7 @@ def test_mean_loss_is_the_authors() -> None:
     x, w = differences(history)
 
     def authors(theta: np.ndarray) -> float:
-        return float(w @ np.logaddexp(0, -(x @ theta)) / len(w) + 0.1 * theta @ theta)
+        return float(w @ np.logaddexp(0, -(x @ theta)) / w.sum() + 0.1 * theta @ theta)
 
     np.testing.assert_allclose(posterior.theta, minimize(authors, np.zeros(D), tol=1e-12).x, atol=1e-5)
 
@@ -86,7 +86,7 @@ def test_incremental_estimator_stays_within_its_tolerance(tolerance: float, lam:
         refreshes += posterior._moved == 0.0
         if turn % 20 == 19:
             x, w = differences(history)
-            P = (2 * lam * len(w) if mean_loss else lam) * np.eye(D)
+            P = (2 * lam * w.sum() if mean_loss else lam) * np.eye(D)
             gap = posterior.theta - exact(history, P, np.zeros(D))
             H = slow_twins.pair_hessian(posterior.theta, x, w, P)
             strays.append(float(np.sqrt(gap @ H @ gap)))
