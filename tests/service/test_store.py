@@ -272,7 +272,7 @@ def test_every_act_leaves_a_line_and_a_new_epoch(store: SqlStore) -> None:
         "rollback": lambda: store.roll_back("a", 0, 2.0, "me"),
         "key": lambda: store.put_key(key, "me"),
         "revoke": lambda: store.drop_key("k", 2.0, "me"),
-        "compact": lambda: store.compact(scene.row, 2.0, "me"),
+        "compact": lambda: store.compact(scene.row, store.snapshot(scene.row.id, scene.row.version).body, 2.0, "me"),
         "delete": lambda: store.delete("a", 2.0, "me"),
     }
     for act, do in acts.items():
@@ -300,7 +300,9 @@ def test_compaction_keeps_the_model_and_goes_on(store: SqlStore) -> None:
     scene.learn()
     scene.feedback(items[5:6])
     before = scene.row
-    assert store.compact(before, scene.now, "me") == 5
+    model = load_head(store, before)
+    model.read_back(Log(store, before.id))
+    assert store.compact(before, model.ranker.to_bytes(), scene.now, "me") == 5
     assert [entry.seq for entry in store.log(before.id, 0, 10)] == [6]
     assert scene.feedback(items[:1])[0].status is Status.EXPIRED
     scene.feedback(items[6:])

@@ -51,7 +51,8 @@ _GONE: Mapping[str, Any] = {
     "stake": 0.0,
 }
 _POSTERIOR = (
-    "theta inverse P q n_pairs strayed pairs_part at_rebuild moved allowance contraction lists prior_P prior_q".split()
+    *("theta", "inverse", "P", "q", "n_pairs", "strayed", "pairs_part", "at_rebuild"),
+    *("moved", "allowance", "contraction", "lists", "prior_P", "prior_q"),
 )
 _INFORMATION = {"M": "matrix", "M_inverse": "inverse", "log_det": "log_det", "M_updates": "updates"}
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from pairrank.errors import MissingExtraError, OptionError, StorageError
 from pairrank.service.store.log import SqlStore
+from pairrank.service.store.schema import OLD_MODELS
 
 __all__ = ["SqlStore", "open_impatient", "open_store", "sqlite_path"]
 
@@ -47,7 +49,8 @@ def open_store(url: str | os.PathLike[str], *, create: bool = True) -> SqlStore:
     else:
         raise OptionError(f"the store is {text!r}; expected sqlite:///FILE, a path, or postgresql://…")
     try:
-        store.database.migrate()
+        if store.database.migrate() in OLD_MODELS:
+            store.upgrade_models(time.time())
     except BaseException:
         store.close()
         raise

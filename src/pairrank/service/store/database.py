@@ -119,10 +119,11 @@ class Database(ABC):
         with self._turn:
             yield
 
-    def migrate(self) -> None:
-        """Bring the tables to this program's version; tables of a newer one are refused and left alone."""
-        if self.schema() == VERSION:
-            return
+    def migrate(self) -> int:
+        """Bring the tables to this program's version, and say which they had; newer ones are refused and left alone."""
+        before = self.schema()
+        if before == VERSION:
+            return before
         with self.transaction():
             self.all("CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL)")
             found = self.schema()
@@ -135,6 +136,7 @@ class Database(ABC):
                     (VERSION,),
                 )
                 self.all("INSERT INTO meta (name, value) VALUES ('epoch', 1) ON CONFLICT (name) DO NOTHING")
+        return before
 
     def schema(self) -> int:
         """The version of the tables, 0 when there are none; a newer one than this program's is refused."""

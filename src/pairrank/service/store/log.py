@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from pairrank import rankers
 from pairrank.service.store.base import Aside, Entry, RankerRow, Snapshot
 from pairrank.service.store.impressions import ImpressionTables
 
@@ -137,6 +139,29 @@ class SqlStore(ImpressionTables):
         with self.database.reading():
             row = self.database.one("SELECT created FROM log WHERE ranker_id = ? AND seq = ?", (ranker_id, applied + 1))
         return float(row[0]) if row else None
+
+    def upgrade_models(self, now: float) -> None:
+        """Let the log of each ranker begin at the model that an older program left, in today's form.
+
+        That program learned in another way, so its log gives another model today. What it learned stays, and `replay`
+        begins there; its log before that stays, too.
+        """
+        with self.database.transaction():
+            for row in self.rankers():
+                old = self.snapshot(row.id, row.version)
+                if old is not None:
+                    ranker = rankers.from_bytes(old.body, source=f"version {row.version} of {row.name!r}")
+                    self.database.all(
+                        "UPDATE snapshots SET kept = 1, body = ?, digest = ? WHERE ranker_id = ? AND version = ?",
+                        (ranker.to_bytes(), ranker.digest(), row.id, row.version),
+                    )
+                    self.database.all("UPDATE heads SET digest = ? WHERE ranker_id = ?", (ranker.digest(), row.id))
+                    options = {name: v for name, v in row.config.options.items() if name != "estimator"}
+                    self.database.all(
+                        "UPDATE rankers SET base = ?, config = ? WHERE id = ?",
+                        (row.version, replace(row.config, options=options).to_json(), row.id),
+                    )
+                    self._record(now, "upgrade", "upgrade", row.name, f'{{"base": {row.version}}}')
 
     def compact(self, ranker: RankerRow, body: bytes, now: float, actor: str) -> int:
         """Make the model's head the new beginning of the truth and drop the log before it; entries dropped.

@@ -112,12 +112,12 @@ class PostgresDatabase(Database):
         """Whether the connection that took the lock is still there."""
         return self._leads and self._connection is not None and not self._connection.closed
 
-    def migrate(self) -> None:
+    def migrate(self) -> int:
         """As for any database, but one process at a time."""
         with self.reading():
             self.all("SELECT pg_advisory_lock(?)", (MIGRATION_LOCK,))
             try:
-                super().migrate()
+                return super().migrate()
             finally:
                 if self._connection is not None and not self._connection.closed:
                     self.all("SELECT pg_advisory_unlock(?)", (MIGRATION_LOCK,))
