@@ -13,6 +13,7 @@ from scene import RETENTION, SHOWN, WINDOW, Scene
 from pairrank.errors import NewerFormatError, UnknownNameError
 from pairrank.service.auth import new_key
 from pairrank.service.learner import Learner
+from pairrank.service.model import Log, load_head
 from pairrank.service.replay import replay
 from pairrank.service.store import SqlStore, open_store
 from pairrank.service.store.base import Config, Feedback, Limits, RankerExistsError, Status, VersionError
