@@ -30,12 +30,12 @@ class SqlStore(ImpressionTables):
     def log_before(self, ranker_id: int, upto: int, limit: int) -> list[Entry]:
         """The entries up to number ``upto``, newest first."""
         with self.database.reading():
-            rows = self.database.all(
+            rows = self.database.named(
                 "SELECT seq, kind, created, target, clicks, body FROM log WHERE ranker_id = ? AND seq <= ? "
                 "ORDER BY seq DESC LIMIT ?",
                 (ranker_id, upto, limit),
             )
-        return [Entry(*row) for row in rows]
+        return [Entry(**row) for row in rows]
 
     def rollback_targets(self, ranker_id: int) -> set[int]:
         """The versions that entries of the log go back to."""
