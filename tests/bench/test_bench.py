@@ -37,7 +37,7 @@ def test_every_benchmark_has_its_rows(report: dict[str, object]) -> None:
         "many": 2 * 4 * len(many.RANKERS),
         "exactness": 2 * (len(exactness.TOLERANCES) + 1) * len(exactness.RANKERS),
         "whole-run": 4 * len(whole_run.RANKERS),
-        "parsing": 3,
+        "parsing": 4,
         "sweep": 1,
         "baselines": len(bench.baselines.RANKERS),
     }

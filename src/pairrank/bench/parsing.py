@@ -7,20 +7,20 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 
 from pairrank import data
 from pairrank.bench.measure import Row, interleaved, peak_bytes, ratio
-from pairrank.data import letor
+from pairrank.data import digits, letor
 from pairrank.errors import MissingExtraError
 
 OPEN_MS = 50.0
 
 
 def measure(quick: bool) -> Iterator[Row]:
-    """Three rows: rate, memory, and opening the cache over parsing."""
+    """Four rows: rate, what the array code alone is worth, memory, and opening the cache over parsing."""
     try:
         from sklearn.datasets import load_svmlight_file
     except ImportError:
@@ -44,8 +44,32 @@ def measure(quick: bool) -> Iterator[Row]:
             at_least=True,
             detail=speed,
         )
+        yield _plain(file, 1 if quick else 3)
         yield _memory(file, case)
         yield _opening(file, float(np.median(ours)), case)
+
+
+def _plain(file: Path, repeats: int) -> Row:
+    """What `data.digits` alone is worth: the same text with ``float`` on every token, as what it refuses is read."""
+    some = file.with_name("some.txt")
+    some.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:2000]))
+
+    def plainly() -> None:
+        arrays, digits.pairs = digits.pairs, lambda text: None
+        try:
+            letor.parse(some)
+        finally:
+            digits.pairs = arrays
+
+    plain, ours = interleaved((plainly, lambda: letor.parse(some)), repeats, process_time).T
+    return Row(
+        "parsing",
+        f"{some.stat().st_size / 1e6:.1f} MB of LETOR text",
+        "CPU time token by token over that of the array code",
+        *ratio(plain, ours),
+        limit=1.1,
+        at_least=True,
+    )
 
 
 def _memory(file: Path, case: str) -> Row:

@@ -11,6 +11,7 @@ import numpy as np
 
 from pairrank.data import catalog, layout, load, synthetic
 from pairrank.data.catalog import Summary
+from pairrank.lab import tables
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -101,11 +102,7 @@ def _table(parts: dict[str, Summary]) -> str:
             f"{n:,} ({n / part.documents:.1%})" for part in parts.values() for n in part.grades[grade : grade + 1]
         )
         rows.append((f"grade {grade}", *shares))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.rjust(n) if i else cell.ljust(n) for i, (cell, n) in enumerate(zip(row, widths, strict=True)))
-        for row in rows
-    )
+    return tables.as_text(rows[0], rows[1:], right=True)
 
 
 def _figures(value: int | tuple[int, ...]) -> str:

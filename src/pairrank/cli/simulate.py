@@ -13,7 +13,7 @@ from pairrank import archive, clicks, rankers
 from pairrank.cli import running
 from pairrank.cli.running import positive
 from pairrank.errors import InputError
-from pairrank.lab import settings
+from pairrank.lab import settings, tables
 from pairrank.metrics import mean_interval
 from pairrank.sim import RunSpec, Summary
 
@@ -124,8 +124,5 @@ _FORMATS = {"ndcg": ".4f", "ndcg_ci": ".4f", "cndcg": ".1f", "cndcg_ci": ".1f", 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as aligned text."""
-    cells = [list(rows[0])]
-    for row in rows:
-        cells.append(["-" if value is None else format(value, _FORMATS.get(name, "")) for name, value in row.items()])
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in cells)
+    cells = [["-" if v is None else format(v, _FORMATS.get(name, "")) for name, v in row.items()] for row in rows]
+    return tables.as_text(list(rows[0]), cells)

@@ -10,6 +10,7 @@ from typing import Any
 
 from pairrank import archive
 from pairrank.cli.running import positive
+from pairrank.engines import cores
 from pairrank.lab import executors, launches, tables, trial, trial_report
 from pairrank.lab.experiment import USERS
 from pairrank.progress import progress
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         clicks=tuple(dict.fromkeys(args.clicks or USERS)),
     )
     executors.prepare(args.out, "")
-    jobs = args.jobs or executors.cores()
+    jobs = args.jobs or cores()
     with progress(len(study.clicks), "kinds of users") as report:
         rows = trial.run(study, jobs, report)
     launched = []

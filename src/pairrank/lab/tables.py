@@ -116,11 +116,15 @@ def p_value(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def as_text(head: Row, rows: Sequence[Row]) -> str:
-    """Aligned columns for a terminal."""
+def as_text(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
+    """Aligned columns for a terminal; ``right``: all but the first on the right, as figures are read."""
     lines = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+    sides = ["<", *("><"[not right] for _ in widths[1:])]
+    return "\n".join(
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths, strict=True)).rstrip()
+        for line in lines
+    )
 
 
 def as_markdown(head: Row, rows: Sequence[Row]) -> str:
