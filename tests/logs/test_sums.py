@@ -27,7 +27,12 @@ def batch(draw: st.DrawFn) -> Batch:
 
 
 def one_by_one(batch: Batch, kind: str) -> set[tuple[int, int, float]]:
-    take = {"averaged": pairs.averaged, "all": pairs.all_pairs, "adjacent": pairs.adjacent}[kind]
+    take = {
+        "averaged": pairs.averaged,
+        "all": pairs.all_pairs,
+        "adjacent": pairs.adjacent,
+        "mirrored": pairs.mirrored,
+    }[kind]
     found = set()
     for start, stop, locked in zip(batch.offsets, batch.offsets[1:], batch.locked, strict=False):
         first = start + locked
@@ -36,7 +41,7 @@ def one_by_one(batch: Batch, kind: str) -> set[tuple[int, int, float]]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["averaged", "all", "adjacent"])
+@pytest.mark.parametrize("kind", ["averaged", "all", "adjacent", "mirrored"])
 @given(batch=batch())
 def test_pairs_are_those_of_the_kernel(kind: str, batch: Batch) -> None:
     found = preferences(batch, kind)
@@ -64,6 +69,19 @@ def test_gains_prefer_the_higher_by_their_difference(kind: str, batch: Batch, se
     pairs = preferences(batch._replace(gains=gains), kind)
     got = {(int(w), int(x)): float(v) for w, x, v in zip(*pairs, strict=True)}
     assert got == pytest.approx(expected)
+
+
+@given(batch=batch(), seed=st.integers(0, 1000))
+def test_mirrored_pairs_are_found_with_their_gains_exchanged(batch: Batch, seed: int) -> None:
+    gains = np.random.default_rng(seed).choice([-1.0, 0.0, 0.0, 1.0, 3.0], size=len(batch.gains))
+    found = preferences(batch._replace(gains=gains), "mirrored")
+    kept = set(zip(found.winner.tolist(), found.loser.tolist(), strict=True))
+    for w, x in zip(*preferences(batch._replace(gains=gains), "averaged")[:2], strict=True):
+        exchanged = gains.copy()
+        exchanged[[w, x]] = gains[[x, w]]
+        there = preferences(batch._replace(gains=exchanged), "all")
+        either_way = (x, w) in set(zip(there.winner.tolist(), there.loser.tolist(), strict=True))
+        assert ((w, x) in kept) == either_way
 
 
 @given(batch=batch())

@@ -11,9 +11,9 @@ from scipy.sparse import coo_array
 from pairrank.features.spread import centred, spread_sums
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.logs.reader import Batch
-from pairrank.types import FloatArray, IntArray
+from pairrank.types import BoolArray, FloatArray, IntArray
 
-KINDS = ("adjacent", "all", "averaged")
+KINDS = ("adjacent", "all", "averaged", "mirrored")
 
 
 class DocumentPairs(NamedTuple):
@@ -29,7 +29,8 @@ def preferences(batch: Batch, kind: str) -> DocumentPairs:
 
     Of two examined documents the one with the higher gain is preferred, with weight g_i - g_j: 1 where clicks are yes
     or no. "averaged" divides by the most pairs that a document of the list is part of, which for clicks is the larger
-    of the numbers of clicked and unclicked ones. Lists of one length are taken together, as a matrix (n_lists, k).
+    of the numbers of clicked and unclicked ones; "mirrored" leaves out those of them that would not have been found
+    with the gains of the two exchanged. Lists of one length are taken together, as a matrix (n_lists, k).
     """
     sizes = np.diff(batch.offsets)
     parts = []
@@ -58,9 +59,27 @@ def _of_equal_length(gains: FloatArray, start: IntArray, locked: IntArray, kind:
         better &= cell[:, :, None] == cell[:, None, :]
     rows, winner, loser = np.nonzero(better)
     weight = gains[rows, winner] - gains[rows, loser]
-    if kind == "averaged":
+    if kind in ("averaged", "mirrored"):
         weight /= (better.sum(axis=1) + better.sum(axis=2)).max(axis=1)[rows]
+    if kind == "mirrored":
+        kept = _found_either_way(acted, rows, winner, loser)
+        rows, winner, loser, weight = rows[kept], winner[kept], loser[kept], weight[kept]
     return DocumentPairs(start[rows] + winner, start[rows] + loser, weight)
+
+
+def _found_either_way(acted: BoolArray, rows: IntArray, winner: IntArray, loser: IntArray) -> BoolArray:
+    """Which pairs of the lists ``acted`` (n_lists, k) would be examined with the gains of the two exchanged.
+
+    With the other actions ending at position c and the pair at u < v, those with v ≤ max(c, u) + 1; and those where
+    something was done to both, which stay where they are.
+    """
+    places = np.where(acted, np.arange(acted.shape[1]), -1)
+    last = places.max(axis=1)
+    before = np.where(places < last[:, None], places, -1).max(axis=1)
+    end = np.where((winner == last[rows]) | (loser == last[rows]), before[rows], last[rows])
+    upper, lower = np.minimum(winner, loser), np.maximum(winner, loser)
+    kept: BoolArray = (lower <= np.maximum(end, upper) + 1) | (acted[rows, winner] & acted[rows, loser])
+    return kept
 
 
 @dataclass
