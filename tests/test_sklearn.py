@@ -64,7 +64,7 @@ def test_partial_fit_is_learn() -> None:
     lists = np.repeat([7, 3, 5], 10)
     model = PairRankRanker(lam=2.0).partial_fit(X[:20], clicks[:20], lists[:20])
     model.partial_fit(X[20:], clicks[20:].astype(int), lists[20:])
-    ranker = pairrank.PairRank(4, lam=2.0, learn_from="all")
+    ranker = pairrank.PairRank(4, lam=2.0)
     for part in range(3):
         rows = slice(10 * part, 10 * part + 10)
         ranker.learn(_shown(ranker, X[rows]), clicks[rows])
@@ -98,7 +98,14 @@ def test_units_and_constants_do_not_matter(exponents: list[float], constant: flo
     X = rng.normal(size=(60, 4))
     y = (X @ [1.0, -1.0, 0.5, 0.0] + rng.normal(size=60) > 0.5).astype(np.int64)
     one = PairRankRanker().fit(X, y, group=[10] * 6)
-    two = PairRankRanker().fit((X + constant) * units, y, group=[10] * 6)
+    # As large as features may be, and no more digits than a double holds.
+    other = X * units + constant * np.minimum(units, 1.0)
+    two = PairRankRanker().fit(other, y, group=[10] * 6)
+    np.testing.assert_allclose(two.predict(X * units), one.predict(X), rtol=1e-4, atol=1e-4)
+    for model, rows in ((one, X), (two, other)):
+        model.partial_fit(rows, y, group=[10] * 6)
+    np.testing.assert_allclose(two.predict(X * units), one.predict(X), rtol=1e-4, atol=1e-4)
+    one, two = (PairRankRanker().partial_fit(rows, y, group=[10] * 6) for rows in (X, other))
     np.testing.assert_allclose(two.predict(X * units), one.predict(X), rtol=1e-4, atol=1e-4)
 
 

@@ -30,12 +30,12 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    lam : the prior's precision of feature f is lam · d · E[(x_i - x_j)_f²] over documents of a query, so units do not
-        matter; here and below, None is what `PairRank` has.
+    lam : the prior's precision of feature f is lam · E[(x_i - x_j)_f²] over documents of a query, so units do not
+        matter; here and below, None is what `PairRank` has, 3 per feature.
     pairs : preferences taken from clicks: "averaged", "all", "adjacent" or "matched".
     z : how many standard deviations make an order certain; matters to ``ranker_.rank`` alone.
     strength : how many pairs of clicks the labels of ``fit`` are worth; None counts each pair of labels as one.
-    l2 : the penalty of the offline fit to labels, as it is for features spread evenly over [0, 1].
+    l2 : the penalty of the offline fit to labels (`OfflineRankNet`).
     random_state : seed of the ranker, a whole number.
 
     Attributes
@@ -154,8 +154,7 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _new(self, n_features: int) -> PairRank:
-        # Lists that were shown elsewhere were not drawn by our chance: all their pairs count.
-        given: dict[str, Any] = {"lam": self.lam and self.lam * n_features, "pairs": self.pairs, "z": self.z}
+        given: dict[str, Any] = {"lam": self.lam, "pairs": self.pairs, "z": self.z}
         return PairRank(n_features, seed=self.random_state, **given)
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+import pairrank
 from pairrank import export
 from pairrank.errors import ExportError
 from pairrank.export import LinearModel, MinMax, QueryMinMax
 from pairrank.export.nonnegative import nonnegative
+from pairrank.kernel import pairs
 from pairrank.rankers.ranknet import SGDRankNet
+from slow_twins import pair_loss
 
 NAMES = ("bm25(title)", "attribute(age)", "closeness(field,embedding)")
 FEATURES = np.random.default_rng(1).normal(size=(30, 3)) * [3.0, 100.0, 0.1] + [0.0, 50.0, 0.0]
@@ -190,6 +194,34 @@ def test_nonnegative_weights_are_the_likeliest() -> None:
             nonnegative(mean * units, C * np.outer(units, units)), found * units, rtol=1e-6, atol=0
         )
     assert distance(found) < distance(np.maximum(mean, 0))  # clipping is something else
+
+
+def test_a_rankers_own_nonnegative_weights(tmp_path: Path) -> None:
+    """Close to the exact minimum without negative weights of the same pairs, and better than clipped ones."""
+    rng = np.random.default_rng(5)
+    ranker = pairrank.PairRank(4, offsets=False, pairs="all")
+    differences, truth = [], np.array([1.0, -1.0, 0.5, 0.0])
+    for _ in range(300):
+        X = rng.normal(size=(6, 4)) @ (np.eye(4) + 0.7) * [1.0, 10.0, 0.1, 1.0]
+        shown = ranker.rank(X)
+        clicks = rng.random(6) < 1 / (1 + np.exp(-shown.features / [1.0, 10.0, 0.1, 1.0] @ truth))
+        ranker.learn(shown, clicks)
+        found = pairs.all_pairs(clicks)
+        differences.append(shown.features[found.winner] - shown.features[found.loser])
+    ranker.save(tmp_path / "model")
+    assert (ranker.weights < 0).any()
+    x = np.concatenate(differences)
+
+    def loss(theta: np.ndarray) -> float:
+        return pair_loss(theta, x, np.ones(len(x)), np.zeros((4, 4)), theta)
+
+    model = export.load(tmp_path / "model", nonnegative=True)
+    assert (model.weights >= 0).all()
+    scale = np.array([1.0, 10.0, 0.1, 1.0])
+    best = minimize(lambda theta: loss(theta / scale), np.zeros(4), bounds=[(0, None)] * 4, method="L-BFGS-B")
+    ours, clipped = loss(model.weights), loss(np.maximum(ranker.weights, 0))
+    assert ours < clipped
+    assert ours - best.fun < 0.1 * (clipped - best.fun)
 
 
 def test_rankers_without_a_posterior_have_no_nonnegative_weights() -> None:

@@ -24,7 +24,6 @@ def test_from_weights_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert isinstance(ranker, pairrank.PairRank)
     expected = priors.from_weights([-1.0, np.nan, 2.0], strength=50.0)
     np.testing.assert_allclose(ranker.weights, expected.mean)
-    assert ranker.settings.learn_from == "all"
     assert "3 features, worth 50 pairs" in capsys.readouterr().out
     assert main(arguments) == 0
     assert pairrank.load(out).n_features == 2

@@ -10,19 +10,24 @@ import numpy as np
 import pytest
 
 import pairrank
-import slow_twins
 from pairrank.errors import DataError, LogError, OptionError, StorageError
 from pairrank.kernel import pairs
 from pairrank.logs import Reason, clicklog, fit, newton, validate
 from pairrank.types import FloatArray
+from slow_twins import minimise, pair_hessian
 
 from .conftest import lists
 
 LAM = 2.0
 
 
-def in_memory(made: list[tuple[np.ndarray, np.ndarray]], kind: str = "averaged") -> tuple[FloatArray, FloatArray]:
-    take = {"averaged": pairs.averaged, "all": pairs.all_pairs, "adjacent": pairs.adjacent}[kind]
+def in_memory(made: list[tuple[np.ndarray, np.ndarray]], kind: str = "mirrored") -> tuple[FloatArray, FloatArray]:
+    take = {
+        "averaged": pairs.averaged,
+        "mirrored": pairs.mirrored,
+        "all": pairs.all_pairs,
+        "adjacent": pairs.adjacent,
+    }[kind]
     found = [(X.astype(np.float64), take(clicks)) for X, clicks in made]
     differences = np.concatenate([X[p.winner] - X[p.loser] for X, p in found])
     return differences, np.concatenate([p.weight for _, p in found])
@@ -41,21 +46,21 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clicklog, "GROUP_BYTES", 4000)
 
 
-@pytest.mark.parametrize("kind", ["averaged", "all", "adjacent"])
+@pytest.mark.parametrize("kind", ["mirrored", "averaged", "all", "adjacent"])
 @pytest.mark.usefixtures("small_groups")
 def test_equals_the_fit_in_memory(kind: str, write: Callable[..., str]) -> None:
     made = lists(400)
     paths = [write("a.parquet", made[:150]), write("b.parquet", made[150:])]
     found = fit(paths, lam=LAM, pairs=kind)
     differences, weight = in_memory(made, kind)
-    penalty = np.diag(LAM * 4 * spread(made))
-    np.testing.assert_allclose(np.diag(found.penalty), penalty, rtol=1e-12)
-    theta = slow_twins.minimise(differences, weight, penalty, np.zeros(4))
+    penalty = LAM * spread(made)
+    np.testing.assert_allclose(found.penalty, penalty, rtol=1e-12)
+    theta = minimise(differences, weight, np.diag(penalty), np.zeros(4))
     assert np.linalg.norm(found.theta - theta) <= 1e-10 * np.linalg.norm(theta)
     np.testing.assert_allclose(
-        found.M, penalty + differences.T @ (weight[:, None] * differences), rtol=1e-10, atol=1e-9
+        found.M, np.diag(penalty) + differences.T @ (weight[:, None] * differences), rtol=1e-10, atol=1e-9
     )
-    hessian = slow_twins.pair_hessian(theta, differences, weight, penalty)
+    hessian = pair_hessian(theta, differences, weight, np.diag(penalty))
     np.testing.assert_allclose(found.hessian, hessian, rtol=1e-6, atol=1e-6)
     assert (found.n_lists, found.n_pairs) == (400, len(weight))
     assert found.weight == pytest.approx(weight.sum())
@@ -116,7 +121,7 @@ def test_long_steps_are_halved(write: Callable[..., str], monkeypatch: pytest.Mo
     made = [(100 * X, clicks) for X, clicks in lists(60)]
     found = fit([write("a.parquet", made)], lam=1e-9, pairs="all")
     differences, weight = in_memory(made, "all")
-    theta = slow_twins.minimise(differences, weight, np.diag(found.penalty), np.zeros(4))
+    theta = minimise(differences, weight, np.diag(found.penalty), np.zeros(4))
     np.testing.assert_allclose(found.theta, theta, rtol=1e-8)
     monkeypatch.setattr(newton, "MAX_PASSES", 2)
     with pytest.raises(pairrank.errors.PairRankError, match="no minimum"):
@@ -130,13 +135,13 @@ def test_locked_positions_teach_nothing(write: Callable[..., str]) -> None:
         whole = fit([write("b.parquet", made, locked=2)], pairs=kind)
         differences, weight = in_memory(tails, kind)
         assert whole.n_pairs == len(weight)
-        theta = slow_twins.minimise(differences, weight, np.diag(whole.penalty), np.zeros(4))
+        theta = minimise(differences, weight, np.diag(whole.penalty), np.zeros(4))
         np.testing.assert_allclose(whole.theta, theta, rtol=1e-9)
 
 
 def test_the_result_continues_online(write: Callable[..., str]) -> None:
     made = lists(300)
-    ranker = pairrank.PairRank(4, learn_from="all")
+    ranker = pairrank.PairRank(4)
     found = fit([write("a.parquet", made)])
     found.prior().apply(ranker)
     np.testing.assert_array_equal(ranker.weights, found.theta)
@@ -194,18 +199,18 @@ def test_a_share_of_a_fit(write: Callable[..., str]) -> None:
 
 
 def test_a_log_teaches_what_the_same_lists_teach_online(tmp_path: Path) -> None:
-    shower, rng = pairrank.PairRank(4, estimator="exact", learn_from="all"), np.random.default_rng(5)
+    shower, rng = pairrank.PairRank(4, tolerance=0.0, offsets=False), np.random.default_rng(5)
     shown = [(shower.rank(rng.normal(size=(9, 4)), k=6), rng.random(6) < 0.4) for _ in range(150)]
     with clicklog.Writer(tmp_path / "log.parquet", 4) as writer:
         for number, (impression, clicks) in enumerate(shown):
             writer.add("q", float(number), list("abcdef"), impression.features, clicks)
     found = fit([str(tmp_path / "log.parquet")])
-    online = pairrank.PairRank(4, estimator="exact", learn_from="all")
+    online = pairrank.PairRank(4, tolerance=0.0, offsets=False)
     online.set_prior(np.zeros(4), np.diag(found.penalty))
     for impression, clicks in shown:
         online.learn(impression, clicks)
     np.testing.assert_allclose(found.theta, online.weights, rtol=1e-6, atol=1e-9)
-    again = pairrank.PairRank(4, learn_from="all")
+    again = pairrank.PairRank(4)
     found.prior().apply(again)
     np.testing.assert_allclose(again.uncertainty(), online.uncertainty(), rtol=0.02)
 
@@ -214,7 +219,7 @@ UNITS = np.array([1e-6, 1e6, 1.0, 3e4])
 
 
 @pytest.mark.usefixtures("small_groups")
-@pytest.mark.parametrize("kind", ["averaged", "all", "adjacent"])
+@pytest.mark.parametrize("kind", ["mirrored", "averaged", "all", "adjacent"])
 def test_units_and_constants_do_not_matter(kind: str, write: Callable[..., str]) -> None:
     made, rng = lists(400), np.random.default_rng(3)
     plain = fit([write("a.parquet", made)], pairs=kind)
@@ -224,7 +229,7 @@ def test_units_and_constants_do_not_matter(kind: str, write: Callable[..., str])
     found = fit([write("b.parquet", other)], pairs=kind)
     np.testing.assert_allclose(found.theta * UNITS, plain.theta, rtol=1e-5, atol=1e-6)
     assert found.passes == plain.passes
-    again = pairrank.PairRank(4, learn_from="all")
+    again = pairrank.PairRank(4)
     found.prior(100.0).apply(again)
     np.testing.assert_allclose(again.weights * UNITS, plain.prior(100.0).mean, rtol=1e-5, atol=1e-6)
 

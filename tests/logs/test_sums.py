@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import slow_twins
 from pairrank.kernel import pairs
 from pairrank.logs.reader import Batch
 from pairrank.logs.sums import Compensated, Sums, preferences, sums
+from slow_twins import pair_gradient, pair_hessian, pair_loss
 
 
 @st.composite
@@ -90,9 +90,9 @@ def test_sums_are_those_of_the_kernel(batch: Batch) -> None:
     winner, loser, weight = preferences(batch, "averaged")
     x, nothing = batch.features[winner] - batch.features[loser], np.zeros((3, 3))
     found = sums(batch, theta, "averaged", first=True)
-    np.testing.assert_allclose(found.loss, slow_twins.pair_loss(theta, x, weight, nothing, theta), atol=1e-12)
-    np.testing.assert_allclose(found.gradient, slow_twins.pair_gradient(theta, x, weight, nothing, theta), atol=1e-12)
-    np.testing.assert_allclose(found.hessian, slow_twins.pair_hessian(theta, x, weight, nothing), atol=1e-12)
+    np.testing.assert_allclose(found.loss, pair_loss(theta, x, weight, nothing, theta), atol=1e-12)
+    np.testing.assert_allclose(found.gradient, pair_gradient(theta, x, weight, nothing, theta), atol=1e-12)
+    np.testing.assert_allclose(found.hessian, pair_hessian(theta, x, weight, nothing), atol=1e-12)
     np.testing.assert_allclose(found.M, x.T @ (weight[:, None] * x), atol=1e-12)
     assert not sums(batch, theta, "averaged", first=False).M.any()
 

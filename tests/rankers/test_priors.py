@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 import pairrank
-import slow_twins
 from pairrank import data, rankers
 from pairrank.errors import OptionError
 from pairrank.kernel import logistic
@@ -21,13 +20,14 @@ from pairrank.rankers import priors
 from pairrank.sim.engine import Progress, play
 from pairrank.sim.spec import RunSpec
 from pairrank.sim.world import World
+from slow_twins import minimise
 
 LAM = 20.0
 
 
-def even(d: int) -> float:
+def even() -> float:
     """λ_f of features spread evenly over [0, 1]."""
-    return LAM * d / 6
+    return LAM / 6
 
 
 @pytest.mark.parametrize("size", [0.0, 0.3, 1.0, 5.0, 200.0])
@@ -50,7 +50,7 @@ def test_weights_are_worth_so_many_even_pairs() -> None:
     found = priors.from_weights(theta, lam=LAM, strength=50.0, variance=variance)
     x = rng.normal(size=(400_000, 3)) * np.sqrt(variance)
     J = (x * logistic.slope(x @ theta)[:, None]).T @ x / len(x)
-    penalty = np.diag(LAM * 3 * variance)
+    penalty = np.diag(LAM * variance)
     np.testing.assert_allclose(found.precision, penalty + 50 * J, rtol=0.02, atol=0.02)
     np.testing.assert_allclose(found.mean, np.linalg.solve(found.precision, 50 * J @ theta), rtol=0.03)
     np.testing.assert_allclose(found.M, penalty + 50 * np.diag(variance))
@@ -58,7 +58,7 @@ def test_weights_are_worth_so_many_even_pairs() -> None:
 
 def test_narrow_where_known_and_wide_where_not() -> None:
     ranker = pairrank.PairRank(3)
-    wide = np.full(3, even(3) ** -0.5)
+    wide = np.full(3, even() ** -0.5)
     priors.from_weights([2.0, np.nan, -1.0], lam=LAM, strength=1e4).apply(ranker)
     narrow = ranker.uncertainty()
     assert ranker.weights[1] == 0.0
@@ -73,7 +73,7 @@ def test_narrow_where_known_and_wide_where_not() -> None:
 
 def test_a_prior_of_no_strength_is_a_cold_start() -> None:
     weak = priors.from_weights([2.0, -1.0], lam=LAM, strength=1e-9)
-    np.testing.assert_allclose(weak.precision, even(2) * np.eye(2), atol=1e-9)
+    np.testing.assert_allclose(weak.precision, even() * np.eye(2), atol=1e-9)
     np.testing.assert_allclose(weak.mean, 0.0, atol=1e-9)
     strong = priors.from_weights([2.0, -1.0], lam=LAM, strength=1e9)
     np.testing.assert_allclose(strong.mean, [2.0, -1.0], rtol=1e-6)
@@ -82,18 +82,19 @@ def test_a_prior_of_no_strength_is_a_cold_start() -> None:
 def test_labels_are_worth_so_many_pairs() -> None:
     labelled = data.load("synthetic:tiny", "train", 1)
     found = priors.from_labels(labelled.features, labelled.grades, labelled.offsets, lam=LAM, strength=200.0)
-    rows, squares = [], []
+    rows, squares, ranges = [], [], []
     for X, grades in labelled.queries():
         better, worse = np.nonzero(np.greater.outer(grades, grades))
         rows.append(X[better].astype(np.float64) - X[worse])
+        ranges.append(np.ptp(X, axis=0))
         squares.append(np.mean([(y - z) ** 2 for y, z in combinations(X.astype(np.float64), 2)], axis=0))
     x, d = np.concatenate(rows), labelled.n_features
     spread = np.array([np.mean([square[f] for square in squares if square[f] > 0]) for f in range(d)])
-    # RankNet with the penalty l2/2 · 6 spread_f per weight, which is l2/2 for features spread evenly over [0, 1].
-    smooth = np.diag(1e-3 * 6 * spread) * len(x)
-    theta = slow_twins.minimise(x, np.ones(len(x)), smooth, np.zeros(d))
+    # RankNet, with weights in units of the largest range of a feature within a query.
+    smooth = np.diag(1e-3 * np.max(ranges, axis=0) ** 2) * len(x)
+    theta = minimise(x, np.ones(len(x)), smooth, np.zeros(d))
     J = (x * logistic.slope(x @ theta)[:, None]).T @ x / len(x)
-    penalty = np.diag(LAM * d * spread)
+    penalty = np.diag(LAM * spread)
     np.testing.assert_allclose(found.precision, penalty + 200 * J, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(found.M, penalty + 200 * x.T @ x / len(x), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found.mean, np.linalg.solve(found.precision, 200 * J @ theta), rtol=0.02, atol=1e-3)
@@ -131,9 +132,9 @@ def test_wrong_priors_are_refused() -> None:
 
 
 def test_a_fit_takes_the_rankers_own_settings() -> None:
-    assert priors.settings_of(pairrank.PairRank(2, lam=10.0, pairs="all")) == (5.0, "all")
-    assert priors.settings_of(pairrank.PairRank(2)) == (3.0, "averaged")
-    assert priors.settings_of(pairrank.PairRank(2, lam=6.0, pairs="matched")) == (3.0, "averaged")
+    assert priors.settings_of(pairrank.PairRank(2, lam=5.0, pairs="all")) == (5.0, "all")
+    assert priors.settings_of(pairrank.PairRank(2)) == (6.0, "mirrored")
+    assert priors.settings_of(pairrank.PairRank(2, lam=3.0, pairs="matched")) == (3.0, "averaged")
 
 
 @pytest.mark.slow

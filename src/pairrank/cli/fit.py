@@ -20,8 +20,7 @@ from pairrank.logs.problems import Problems
 from pairrank.progress import Tell, progress
 from pairrank.rankers.priors import settings_of
 
-# Every order counts in full: what chance never touches would otherwise be doubted late, or never.
-DEFAULT_RANKER = "pairrank(learn_from=all)"
+DEFAULT_RANKER = "pairrank"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,8 @@
 """How far the documents of a list differ, feature by feature: the unit in which a prior is told.
 
 Only differences within a list matter, so documents are centred on their list before anything is summed. The prior's
-precision of feature f is λ_f = lam · d · E[(x_i - x_j)_f²], the mean over the pairs of documents of a list and then
-over the lists in which the feature varies. Multiplying a feature by c multiplies λ_f by c² and divides its weight by c:
+precision of feature f is λ_f = lam · E[(x_i - x_j)_f²], the mean over the pairs of documents of a list and then over
+the lists in which the feature varies. Multiplying a feature by c multiplies λ_f by c² and divides its weight by c:
 every score stays as it was.
 """
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from pairrank.types import FloatArray, IntArray
 
-# With lam = 3 the prior expects the scores of two usual documents to differ by √(1/3) = 0.58.
+# With lam = 3d the prior expects the scores of two usual documents to differ by √(1/3) = 0.58.
 STRENGTH = 3.0
 # A feature whose squared differences add up to less is constant: their sum would lose its digits.
 LEAST = 1e-200
@@ -51,9 +51,9 @@ def of(features: ArrayLike, offsets: IntArray) -> FloatArray:
     return mean_spread(*spread_sums(centred(features, offsets), offsets))
 
 
-def precision(spread: FloatArray, lam: float) -> FloatArray:
-    """(d,): λ_f = lam · d · spread_f."""
-    return lam * len(spread) * spread
+def precision(spread: FloatArray, lam: float | None) -> FloatArray:
+    """(d,): λ_f = lam · spread_f, with 3d for a ``lam`` of None."""
+    return (STRENGTH * len(spread) if lam is None else lam) * spread
 
 
 def _lists(offsets: IntArray) -> tuple[IntArray, IntArray]:

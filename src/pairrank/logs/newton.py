@@ -20,7 +20,7 @@ from scipy.linalg import cho_factor, cho_solve
 from pairrank import archive, engines
 from pairrank.engines import Engine
 from pairrank.errors import DataError, OptionError, PairRankError
-from pairrank.features.spread import STRENGTH, mean_spread, precision
+from pairrank.features.spread import mean_spread, precision
 from pairrank.logs import reader
 from pairrank.logs.problems import Problems, Reason
 from pairrank.logs.reader import Chunk
@@ -85,8 +85,8 @@ class Fit:
 def fit(
     paths: Sequence[str],
     *,
-    lam: float = STRENGTH,
-    pairs: str = "averaged",
+    lam: float | None = None,
+    pairs: str = "mirrored",
     engine: str = "serial",
     workers: int | None = None,
     on_error: str = "skip",
@@ -99,14 +99,15 @@ def fit(
 
     Parameters
     ----------
-    lam : λ_f = lam · d · E[(x_i - x_j)_f²] over the documents of a list; the default is that of a new `PairRank`.
-    pairs : "averaged" (a new `PairRank`'s), "all" or "adjacent" pairs.
+    lam : λ_f = lam · E[(x_i - x_j)_f²] over the documents of a list; None is 3d, what a new `PairRank` has.
+    pairs : "mirrored" (a new `PairRank`'s), "averaged", "all" or "adjacent" pairs.
     engine, workers : "serial", "processes" or "ray"; the model does not depend on it.
     on_error : "skip" leaves bad rows out and counts them, "stop" raises `LogError` at the first.
     checkpoint : a file to write after every pass; if it is there and of the same job, work resumes from it.
     progress : called with what is going on, how many row groups are done, and of how many.
     """
-    check_number_in("lam", lam, 0.0, 1e12, open_low=True)
+    if lam is not None:
+        check_number_in("lam", lam, 0.0, 1e12, open_low=True)
     check_choice("pairs", pairs, KINDS)
     check_choice("on_error", on_error, ("skip", "stop"))
     problems = Problems()
@@ -148,12 +149,13 @@ def spread(
 class _Job:
     chunks: list[Chunk]
     n_features: int
-    lam: float
+    lam: float | None
     pairs: str
     on_error: str
     checkpoint: str | None
     progress: Progress | None
     passes: int = 0
+    share: float = 1.0  # of the log, for a first guess: its penalty is as much less
 
     def __post_init__(self) -> None:
         self.penalty = np.ones(self.n_features)  # λ_f, known after the first pass
@@ -166,7 +168,7 @@ class _Job:
             if not done.n_pairs:
                 raise DataError(f"the logs hold no pair to learn from:\n{resumed.text()}")
             # The first pass tells the features' spread, and so the penalty; it was not needed before.
-            self.penalty = precision(mean_spread(done.spread, done.varied), self.lam)
+            self.penalty = self.share * precision(mean_spread(done.spread, done.varied), self.lam)
             M = done.M + np.diag(self.penalty)
             done = self._penalised(theta, done)
             self._save(theta, done, M, resumed)
@@ -199,9 +201,7 @@ class _Job:
             return np.zeros(self.n_features)
         some = self.chunks[::SAMPLE]
         share = len(some) / len(self.chunks)
-        sample = replace(
-            self, chunks=some, lam=share * self.lam, on_error="skip", checkpoint=None, progress=None, passes=0
-        )
+        sample = replace(self, chunks=some, share=share, on_error="skip", checkpoint=None, progress=None, passes=0)
         try:
             return sample.run(engine, Problems()).theta
         except PairRankError:  # the sample holds no pair, or none that could be read: begin at nothing

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
 
 from pairrank.errors import OptionError
-from pairrank.features.spread import STRENGTH, centred, mean_spread, precision, spread_sums
+from pairrank.features.spread import centred, mean_spread, precision, spread_sums
 from pairrank.kernel.logistic import slope
 from pairrank.rankers.base import Ranker, check_number_in
 from pairrank.rankers.pairrank import PairRank
@@ -44,7 +44,7 @@ class Prior:
 def settings_of(ranker: Ranker) -> tuple[float, str]:
     """``lam`` and the kind of pairs with which a fit is the same problem as the ranker's own, or as its expectation."""
     ours = _pairrank(ranker)
-    return ours.lam / ours.n_features, "averaged" if ours.pairs in ("matched", "mirrored") else ours.pairs
+    return ours.lam, "averaged" if ours.pairs == "matched" else ours.pairs
 
 
 def from_labels(
@@ -52,7 +52,7 @@ def from_labels(
     grades: ArrayLike,
     offsets: ArrayLike,
     *,
-    lam: float = STRENGTH,
+    lam: float | None = None,
     strength: float | None = None,
     l2: float = 1e-3,
 ) -> Prior:
@@ -62,16 +62,14 @@ def from_labels(
     ----------
     features : (n_docs, d). grades : (n_docs,), whole numbers, higher is better.
     offsets : (n_queries + 1,), query q owns the rows from offsets[q] up to offsets[q + 1].
-    lam : λ_f = lam · d · E[(x_i - x_j)_f²] over documents of one query.
+    lam : λ_f = lam · E[(x_i - x_j)_f²] over documents of one query; None is 3d, what a new `PairRank` has.
     strength : how many pairs of clicks the labels are worth; None counts each as one.
-    l2 : RankNet's own penalty, as it is for features spread evenly over [0, 1].
+    l2 : the penalty of `OfflineRankNet`.
     """
     labels, bounds = np.asarray(grades), np.asarray(offsets)
     X = centred(features, bounds)
     spread = mean_spread(*spread_sums(X, bounds))
-    unit = np.sqrt(spread)
-    # Features of spread 1 instead of 1/6 have weights √6 times smaller.
-    theta = OfflineRankNet(X.shape[-1], l2=l2 / EVEN).fit(X / unit, labels, bounds).weights / unit
+    theta = OfflineRankNet(X.shape[-1], l2=l2).fit(X, labels, bounds).weights
     J, M = np.zeros((len(theta),) * 2), np.zeros((len(theta),) * 2)
     n_pairs = 0
     for start, stop in pairwise(bounds.tolist()):
@@ -86,7 +84,7 @@ def from_labels(
     return _prior(theta, J / n_pairs, M / n_pairs, precision(spread, lam), worth)
 
 
-def from_weights(weights: ArrayLike, *, strength: float, lam: float = STRENGTH, variance: ArrayLike = EVEN) -> Prior:
+def from_weights(weights: ArrayLike, *, strength: float, lam: float | None = None, variance: ArrayLike = EVEN) -> Prior:
     """What weights alone know: θ₀ itself, and nothing of how documents differ.
 
     So pairs are taken to differ evenly, x ~ N(0, diag(variance)), in the features whose weight is known; with s = ‖θ₀‖
@@ -95,7 +93,7 @@ def from_weights(weights: ArrayLike, *, strength: float, lam: float = STRENGTH, 
     Parameters
     ----------
     weights : (d,); NaN where nothing is known, and there the ranker starts wide, at λ_f.
-    strength : how many pairs of clicks the weights are worth. lam : λ_f = lam · d · variance_f.
+    strength : how many pairs of clicks the weights are worth. lam : λ_f = lam · variance_f; None is 3d.
     variance : of the difference of two documents of a list, a number or (d,): weights do not tell the unit of their
         features. The default fits features spread evenly over [0, 1].
     """

@@ -217,6 +217,14 @@ class PairRank(PairRankOptions):
         variance = np.diagonal(self._posterior.inverse)[: self.n_features]
         return self._units.weights(np.sqrt(np.maximum(variance, 0.0)))
 
+    @property
+    def covariance(self) -> FloatArray:
+        """(n_features, n_features), of the weights under the Laplace posterior, in the features' units."""
+        unit = self._units.weights(np.ones(self.n_features))
+        d = self.n_features
+        covariance: FloatArray = self._posterior.inverse[:d, :d] * np.outer(unit, unit)
+        return covariance
+
     def position_bias(self) -> tuple[float, float]:
         """β and its standard deviation: how much position favours the upper document, in log-odds per log of rank."""
         if not self.offsets:
