@@ -9,8 +9,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 demo: $(VENV)/.lab           ## compare all rankers on embedded data, write a report
 	$(BIN)/pairrank demo --out pairrank-demo
 
-test: $(VENV)/.all           ## the whole test suite
-	scripts/test
+test: $(VENV)/.all           ## the whole test suite; ARGS go to pytest
+	scripts/test $(ARGS)
 
 check: $(VENV)/.all          ## lint, format, types
 	scripts/check
