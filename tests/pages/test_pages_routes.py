@@ -117,7 +117,13 @@ def test_the_api_is_a_page_that_tells_every_operation(client: TestClient) -> Non
 
 
 def test_kept_orders_are_told_with_the_models_own_doubt(client: TestClient) -> None:
-    fill(client, 12, options={"z": 0.2})
+    client.put("/v1/rankers/shop", json={"n_features": 2, "options": {"z": 0.2}})
+    for seed in range(12):  # somebody who likes the first feature
+        liked = np.random.default_rng(seed).random((len(DOCUMENTS), 2))[:, 0] > 0.5
+        shown = rank(client, "shop", seed)
+        clicks = [hit["id"] for hit in shown["ranking"] if liked[DOCUMENTS.index(hit["id"])]]
+        client.post("/v1/rankers/shop/feedback", json={"impression_id": shown["impression_id"], "clicks": clicks})
+    assert client.get("/v1/rankers/shop?wait=30").json()["lag"] == 0
     kept = client.get("/v1/rankers/shop/statistics").json()["kept"]
     model = pairrank.rankers.from_bytes(client.get("/v1/rankers/shop/model").content)
     doubts, pairs = [], 0
