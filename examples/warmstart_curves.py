@@ -21,7 +21,7 @@ import pairrank
 from pairrank import data, rankers
 from pairrank.rankers import priors
 
-RANKER = "pairrank(learn_from=all)"
+RANKER = "pairrank"
 
 
 def curves(folder: str, strengths: Sequence[float], rounds: int, seeds: int, clicks: str) -> Iterator[dict[str, Any]]:
