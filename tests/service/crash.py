@@ -35,13 +35,13 @@ from pairrank import client as client_module
 from pairrank.client import Client, ServiceError
 from pairrank.errors import StorageError
 from pairrank.service.app import make_app
-from pairrank.service.learner import Learner
-from pairrank.service.model import load_head
-from pairrank.service.replay import replay
+from pairrank.service.learning.learner import Learner
+from pairrank.service.learning.model import load_head
+from pairrank.service.learning.replay import replay
+from pairrank.service.learning.verify import verify
 from pairrank.service.settings import Settings
 from pairrank.service.store import SqlStore, open_store
-from pairrank.service.store.base import Config, Limits
-from pairrank.service.verify import verify
+from pairrank.service.store.values import Config, Limits
 
 RANKER = "a"
 # The longest life of each victim, in seconds: about twice what it needs to start and do some work.

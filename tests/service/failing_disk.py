@@ -30,11 +30,11 @@ from crash import RANKER, end_process, fork, learn, serve
 from pairrank.client import Client
 from pairrank.errors import PairRankError
 from pairrank.service.app import make_app
-from pairrank.service.model import load_head
+from pairrank.service.learning.model import load_head
+from pairrank.service.learning.verify import verify
 from pairrank.service.settings import Settings
 from pairrank.service.store import open_store
-from pairrank.service.store.base import Config, Limits
-from pairrank.service.verify import verify
+from pairrank.service.store.values import Config, Limits
 
 CLIENTS = 3
 TMPFS_MB = 60

@@ -8,7 +8,7 @@ from pathlib import Path
 from scene import Scene
 
 from pairrank.errors import StorageError
-from pairrank.service.learner import Learner
+from pairrank.service.learning.learner import Learner
 from pairrank.service.store import open_impatient, open_store
 
 ROUNDS = 60

@@ -7,9 +7,19 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from pairrank.service.learner import Learner
+from pairrank.service.learning.learner import Learner
 from pairrank.service.store import SqlStore
-from pairrank.service.store.base import Config, Event, Feedback, Limits, RankerRow, Served, Verdict, new_batch, token_of
+from pairrank.service.store.values import (
+    Config,
+    Event,
+    Feedback,
+    Limits,
+    RankerRow,
+    Served,
+    Verdict,
+    new_batch,
+    token_of,
+)
 from pairrank.types import Impression
 
 WINDOW, RETENTION = 10.0, 100.0

@@ -17,7 +17,7 @@ from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app, runn
 from pairrank.client import Client
 from pairrank.errors import StorageError
 from pairrank.service.auth import new_key
-from pairrank.service.ranking import explores, parse_impression
+from pairrank.service.http.ranking import explores, parse_impression
 from pairrank.service.store import open_store
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -525,7 +525,7 @@ def test_a_fault_in_the_program_tells_the_client_nothing(client: TestClient, mon
 def test_not_ready_while_recovering(tmp_path: Path) -> None:
     from scene import Scene
 
-    from pairrank.service.learner import Learner
+    from pairrank.service.learning.learner import Learner
 
     store = open_store(tmp_path / "s.db")
     scene = Scene(store)

@@ -13,10 +13,10 @@ from scene import FEATURES, Scene
 from web import clicked, ranked, running_app
 
 from pairrank import PairRank, threads
-from pairrank.service.learner import Learner
-from pairrank.service.replay import replay
+from pairrank.service.learning.learner import Learner
+from pairrank.service.learning.replay import replay
 from pairrank.service.store import SqlStore, open_store
-from pairrank.service.store.base import Feedback
+from pairrank.service.store.values import Feedback
 
 POISON = 666.0
 

@@ -18,7 +18,7 @@ from web import DOCUMENTS, Clock, TestClient, running_app, running_server
 from pairrank.client import Client
 from pairrank.errors import InputError
 from pairrank.service.app import make_app
-from pairrank.service.documents import ARROW_TYPES, from_arrow, from_json
+from pairrank.service.http.rank_request import ARROW_TYPES, from_arrow, from_json
 from pairrank.service.settings import Settings
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pairrank.service.learning.verify import verify
 from pairrank.service.store import open_store
-from pairrank.service.verify import verify
 
 HERE = Path(__file__).parent
 # No fault; then flushes after whose failure feedback was lost while connections were not renewed.

@@ -10,7 +10,7 @@ import pytest
 from web import DOCUMENTS, running_app, running_server
 
 from pairrank.service.auth import new_key
-from pairrank.service.hosts import host_name, is_own_host, may_write
+from pairrank.service.http.hosts import host_name, is_own_host, may_write
 from pairrank.service.settings import Settings
 from pairrank.service.store import open_store
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from scene import Scene
 
-from pairrank.service.replay import replay
+from pairrank.service.learning.replay import replay
+from pairrank.service.learning.verify import verify
 from pairrank.service.store import open_store
-from pairrank.service.verify import verify
 
 
 def state(path: Path) -> tuple[object, ...]:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from pairrank import PairRank, metrics
 from pairrank.service.log_statistics import History, block_sizes, summarise
-from pairrank.service.recent import Recent
-from pairrank.service.store.base import Entry
+from pairrank.service.store.values import Entry
+from pairrank.service.worker.recent_candidates import Recent
 from pairrank.types import Impression
 
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import pytest
 from scene import RETENTION, Scene
 
-from pairrank.service.learner import Learner
-from pairrank.service.replay import replay
+from pairrank.service.learning.learner import Learner
+from pairrank.service.learning.replay import replay
 from pairrank.service.store import SqlStore
-from pairrank.service.store.base import Config
 from pairrank.service.store.log import NEWEST_KEPT, surplus
+from pairrank.service.store.values import Config
 
 DAY = 86_400.0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from web import running_server
 
-from pairrank.service.protocol import MAX_HEAD_BYTES, MAX_HEADERS
+from pairrank.service.http.protocol import MAX_HEAD_BYTES, MAX_HEADERS
 
 LINE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 

@@ -12,7 +12,7 @@ import pytest
 from web import DOCUMENTS, TestClient, running_app
 
 from pairrank import rankers
-from pairrank.service import ranking
+from pairrank.service.http import ranking
 
 RANK, FEEDBACK = "/v1/rankers/a/rank", "/v1/rankers/a/feedback"
 # A page of the service itself: its requests carry an origin.

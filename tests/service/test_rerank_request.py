@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairrank.errors import InputError
-from pairrank.service.rerank_request import RerankRequest, parse_rerank, rerank_answer, rerank_refusal
+from pairrank.service.http.rerank_request import RerankRequest, parse_rerank, rerank_answer, rerank_refusal
 
 
 def parse(**body: Any) -> RerankRequest:

@@ -10,8 +10,8 @@ from scene import Scene
 from web import clicked, ranked, running_app
 
 from pairrank.service.store import SqlStore, open_store
-from pairrank.service.store.base import Feedback, Status
 from pairrank.service.store.transfer import backup, restore
+from pairrank.service.store.values import Feedback, Status
 
 
 @pytest.mark.parametrize("way", ["restored", "copied"])

@@ -15,8 +15,8 @@ from tree import Tree
 
 from pairrank.cli import main
 from pairrank.client import Client, ServiceError, UnreachableError
+from pairrank.service.learning.verify import verify
 from pairrank.service.store import open_store
-from pairrank.service.verify import verify
 
 DOCUMENTS = {f"d{i}": [i / 5, 1 - i / 5] for i in range(5)}
 

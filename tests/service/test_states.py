@@ -12,11 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from scene import RETENTION, SHOWN, WINDOW, Scene
 
 from pairrank import rankers
-from pairrank.service.learner import Learner
-from pairrank.service.replay import replay
+from pairrank.service.learning.learner import Learner
+from pairrank.service.learning.replay import replay
+from pairrank.service.learning.verify import verify
 from pairrank.service.store import open_store
-from pairrank.service.store.base import Served, Status
-from pairrank.service.verify import verify
+from pairrank.service.store.values import Served, Status
 from pairrank.types import Impression
 
 

@@ -12,15 +12,15 @@ from scene import RETENTION, SHOWN, WINDOW, Scene
 
 from pairrank.errors import NewerFormatError, UnknownNameError
 from pairrank.service.auth import new_key
-from pairrank.service.learner import Learner
-from pairrank.service.model import Log, load_head
-from pairrank.service.replay import replay
+from pairrank.service.learning.learner import Learner
+from pairrank.service.learning.model import Log, load_head
+from pairrank.service.learning.replay import replay
+from pairrank.service.learning.verify import verify
 from pairrank.service.store import SqlStore, open_store
-from pairrank.service.store.base import Config, Feedback, Limits, RankerExistsError, Status, VersionError
 from pairrank.service.store.log import NEWEST_KEPT
 from pairrank.service.store.schema import MIGRATIONS, TABLES, VERSION
 from pairrank.service.store.transfer import backup, restore
-from pairrank.service.verify import verify
+from pairrank.service.store.values import Config, Feedback, Limits, RankerExistsError, Status, VersionError
 
 
 def test_a_ranker_is_created_once_and_its_configuration_is_frozen(store: SqlStore) -> None:

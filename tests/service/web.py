@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 
 from pairrank.service.app import make_app
-from pairrank.service.protocol import HttpProtocol
+from pairrank.service.http.protocol import HttpProtocol
 from pairrank.service.settings import Settings
 
 with warnings.catch_warnings():

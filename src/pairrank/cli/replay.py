@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from pairrank import threads
 from pairrank.errors import UnknownNameError
-from pairrank.service.replay import replay
+from pairrank.service.learning.replay import replay
 from pairrank.service.store import open_store
 
 

@@ -7,10 +7,10 @@ import time
 
 from pairrank.errors import OptionError, UnknownNameError
 from pairrank.service.auth import new_key
-from pairrank.service.model import Log, load_head
+from pairrank.service.learning.model import Log, load_head
+from pairrank.service.learning.verify import verify
 from pairrank.service.store import open_store
 from pairrank.service.store.transfer import backup, restore
-from pairrank.service.verify import verify
 
 _STORE = "sqlite:///FILE, a path, or postgresql://…"
 

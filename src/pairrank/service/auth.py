@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterable
 
 from pairrank.errors import OptionError, PairRankError
-from pairrank.service.store.base import Key
+from pairrank.service.store.values import Key
 
 ROLES = ("rank", "feedback", "admin")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -13,8 +13,8 @@ import numpy as np
 from pairrank import metrics
 from pairrank.errors import FileFormatError
 from pairrank.rankers import Ranker
-from pairrank.service.store.base import Entry, RankerRow
 from pairrank.service.store.log import SqlStore
+from pairrank.service.store.values import Entry, RankerRow
 from pairrank.types import AnyArray, FloatArray, Impression, Inspection
 
 # Of a longer log only the end is read: what was before is not worth a wait.

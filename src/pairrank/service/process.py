@@ -19,8 +19,8 @@ from types import FrameType
 
 from pairrank.errors import StorageError
 from pairrank.kernel import loops
-from pairrank.service.learner import Learner
-from pairrank.service.lines import configure_logging
+from pairrank.service.json_logging import configure_logging
+from pairrank.service.learning.learner import Learner
 from pairrank.service.settings import Settings
 from pairrank.service.store import open_store
 from pairrank.service.store.log import SqlStore
@@ -60,7 +60,7 @@ def _work(settings: Settings, handle: int) -> None:
     import uvicorn
 
     from pairrank.service.app import make_app
-    from pairrank.service.protocol import HttpProtocol
+    from pairrank.service.http.protocol import HttpProtocol
 
     configure_logging(settings.log_level)
     # The writer needs the interpreter only for moments; it must not wait five milliseconds for each.

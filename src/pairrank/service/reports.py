@@ -13,12 +13,12 @@ import numpy as np
 
 from pairrank.errors import UnknownNameError
 from pairrank.rankers import LinearRanker, Ranker
+from pairrank.service.learning.model import Model
 from pairrank.service.log_statistics import LogStatistics, kept_orders
-from pairrank.service.model import Model
-from pairrank.service.store.base import ImpressionRow, RankerRow
+from pairrank.service.store.values import ImpressionRow, RankerRow
 
 if TYPE_CHECKING:
-    from pairrank.service.desk import Desk
+    from pairrank.service.worker.state import Desk
 
 PATIENCE = 0.25  # seconds that an answer may spend on reading a log
 JUDGED = 20  # newest lists whose kept orders are counted

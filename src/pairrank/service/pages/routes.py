@@ -12,15 +12,15 @@ from starlette.staticfiles import StaticFiles
 
 from pairrank import drawing
 from pairrank.errors import InputError, UnknownNameError
-from pairrank.service.administration import describe
 from pairrank.service.auth import NoKeyError, RoleError
-from pairrank.service.desk import Desk, answer
+from pairrank.service.http.administration import describe
 from pairrank.service.pages.api import api_page
 from pairrank.service.pages.layout import POLICY
 from pairrank.service.pages.live import PAGE, Address, Detail, closed_page, impression_page, live_page
 from pairrank.service.pages.markup import Markup
 from pairrank.service.pages.view_models import Scene, scene
-from pairrank.service.store.base import RankerRow
+from pairrank.service.store.values import RankerRow
+from pairrank.service.worker.state import Desk, answer
 
 WEIGHTS = 20  # in the table
 

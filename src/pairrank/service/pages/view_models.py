@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from pairrank.drawing import Panel
 from pairrank.errors import UnknownNameError
 from pairrank.rankers import Ranker
-from pairrank.service.desk import Desk
 from pairrank.service.reports import brief
-from pairrank.service.store.base import ImpressionRow
+from pairrank.service.store.values import ImpressionRow
+from pairrank.service.worker.state import Desk
 from pairrank.types import Impression
 
 

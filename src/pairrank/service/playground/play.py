@@ -15,14 +15,14 @@ import numpy as np
 from pairrank import clicks, metrics
 from pairrank.rankers import Ranker
 from pairrank.rng import Purpose, generator
-from pairrank.service.desk import Desk
-from pairrank.service.documents import Query
+from pairrank.service.http.rank_request import Query
+from pairrank.service.http.ranking import parse_impression, show
 from pairrank.service.playground.features import FEATURES, NAMES, Features
 from pairrank.service.playground.index import Index, open_index
 from pairrank.service.playground.users import GRADES, Need, need
-from pairrank.service.ranking import parse_impression, show
 from pairrank.service.reports import weights_of
-from pairrank.service.store.base import Config, Feedback, Limits
+from pairrank.service.store.values import Config, Feedback, Limits
+from pairrank.service.worker.state import Desk
 from pairrank.types import FloatArray, IntArray
 
 RANKER = "playground"

@@ -13,13 +13,13 @@ from starlette.staticfiles import StaticFiles
 
 from pairrank.errors import InputError
 from pairrank.service.auth import NoKeyError
-from pairrank.service.desk import Desk, RefusalError
-from pairrank.service.documents import parse_json
+from pairrank.service.http.rank_request import parse_json
 from pairrank.service.pages.live import closed_page
 from pairrank.service.pages.routes import html, json_of
 from pairrank.service.playground.page import play_page
 from pairrank.service.playground.play import MOST_SHOWN, SHOWN, Playground
 from pairrank.service.playground.users import USERS
+from pairrank.service.worker.state import Desk, RefusalError
 
 MOST_SEARCHES = 10_000
 MAX_QUERY = 256

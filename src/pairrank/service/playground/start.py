@@ -30,8 +30,8 @@ def serve(store: Path, place: socket.socket, ready: Callable[[], object]) -> Non
         import uvicorn
 
         from pairrank.service.app import make_app
+        from pairrank.service.http.protocol import HttpProtocol
         from pairrank.service.playground.routes import routes
-        from pairrank.service.protocol import HttpProtocol
     except ModuleNotFoundError as problem:
         raise MissingExtraError(problem.name or "fastapi", "serve") from None
 

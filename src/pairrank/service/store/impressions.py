@@ -22,8 +22,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pairrank.service.store.base import Event, Feedback, ImpressionRow, Served, Status, Verdict, proves
-from pairrank.service.store.tables import RankerTables
+from pairrank.service.store.rankers import RankerTables
+from pairrank.service.store.values import Event, Feedback, ImpressionRow, Served, Status, Verdict, proves
 
 
 class _Waiting(NamedTuple):

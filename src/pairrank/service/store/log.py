@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from pairrank import rankers
-from pairrank.service.store.base import Aside, Entry, RankerRow, Snapshot
 from pairrank.service.store.impressions import ImpressionTables
+from pairrank.service.store.values import Aside, Entry, RankerRow, Snapshot
 
 HOUR = 3600.0
 NEWEST_KEPT = 10

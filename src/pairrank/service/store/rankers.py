@@ -8,7 +8,8 @@ import secrets
 from typing import Any
 
 from pairrank.errors import UnknownNameError
-from pairrank.service.store.base import (
+from pairrank.service.store.database import Database
+from pairrank.service.store.values import (
     Aside,
     Config,
     Head,
@@ -18,7 +19,6 @@ from pairrank.service.store.base import (
     RankerRow,
     VersionError,
 )
-from pairrank.service.store.database import Database
 
 # The columns have the names of `RankerRow`'s fields.
 _RANKER = """

@@ -12,10 +12,10 @@ import pytest
 from scene import Scene
 
 from pairrank.errors import StorageError
-from pairrank.service import writer as writer_module
 from pairrank.service.store import SqlStore, open_impatient, open_store
-from pairrank.service.store.base import Event, Feedback, Served, Status, Verdict
-from pairrank.service.writer import Writer
+from pairrank.service.store.values import Event, Feedback, Served, Status, Verdict
+from pairrank.service.worker import group_commit as writer_module
+from pairrank.service.worker.group_commit import Writer
 
 
 class Counting:

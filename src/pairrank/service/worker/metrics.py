@@ -9,7 +9,7 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from pairrank.service.store.base import RankerRow
+from pairrank.service.store.values import RankerRow
 
 MAX_POSITION = 20
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -16,8 +16,8 @@ import numpy as np
 
 from pairrank import rankers
 from pairrank.errors import FileFormatError
-from pairrank.service.store.base import Aside, Entry, RankerRow, Snapshot
 from pairrank.service.store.log import SqlStore
+from pairrank.service.store.values import Aside, Entry, RankerRow, Snapshot
 from pairrank.types import BoolArray, Impression
 
 logger = logging.getLogger("pairrank.model")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pairrank import threads
 from pairrank.errors import FileFormatError
-from pairrank.service.model import Log, Model
-from pairrank.service.store.base import Entry, RankerRow
+from pairrank.service.learning.model import Log, Model
 from pairrank.service.store.log import SqlStore
+from pairrank.service.store.values import Entry, RankerRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairrank.errors import InputError
-from pairrank.service import arrow, plain_json
-from pairrank.service.documents import Query, from_arrow, from_json
+from pairrank.service.http import arrow, plain_json
+from pairrank.service.http.rank_request import Query, from_arrow, from_json
 
 N_FEATURES = 2
 

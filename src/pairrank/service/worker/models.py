@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from pairrank import rankers
 from pairrank.errors import PairRankError, StorageError, UnknownNameError
-from pairrank.service.model import Model
-from pairrank.service.store.base import Head, Key, RankerRow, new_batch
+from pairrank.service.learning.model import Model
 from pairrank.service.store.log import SqlStore
+from pairrank.service.store.values import Head, Key, RankerRow, new_batch
 
 logger = logging.getLogger("pairrank.shelf")
 

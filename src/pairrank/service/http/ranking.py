@@ -14,9 +14,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
 from pairrank.errors import InputError
-from pairrank.service.desk import Desk, RefusalError, answer
-from pairrank.service.documents import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
-from pairrank.service.schemas import (
+from pairrank.service.http.rank_request import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
+from pairrank.service.http.schemas import (
     KEY,
     MAX_EVENTS,
     RANK_BODY,
@@ -30,8 +29,9 @@ from pairrank.service.schemas import (
     check,
     parse,
 )
-from pairrank.service.shelf import Shelved
-from pairrank.service.store.base import Event, Feedback, Served, Status, token_of
+from pairrank.service.store.values import Event, Feedback, Served, Status, token_of
+from pairrank.service.worker.models import Shelved
+from pairrank.service.worker.state import Desk, RefusalError, answer
 
 logger = logging.getLogger("pairrank.ranking")
 

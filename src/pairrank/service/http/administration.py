@@ -10,8 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pairrank import rankers
 from pairrank.errors import InputError, UnknownNameError
 from pairrank.service.auth import check_name
-from pairrank.service.desk import Desk, RefusalError, answer
-from pairrank.service.schemas import (
+from pairrank.service.http.schemas import (
     KEY,
     CreateBody,
     FreezeBody,
@@ -26,7 +25,8 @@ from pairrank.service.schemas import (
     body_of,
     parse,
 )
-from pairrank.service.store.base import Config, Limits, RankerRow
+from pairrank.service.store.values import Config, Limits, RankerRow
+from pairrank.service.worker.state import Desk, RefusalError, answer
 
 _LIMITS = tuple(LimitsBody.model_fields)
 # How long an administrative answer waits for the learner to catch up, so that it tells of what was just sent.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from pairrank.service.lines import JsonLines, request_id
+from pairrank.service.json_logging import JsonLines, request_id
 
 
 def line(**extra: object) -> dict[str, object]:

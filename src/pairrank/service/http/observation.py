@@ -11,11 +11,9 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from pairrank.errors import PairRankError, StorageError
-from pairrank.service.administration import describe
-from pairrank.service.desk import Desk, RefusalError, answer
-from pairrank.service.ranking import parse_impression
-from pairrank.service.reports import brief
-from pairrank.service.schemas import (
+from pairrank.service.http.administration import describe
+from pairrank.service.http.ranking import parse_impression
+from pairrank.service.http.schemas import (
     KEY,
     AuditAnswer,
     ImpressionDetailAnswer,
@@ -25,7 +23,9 @@ from pairrank.service.schemas import (
     WeightsAnswer,
     answers,
 )
-from pairrank.service.telemetry import CONTENT_TYPE
+from pairrank.service.reports import brief
+from pairrank.service.worker.metrics import CONTENT_TYPE
+from pairrank.service.worker.state import Desk, RefusalError, answer
 from pairrank.types import Impression, Inspection
 
 STREAM_SECONDS = 0.5

@@ -18,18 +18,18 @@ from starlette.types import Scope
 
 from pairrank.errors import InputError, PairRankError, StorageError, UnknownNameError
 from pairrank.service.auth import NoKeyError, RoleError, authorise
-from pairrank.service.documents import MalformedError
-from pairrank.service.hosts import is_own_host
-from pairrank.service.learner import Learner
-from pairrank.service.recent import Recent
+from pairrank.service.http.hosts import is_own_host
+from pairrank.service.http.rank_request import MalformedError
+from pairrank.service.learning.learner import Learner
 from pairrank.service.reports import Reports
 from pairrank.service.settings import Settings
-from pairrank.service.shelf import Shelf
 from pairrank.service.store import open_impatient, open_store
-from pairrank.service.store.base import RankerExistsError, RankerRow, VersionError
 from pairrank.service.store.log import SqlStore
-from pairrank.service.telemetry import Metrics
-from pairrank.service.writer import Writer
+from pairrank.service.store.values import RankerExistsError, RankerRow, VersionError
+from pairrank.service.worker.group_commit import Writer
+from pairrank.service.worker.metrics import Metrics
+from pairrank.service.worker.models import Shelf
+from pairrank.service.worker.recent_candidates import Recent
 
 logger = logging.getLogger("pairrank.requests")
 

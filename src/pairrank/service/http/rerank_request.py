@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pairrank.errors import InputError
-from pairrank.service.documents import MAX_ID, parse_json
+from pairrank.service.http.rank_request import MAX_ID, parse_json
 
 DEFAULT_MODEL = "rerank"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pairrank.errors import FileFormatError, InputError
-from pairrank.service.model import Model
-from pairrank.service.store.base import RankerRow
+from pairrank.service.learning.model import Model
 from pairrank.service.store.log import SqlStore
+from pairrank.service.store.values import RankerRow
 from pairrank.types import Impression
 
 BATCH = 500

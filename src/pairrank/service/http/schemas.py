@@ -12,7 +12,7 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairrank.errors import InputError
-from pairrank.service.documents import ARROW_TYPES, MAX_ID, parse_json
+from pairrank.service.http.rank_request import ARROW_TYPES, MAX_ID, parse_json
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 

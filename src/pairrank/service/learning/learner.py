@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from pairrank import threads
 from pairrank.errors import FileFormatError, StorageError
-from pairrank.service.model import Log, Model, load_head
-from pairrank.service.replay import rebuild
+from pairrank.service.learning.model import Log, Model, load_head
+from pairrank.service.learning.replay import rebuild
 from pairrank.service.store.log import SqlStore
 
 logger = logging.getLogger("pairrank.learner")

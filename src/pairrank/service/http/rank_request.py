@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 from pairrank.errors import FeatureError, InputError
-from pairrank.service import arrow, plain_json
+from pairrank.service.http import arrow, plain_json
 from pairrank.types import AnyArray, FloatArray
 
 ARROW_TYPES = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file")

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pairrank.errors import StorageError
-from pairrank.service.store.base import Event, Feedback, Served, Verdict
 from pairrank.service.store.database import BusyError
 from pairrank.service.store.log import SqlStore
+from pairrank.service.store.values import Event, Feedback, Served, Verdict
 
 MAX_BATCH = 512
 MAX_WAITING = 20_000

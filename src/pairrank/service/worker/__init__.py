@@ -1,0 +1,1 @@
+"""What one rank worker holds: models, the writer of its store, metrics."""
