@@ -24,12 +24,11 @@ POISON = 666.0
 @pytest.fixture
 def fragile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rankers that spoil their own state and then fail when a list holds a document with the poison."""
-    learn, rank = PairRank._learn, PairRank.rank
+    take, rank = PairRank._take, PairRank.rank
 
     def failing(self: Any, impression: Any, clicks: Any) -> None:
-        learn(self, impression, clicks)
+        take(self, impression, clicks)
         if (impression.features == POISON).any():
-            self._number += 1000
             raise np.linalg.LinAlgError("Matrix is not positive definite")
 
     def failing_rank(self: Any, features: Any, *args: Any, **more: Any) -> Any:
@@ -37,7 +36,7 @@ def fragile(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ZeroDivisionError("float division by zero")
         return rank(self, features, *args, **more)
 
-    monkeypatch.setattr(PairRank, "_learn", failing)
+    monkeypatch.setattr(PairRank, "_take", failing)
     monkeypatch.setattr(PairRank, "rank", failing_rank)
 
 
@@ -67,7 +66,7 @@ def test_an_entry_that_fails_is_set_aside_and_the_others_are_learned(store: SqlS
     assert (row.applied, row.learned, row.set_aside, row.version) == (8, 5, 3, 6)
     assert row.aside is not None
     assert row.aside.seq == 8
-    assert row.aside.reason == "LinAlgError: Matrix is not positive definite"
+    assert row.aside.reason == "LearningError: impression 7 cannot be learned: Matrix is not positive definite"
     assert [item.seq for item in store.set_aside(row.id)] == [4, 7, 8]
     assert row.stopped is None
     assert other.row.learned == 5
@@ -101,11 +100,10 @@ def test_a_restart_does_not_try_it_again_and_goes_on(store: SqlStore, fragile: N
     assert replay(store, scene.row).same
 
 
-def test_scores_that_are_not_finite_count_as_a_failure(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_is_not_finite_counts_as_a_failure(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(store)
     scene.feedback(scene.serve(2))
-    score = PairRank.score
-    monkeypatch.setattr(PairRank, "score", lambda self, X: score(self, X) * (np.nan if 1 in self._learned else 1.0))
+    monkeypatch.setattr(PairRank, "_sound", lambda self: 0 not in self._learned)
     scene.learn()
     assert (scene.row.learned, scene.row.set_aside) == (1, 1)
 
@@ -165,13 +163,13 @@ def test_the_learner_uses_one_blas_thread(store: SqlStore, monkeypatch: pytest.M
     scene = Scene(store)
     scene.feedback(scene.serve(1))
     seen: list[list[int]] = []
-    learn = PairRank._learn
+    take = PairRank._take
 
     def noting(self: Any, impression: Any, clicks: Any) -> None:
         seen.append(threads.counts())
-        learn(self, impression, clicks)
+        take(self, impression, clicks)
 
-    monkeypatch.setattr(PairRank, "_learn", noting)
+    monkeypatch.setattr(PairRank, "_take", noting)
     before = threads.counts()
     for _, set_ in threads._pools():
         set_(2)
