@@ -45,9 +45,9 @@ def test_it_is_known_by_name_and_has_a_look(tree: Path) -> None:
     program = """
 import pairrank
 from pairrank import rankers
-from pairrank.lab import looks
+from pairrank.lab import styles
 print(pairrank.__file__)
-print("perceptron" in rankers.names(), rankers.paths()[-3:], looks.of_rankers(rankers.names())["perceptron"].label)
+print("perceptron" in rankers.names(), rankers.paths()[-3:], styles.of_rankers(rankers.names())["perceptron"].label)
 """
     told = run(tree, "-c", program)
     assert told.startswith(str(tree))

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from pairrank import bench
-from pairrank.bench import exactness, flat, many, round, whole_run
+from pairrank.bench import exactness, flat_in_time, many_candidates, round, whole_run
 from pairrank.cli import main
 
 
@@ -33,8 +33,8 @@ def test_every_benchmark_has_its_rows(report: dict[str, object]) -> None:
     assert sum(counts.values()) == len(rows)
     assert counts == {
         "round": len(round.SHAPES) * len(round.RANKERS),
-        "flat": sum(stretches - 1 for stretches, _ in flat.RANKERS.values()),
-        "many": 2 * 4 * len(many.RANKERS),
+        "flat": sum(stretches - 1 for stretches, _ in flat_in_time.RANKERS.values()),
+        "many": 2 * 4 * len(many_candidates.RANKERS),
         "exactness": 2 * (len(exactness.TOLERANCES) + 1) * len(exactness.RANKERS),
         "whole-run": 4 * len(whole_run.RANKERS),
         "parsing": 4,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pairrank.data import letor, streams
+from pairrank.data import compressed_lines, letor
 from pairrank.data.letor import Raw, parse, write_letor
 from pairrank.data.normalize import LARGEST
 from pairrank.errors import DataError
@@ -60,7 +60,7 @@ def files(draw: st.DrawFn) -> str:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=150)
 @given(text=files(), block=st.sampled_from([1, 7, 64, 2**19]))
 def test_reads_what_the_slow_twin_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, block: int) -> None:
-    monkeypatch.setattr(streams, "BLOCK", block)
+    monkeypatch.setattr(compressed_lines, "BLOCK", block)
     monkeypatch.setattr(letor, "SLAB", 4 * block)
     path = tmp_path / "file.txt"
     path.write_bytes(text.encode())
@@ -86,7 +86,7 @@ def raws(draw: st.DrawFn) -> Raw:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
-@given(raw=raws(), suffix=st.sampled_from(streams.SUFFIXES))
+@given(raw=raws(), suffix=st.sampled_from(compressed_lines.SUFFIXES))
 def test_what_is_written_is_read_back_bit_for_bit(tmp_path: Path, raw: Raw, suffix: str) -> None:
     path = tmp_path / f"round.txt{suffix}"
     write_letor(raw, path)
@@ -129,7 +129,7 @@ def test_a_broken_line_is_named_with_what_was_expected(tmp_path: Path, line: str
 
 
 def test_line_numbers_go_on_from_block_to_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "BLOCK", 32)
+    monkeypatch.setattr(compressed_lines, "BLOCK", 32)
     path = tmp_path / "train.txt"
     path.write_text("".join(f"0 qid:{n // 10} 1:{n}\n" for n in range(100)) + "0 qid:10 1:x\n")
     with pytest.raises(DataError, match="line 101: the value of feature 1 is 'x'"):
@@ -177,7 +177,7 @@ def test_regroup_brings_lines_together_in_their_order(tmp_path: Path) -> None:
 
 
 def test_progress_counts_the_bytes_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "BLOCK", 100)
+    monkeypatch.setattr(compressed_lines, "BLOCK", 100)
     text = "".join(f"0 qid:1 1:{n}\n" for n in range(2000)).encode()
     for name, content in {"a.txt": text, "a.txt.gz": gzip.compress(text)}.items():
         path = tmp_path / name

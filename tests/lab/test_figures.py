@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pairrank import rankers
-from pairrank.lab import figures, looks
+from pairrank.lab import figures, styles
 from pairrank.lab.aggregate import Cell, Results, collect
 from pairrank.lab.experiment import USERS, Experiment
 
@@ -76,20 +76,20 @@ def test_files_are_png_and_svg_and_the_same_each_time(results: Results) -> None:
 
 def test_one_look_per_ranker_everywhere() -> None:
     texts = rankers.names()
-    alone = {text: looks.of_rankers([text])[text] for text in texts}
-    assert looks.of_rankers(texts) == alone
+    alone = {text: styles.of_rankers([text])[text] for text in texts}
+    assert styles.of_rankers(texts) == alone
     assert len({look.colour for look in alone.values()}) == len(texts)
     assert len({(look.style, look.marker) for look in alone.values()}) == len(texts)  # in grey too
-    assert looks.of_rankers(["pdgd(learning_rate=0.3)"])["pdgd(learning_rate=0.3)"] == alone["pdgd"]
+    assert styles.of_rankers(["pdgd(learning_rate=0.3)"])["pdgd(learning_rate=0.3)"] == alone["pdgd"]
 
 
 def test_rankers_to_come_have_looks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     known = rankers.names()
-    left = len(looks._MORE) - len(set(known) - set(looks._RANKERS))
+    left = len(styles._MORE) - len(set(known) - set(styles._RANKERS))
     assert left > 0
     more = {f"new-{i}": rankers._Entry("pdgd", "PDGD", f"New {i}") for i in range(left)}
     monkeypatch.setattr(rankers, "_REGISTRY", {**rankers._REGISTRY, **more})
-    found = looks.of_rankers([*known, *more])
+    found = styles.of_rankers([*known, *more])
     assert [found[name].label for name in more] == [entry.label for entry in more.values()]
     assert len({look.colour for look in found.values()}) == len(found)
     assert len({(look.style, look.marker) for look in found.values()}) == len(found)
@@ -97,7 +97,7 @@ def test_rankers_to_come_have_looks_of_their_own(monkeypatch: pytest.MonkeyPatch
 
 def test_variants_of_one_ranker_differ_in_label_and_look() -> None:
     texts = [f"pairrank-c(alpha={alpha})" for alpha in (0.1, 0.3, "theory")]
-    found = looks.of_rankers(texts)
+    found = styles.of_rankers(texts)
     assert len({look.label for look in found.values()}) == len({look.colour for look in found.values()}) == 3
 
 

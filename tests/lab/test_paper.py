@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pairrank import rankers
-from pairrank.cli import main, parser, running
+from pairrank.cli import experiment_options, main, parser
 from pairrank.lab import paper
 from pairrank.lab.experiment import USERS, Experiment
 from pairrank.lab.figures import Plate
@@ -20,7 +20,9 @@ def test_the_papers_rankers_are_registered() -> None:
 
 def test_reproduce_is_the_papers_experiment_unless_told_otherwise() -> None:
     args = parser(["reproduce"]).parse_args(["reproduce", "synthetic:tiny", "--out", "unused"])
-    experiment = paper.comparison(running.protocol(args), command="", users=running.users(args), seeds=args.seeds)
+    experiment = paper.comparison(
+        experiment_options.protocol(args), command="", users=experiment_options.users(args), seeds=args.seeds
+    )
     assert (experiment.seeds, experiment.rounds, experiment.k) == (20, 5000, 10)
     assert experiment.users == USERS
     specs = experiment.specs()

@@ -11,7 +11,7 @@ import pytest
 from pairrank import rankers
 from pairrank.cli import main
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError, UnknownNameError
-from pairrank.lab import ablations, settings, tune
+from pairrank.lab import ablations, tune, tuned_options
 from pairrank.lab.outcomes import Failure, RunsFailedError
 from pairrank.sim import Protocol, RunSpec, Summary
 
@@ -111,22 +111,22 @@ def test_from_the_command_to_the_other_commands(tmp_path: Path, capsys: pytest.C
 
 def test_settings_files(tmp_path: Path) -> None:
     tuned = {"pdgd": {"learning_rate": 0.3}}
-    assert settings.applied("pdgd", tuned) == "pdgd(learning_rate=0.3)"
-    assert settings.applied("pdgd(learning_rate=1)", tuned) == "pdgd(learning_rate=1)"
-    assert settings.applied("dbgd", tuned) == "dbgd"
+    assert tuned_options.applied("pdgd", tuned) == "pdgd(learning_rate=0.3)"
+    assert tuned_options.applied("pdgd(learning_rate=1)", tuned) == "pdgd(learning_rate=1)"
+    assert tuned_options.applied("dbgd", tuned) == "dbgd"
     with pytest.raises(UnknownNameError, match="no settings"):
-        settings.load(str(tmp_path / "nowhere"))
+        tuned_options.load(str(tmp_path / "nowhere"))
     with pytest.raises(NewerFormatError, match="upgrade"):
-        settings.parse('{"format": 99, "rankers": {}}', source="x")
+        tuned_options.parse('{"format": 99, "rankers": {}}', source="x")
     with pytest.raises(FileFormatError, match="pairrank tune"):
-        settings.parse("[]", source="x")
+        tuned_options.parse("[]", source="x")
     with pytest.raises(OptionError, match="speed"):
-        settings.parse('{"format": 1, "rankers": {"pdgd": {"options": {"speed": 3}}}}', source="x")
+        tuned_options.parse('{"format": 1, "rankers": {"pdgd": {"options": {"speed": 3}}}}', source="x")
 
 
-@pytest.mark.parametrize("name", settings.names())
+@pytest.mark.parametrize("name", tuned_options.names())
 def test_kept_settings_can_be_read(name: str) -> None:
-    assert settings.load(name)
+    assert tuned_options.load(name)
 
 
 @pytest.mark.parametrize("study", sorted(ablations.STUDIES))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from pairrank import threads
-from pairrank.bench import baselines, exactness, flat, many, parsing, round, sweep, whole_run
+from pairrank.bench import baselines, exactness, flat_in_time, many_candidates, parsing, round, sweep, whole_run
 from pairrank.bench.measure import CLOCK, Row
 from pairrank.errors import UnknownNameError
 from pairrank.kernel import loops
@@ -20,8 +20,8 @@ def run(names: Sequence[str], runs: sweep.Sweep, *, quick: bool = False) -> Iter
     """The rows of the benchmarks called ``names``, as they come; ``runs`` plays specs in a number of processes."""
     table: dict[str, Callable[[bool], Iterator[Row]]] = {
         "round": round.measure,
-        "flat": flat.measure,
-        "many": many.measure,
+        "flat": flat_in_time.measure,
+        "many": many_candidates.measure,
         "exactness": exactness.measure,
         "whole-run": whole_run.measure,
         "parsing": parsing.measure,

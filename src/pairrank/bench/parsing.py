@@ -13,7 +13,7 @@ import numpy as np
 
 from pairrank import data
 from pairrank.bench.measure import Row, interleaved, peak_bytes, ratio
-from pairrank.data import digits, letor
+from pairrank.data import decimals, letor
 from pairrank.errors import MissingExtraError
 
 OPEN_MS = 50.0
@@ -55,11 +55,11 @@ def _plain(file: Path, repeats: int) -> Row:
     some.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:2000]))
 
     def plainly() -> None:
-        arrays, digits.pairs = digits.pairs, lambda text: None
+        arrays, decimals.pairs = decimals.pairs, lambda text: None
         try:
             letor.parse(some)
         finally:
-            digits.pairs = arrays
+            decimals.pairs = arrays
 
     plain, ours = interleaved((plainly, lambda: letor.parse(some)), repeats, process_time).T
     return Row(

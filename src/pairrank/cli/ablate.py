@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from pairrank.cli import running
-from pairrank.lab import ablations, settings
+from pairrank.cli import experiment_options
+from pairrank.lab import ablations, tuned_options
 
 _EPILOG = """\
 studies:
@@ -38,22 +38,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--study", required=True, choices=tuple(ablations.STUDIES), help="what varies")
     parser.add_argument("--ranker", metavar="NAME", help="whose choice (default: the study's own)")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figure and report go")
-    running.add_experiment_options(parser, rounds=2000, seeds=10)
-    running.add_tables_option(parser)
-    running.add_options(parser)
+    experiment_options.add_experiment_options(parser, rounds=2000, seeds=10)
+    experiment_options.add_tables_option(parser)
+    experiment_options.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    tuned = settings.load(args.settings) if args.settings else {}
+    tuned = tuned_options.load(args.settings) if args.settings else {}
     base = args.ranker or ablations.STUDIES[args.study].base
     experiment = ablations.experiment(
         args.study,
-        running.protocol(args),
-        command=running.command("ablate", args, "--study", args.study, "--ranker", base),
-        base=settings.applied(base, tuned),
-        users=running.users(args),
+        experiment_options.protocol(args),
+        command=experiment_options.command("ablate", args, "--study", args.study, "--ranker", base),
+        base=tuned_options.applied(base, tuned),
+        users=experiment_options.users(args),
         seeds=args.seeds,
     )
-    return running.run_experiment(experiment, args)
+    return experiment_options.run_experiment(experiment, args)

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from pairrank import archive
-from pairrank.cli.running import positive
+from pairrank.cli.experiment_options import positive
 from pairrank.engines import cores
 from pairrank.lab import calibration, executors, tables
 from pairrank.lab.experiment import USERS

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pairrank.data import catalog, layout, load, synthetic
-from pairrank.data.catalog import Summary
+from pairrank.data import known_sets, layout, load, synthetic
+from pairrank.data.known_sets import Summary
 from pairrank.lab import tables
 
 
@@ -37,9 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the statistics of a data set."""
     parts, varying = _parts(args)
-    whole = catalog.total(list(parts.values()))
-    known = catalog.closest(whole)
-    differ = {} if known is None else catalog.differences(whole, known)
+    whole = known_sets.total(list(parts.values()))
+    known = known_sets.closest(whole)
+    differ = {} if known is None else known_sets.differences(whole, known)
     if args.json:
         report: dict[str, Any] = {
             "path": args.path,
@@ -80,7 +80,7 @@ def _parts(args: argparse.Namespace) -> tuple[dict[str, Summary], int]:
             regroup=args.regroup,
             cache=not args.no_cache,
         )
-        parts[split] = catalog.summary(dataset)
+        parts[split] = known_sets.summary(dataset)
         if split in ("train", layout.WHOLE):
             varying = int(np.count_nonzero(dataset.features.max(axis=0) > dataset.features.min(axis=0)))
     return parts, varying

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from pairrank.cli import running
+from pairrank.cli import experiment_options
 from pairrank.errors import OptionError
 from pairrank.lab import paper
 
@@ -25,9 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--out", default="pairrank-demo", metavar="DIR", help="where to (default: pairrank-demo)")
-    parser.add_argument("--rounds", type=running.positive, metavar="N", help="queries served (default: 600)")
-    parser.add_argument("--seeds", type=running.positive, metavar="N", help="runs of each kind (default: 5)")
-    running.add_options(parser)
+    parser.add_argument("--rounds", type=experiment_options.positive, metavar="N", help="queries served (default: 600)")
+    parser.add_argument("--seeds", type=experiment_options.positive, metavar="N", help="runs of each kind (default: 5)")
+    experiment_options.add_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -43,4 +43,4 @@ def run(args: argparse.Namespace) -> int:
         experiment.check_defaults(args.out)
     except OptionError:  # a minute's work of another version: not worth a question
         args.resume = False
-    return running.run_experiment(experiment, args)
+    return experiment_options.run_experiment(experiment, args)

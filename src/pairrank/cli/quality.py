@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from pairrank import archive
-from pairrank.cli import running
+from pairrank.cli import experiment_options
 from pairrank.errors import OptionError
 from pairrank.lab import quality, summaries
 from pairrank.lab.executors import prepare
@@ -36,11 +36,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", nargs="+", help="folders or names, with @FOLDS")
     parser.add_argument("--ranker", metavar="NAME", default="pairrank", help="who is compared (default: pairrank)")
     parser.add_argument("--rival", metavar="NAME", action="append", help="with whom; may be repeated (default: all)")
-    parser.add_argument("--rounds", type=running.positive, default=5000, metavar="N", help="queries served (5000)")
-    parser.add_argument("--seeds", type=running.positive, default=20, metavar="N", help="runs of each kind (20)")
+    parser.add_argument(
+        "--rounds", type=experiment_options.positive, default=5000, metavar="N", help="queries served (5000)"
+    )
+    parser.add_argument(
+        "--seeds", type=experiment_options.positive, default=20, metavar="N", help="runs of each kind (20)"
+    )
     parser.add_argument("--clicks", action="append", metavar="NAME", help="users (default: the paper's three)")
     parser.add_argument("--out", required=True, metavar="DIR", help="where summaries and tables go")
-    running.add_options(parser)
+    experiment_options.add_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -65,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     quality.check_defaults(args.out, (args.ranker, *rivals))
     failed = None
     try:
-        summaries.keep(specs, args.out, lambda chunk: running.run_all(chunk, args, None))
+        summaries.keep(specs, args.out, lambda chunk: experiment_options.run_all(chunk, args, None))
     except RunsFailedError as problem:
         failed = problem
     kept = summaries.load(args.out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pairrank.cli import running
+from pairrank.cli import experiment_options
 from pairrank.lab import summaries
 
 
@@ -20,5 +20,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    (running.show_tables if summaries.load(args.out) else running.show_report)(args.out)
+    (experiment_options.show_tables if summaries.load(args.out) else experiment_options.show_report)(args.out)
     return 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from pairrank.cli import running
-from pairrank.lab import paper, settings
+from pairrank.cli import experiment_options
+from pairrank.lab import paper, tuned_options
 
 _EPILOG = """\
 Figures are numbered as in the paper: 3 offline NDCG@10, 4 cNDCG@10, 5 cosine to the ideal ranker, 6 block size at
@@ -26,19 +26,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figures and report go")
-    running.add_experiment_options(parser)
-    running.add_tables_option(parser)
-    running.add_options(parser)
+    experiment_options.add_experiment_options(parser)
+    experiment_options.add_tables_option(parser)
+    experiment_options.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     experiment = paper.comparison(
-        running.protocol(args),
-        command=running.command("reproduce", args),
-        users=running.users(args),
+        experiment_options.protocol(args),
+        command=experiment_options.command("reproduce", args),
+        users=experiment_options.users(args),
         seeds=args.seeds,
-        settings=settings.load(args.settings) if args.settings else None,
+        settings=tuned_options.load(args.settings) if args.settings else None,
     )
-    return running.run_experiment(experiment, args)
+    return experiment_options.run_experiment(experiment, args)

@@ -10,10 +10,10 @@ from itertools import groupby
 from typing import Any
 
 from pairrank import archive, clicks, rankers
-from pairrank.cli import running
-from pairrank.cli.running import positive
+from pairrank.cli import experiment_options
+from pairrank.cli.experiment_options import positive
 from pairrank.errors import InputError
-from pairrank.lab import settings, tables
+from pairrank.lab import tables, tuned_options
 from pairrank.metrics import mean_interval
 from pairrank.sim import RunSpec, Summary
 
@@ -71,14 +71,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--settings", metavar="FILE", help="tuned options of the rankers: a file of pairrank tune, or a kept name"
     )
     parser.add_argument("--spec", metavar="FILE", help="run exactly this: a run's spec.json, or its text")
-    running.add_options(parser, engine="serial")
+    experiment_options.add_options(parser, engine="serial")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     specs = [_given(args.spec)] if args.spec else _specs(args)
-    summaries = running.run_all(specs, args, args.out)
+    summaries = experiment_options.run_all(specs, args, args.out)
     rows = [_row(list(group)) for _, group in groupby(summaries, key=lambda s: (s.spec.ranker, s.spec.clicks))]
     print(json.dumps(rows, indent=1) if args.json else _table(rows))
     return 0
@@ -87,12 +87,12 @@ def run(args: argparse.Namespace) -> int:
 def _specs(args: argparse.Namespace) -> list[RunSpec]:
     if args.data is None:
         raise InputError("there are no data; expected DATA (a folder, a file or a synthetic: name) or --spec")
-    tuned = settings.load(args.settings) if args.settings else {}
+    tuned = tuned_options.load(args.settings) if args.settings else {}
     # One spelling each, in the order given; what is named twice is run once.
-    texts = [settings.applied(text, tuned) for text in args.ranker or ["pairrank"]]
+    texts = [tuned_options.applied(text, tuned) for text in args.ranker or ["pairrank"]]
     names = dict.fromkeys(rankers.spell(*rankers.parse(text)) for text in texts)
     users = dict.fromkeys(clicks.canonical(text, stop=args.stop) for text in args.clicks or ["navigational"])
-    protocol = running.protocol(args)
+    protocol = experiment_options.protocol(args)
     return [protocol.run(name, who, seed) for name in names for who in users for seed in range(args.seeds)]
 
 

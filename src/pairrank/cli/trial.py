@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pairrank import archive
-from pairrank.cli.running import positive
+from pairrank.cli.experiment_options import positive
 from pairrank.engines import cores
 from pairrank.lab import executors, launches, tables, trial, trial_report
 from pairrank.lab.experiment import USERS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pairrank.cli import running
-from pairrank.lab import settings, tune
+from pairrank.cli import experiment_options
+from pairrank.lab import tune, tuned_options
 from pairrank.lab.executors import prepare
 
 _EPILOG = """\
@@ -35,18 +35,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--objective", choices=("offline", "cndcg", "mix"), default="mix", help="(default: mix)")
     parser.add_argument(
-        "--trials", type=running.positive, default=18, metavar="N", help="settings tried per ranker (default: 18)"
+        "--trials",
+        type=experiment_options.positive,
+        default=18,
+        metavar="N",
+        help="settings tried per ranker (default: 18)",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="where settings.json and the runs go")
-    running.add_experiment_options(parser, rounds=2000, seeds=3)
-    running.add_options(parser)
+    experiment_options.add_experiment_options(parser, rounds=2000, seeds=3)
+    experiment_options.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     prepare(args.out)
-    given = settings.load(args.settings) if args.settings else {}
+    given = tuned_options.load(args.settings) if args.settings else {}
     task = tune.Task(
         data=args.data,
         rounds=args.rounds,
@@ -54,20 +58,20 @@ def run(args: argparse.Namespace) -> int:
         fold=args.fold,
         normalise=args.normalise,
         objective=args.objective,
-        users=running.users(args),
+        users=experiment_options.users(args),
         seeds=args.seeds,
         trials=args.trials,
     )
     found = []
     for ranker in dict.fromkeys(args.ranker or tune.RANKERS):
-        text = settings.applied(ranker, given)
-        tuned = tune.tune(text, task, lambda specs, out: running.run_all(specs, args, out), args.out)
+        text = tuned_options.applied(ranker, given)
+        tuned = tune.tune(text, task, lambda specs, out: experiment_options.run_all(specs, args, out), args.out)
         found.append(tuned)
         told = ", ".join(f"{name} = {value}" for name, value in tuned.options.items()) or "the defaults"
         print(f"{ranker}: {told}; {args.objective} {tuned.value:.4f}, defaults {tuned.default:.4f}", flush=True)
     named = [word for ranker in args.ranker or () for word in ("--ranker", ranker)]
     words = (*named, "--objective", args.objective, "--trials", str(args.trials))
     path = Path(args.out) / "settings.json"
-    tune.save(path, task, found, running.command("tune", args, *words))
+    tune.save(path, task, found, experiment_options.command("tune", args, *words))
     print(f"settings: {path}")
     return 0

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pairrank.data.streams import SUFFIXES
+from pairrank.data.compressed_lines import SUFFIXES
 from pairrank.errors import DataError, OptionError
 
 SPLITS = ("train", "vali", "test")

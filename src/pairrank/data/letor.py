@@ -19,7 +19,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from pairrank.data import digits, streams
+from pairrank.data import compressed_lines, decimals
 from pairrank.data.dataset import Dataset
 from pairrank.data.normalize import LARGEST
 from pairrank.errors import DataError
@@ -90,7 +90,7 @@ def write_letor(dataset: Dataset | Raw, path: str | os.PathLike[str]) -> None:
     width = dataset.features.shape[1]
     ids = dataset.feature_ids if isinstance(dataset, Dataset) else np.arange(1, width + 1)
     pairs = " ".join(f"{i}:%.9g" for i in ids.tolist())
-    with streams.writer(Path(path)) as file:
+    with compressed_lines.writer(Path(path)) as file:
         for query, name in enumerate(dataset.query_ids.tolist()):
             rows = slice(int(dataset.offsets[query]), int(dataset.offsets[query + 1]))
             listed = zip(dataset.grades[rows].tolist(), dataset.features[rows].tolist(), strict=True)
@@ -144,13 +144,13 @@ def _blocks(path: Path, progress: Callable[[int], None] | None) -> Iterator[_Blo
     ahead: deque[Future[_Block]] = deque()
     with ThreadPoolExecutor(THREADS) as threads:
         try:
-            for text in streams.lines(path, progress):
+            for text in compressed_lines.lines(path, progress):
                 lines = text.split(b"\n")
                 ahead.append(threads.submit(_block, path, lines, line))
                 line += len(lines) - 1
                 if len(ahead) > THREADS:
                     yield ahead.popleft().result()
-        except streams.DamageError as problem:
+        except compressed_lines.DamageError as problem:
             what = f"the compressed data is cut off or damaged hereafter ({problem}); expected a whole file"
             _fail(path, line, f"{what}: fetch it again")
         except OSError as problem:
@@ -185,7 +185,7 @@ def _block(path: Path, lines: list[bytes], first: int) -> _Block:
     if count:
         runs.append((current[4:], began, count))
     bodies.append(b"")
-    pairs = digits.pairs(b"\n".join(bodies))
+    pairs = decimals.pairs(b"\n".join(bodies))
     features = None if pairs is None else _dense(pairs)
     return _Block(_slowly(path, lines, first) if features is None else features, grades, runs)
 
@@ -196,13 +196,13 @@ def _code(line: bytes) -> bytes:
 
 def _grade(path: Path, line: int, text: bytes) -> int:
     """A grade spelt at length: 2.0 is as good as 2."""
-    value = float(text) if digits.NUMBER.fullmatch(text) else -1.0
+    value = float(text) if decimals.NUMBER.fullmatch(text) else -1.0
     if not value.is_integer() or not 0 <= value <= MAX_GRADE:
         _fail(path, line, f"the grade is {_shown(text)}; expected a whole number from 0 to {MAX_GRADE}")
     return int(value)
 
 
-def _dense(pairs: digits.Pairs) -> NDArray[np.float32] | None:
+def _dense(pairs: decimals.Pairs) -> NDArray[np.float32] | None:
     """A row per line; None where an index is 0, too large, or not larger than the one before it on its line."""
     n = len(pairs.counts)
     value = np.clip(pairs.values, -LARGEST, LARGEST, out=pairs.values)
@@ -245,7 +245,7 @@ def _row(path: Path, line: int, tokens: list[bytes]) -> dict[int, float]:
             _fail(path, line, f"the feature index is {_shown(index)}; expected 1 to {MAX_INDEX}")
         if int(index) in row:
             _fail(path, line, f"feature {int(index)} comes twice; {EXPECTED}")
-        if digits.NUMBER.fullmatch(value) is None:
+        if decimals.NUMBER.fullmatch(value) is None:
             _fail(path, line, f"the value of feature {int(index)} is {_shown(value)}; expected a number")
         row[int(index)] = min(max(float(value), -LARGEST), LARGEST)
     return row

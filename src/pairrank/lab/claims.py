@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pairrank.lab import looks
+from pairrank.lab import styles
 from pairrank.lab.aggregate import METRICS, Cell, Comparison, Results, holm, interval, paired, paired_test
 from pairrank.lab.experiment import CEILING
 from pairrank.types import FloatArray, IntArray
@@ -41,7 +41,7 @@ class Claim:
 
 def comparisons(results: Results) -> list[Comparison]:
     """Every PairRank in the results against every other ranker, by users and metric, corrected within its family."""
-    names = {looks.base(ranker): ranker for ranker in results.rankers}
+    names = {styles.base(ranker): ranker for ranker in results.rankers}
     made: list[Comparison] = []
     for subject in (*SUBJECTS, "pairrank-r"):
         others = [names[n] for n in (*BASELINES, "pairrank-c", "pairrank-r") if n in names and n != subject]
@@ -63,7 +63,7 @@ def _family(results: Results, subject: str, others: Sequence[str], metric: str) 
 
 def check(results: Results, made: Sequence[Comparison]) -> list[Claim]:
     """All claims that the results have something to say about."""
-    names = {looks.base(ranker): ranker for ranker in results.rankers}
+    names = {styles.base(ranker): ranker for ranker in results.rankers}
     found: list[Claim] = []
     for subject in SUBJECTS:
         if subject in names:
@@ -85,7 +85,7 @@ def _ahead(results: Results, made: Sequence[Comparison], ours: str, theirs: str,
     rows = [c for c in made if (c.a, c.b, c.metric) == (ours, theirs, metric)]
     digits = 4 if metric == "ndcg" else 1
     evidence = "; ".join(f"{c.clicks} {c.mean:+.{digits}f} ({_p(c.p_holm)})" for c in rows)
-    if looks.base(theirs) == "pairrank-r":
+    if styles.base(theirs) == "pairrank-r":
         text = f"Conservative exploration is ahead of random {WORDS[metric]}"
     else:
         text = f"{_label(ours)} is ahead of {_label(theirs)} {WORDS[metric]}"
@@ -217,7 +217,7 @@ def _interval_verdict(intervals: Iterable[tuple[float, float]], limit: float) ->
 
 
 def _label(ranker: str) -> str:
-    return looks.of_rankers([ranker])[ranker].label
+    return styles.of_rankers([ranker])[ranker].label
 
 
 def _p(value: float) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from pairrank.errors import MissingExtraError
-from pairrank.lab import looks
+from pairrank.lab import styles
 from pairrank.lab.aggregate import Cell, Results
 from pairrank.lab.experiment import CEILING
-from pairrank.lab.looks import Look
+from pairrank.lab.styles import Look
 from pairrank.types import FloatArray, IntArray
 
 BLOCK_RANKS = (1, 5, 10)
@@ -122,7 +122,7 @@ def ablation(results: Results, study: str, kind: str, shown: Sequence[str]) -> P
 
     def draw() -> Any:
         figure, axes = _grid(2, len(shown))
-        drawn = looks.of_rankers(results.rankers)
+        drawn = styles.of_rankers(results.rankers)
         for row, (name, label) in enumerate((("ndcg", "NDCG@10, held-out"), ("cndcg", "cNDCG@10 so far"))):
             for column, users in enumerate(shown):
                 _panel(axes[row][column], results, users, name, drawn, log=name == "ndcg")
@@ -139,7 +139,7 @@ def ablation(results: Results, study: str, kind: str, shown: Sequence[str]) -> P
 def _curves(results: Results, name: str, title: str, metric: str, label: str, caption: str) -> Plate:
     def draw() -> Any:
         figure, axes = _grid(1, len(results.users))
-        drawn = looks.of_rankers(results.rankers)
+        drawn = styles.of_rankers(results.rankers)
         for axis, users in zip(axes[0], results.users, strict=True):
             _panel(axis, results, users, metric, drawn, log=metric in ("ndcg", "cosine"))
             axis.set_title(f"{users} users")
@@ -153,7 +153,7 @@ def _curves(results: Results, name: str, title: str, metric: str, label: str, ca
 def _panel(axis: Any, results: Results, users: str, metric: str, drawn: Mapping[str, Look], *, log: bool) -> None:
     for ranker in results.rankers:
         cell = results.get(ranker, users)
-        ceiling = looks.base(ranker) == CEILING
+        ceiling = styles.base(ranker) == CEILING
         if cell is None or not cell.has(metric) or (ceiling and metric == "cosine"):
             continue  # the ideal's cosine to itself is 1 and says nothing
         _line(axis, cell.rounds, cell.curves[metric], drawn[ranker])
@@ -163,7 +163,7 @@ def _panel(axis: Any, results: Results, users: str, metric: str, drawn: Mapping[
 def _block_sizes(results: Results, blocked: Sequence[str]) -> Plate:
     def draw() -> Any:
         figure, axes = _grid(len(blocked), len(BLOCK_RANKS))
-        names, users = looks.of_rankers(results.rankers), looks.of_users(results.users)
+        names, users = styles.of_rankers(results.rankers), styles.of_users(results.users)
         for row, ranker in enumerate(blocked):
             for axis, rank in zip(axes[row], BLOCK_RANKS, strict=True):
                 for cell in results.of(ranker):
@@ -187,10 +187,10 @@ def _block_profiles(results: Results, blocked: Sequence[str]) -> Plate:
 
     def draw() -> Any:
         figure, axes = _grid(1, len(blocked))
-        names = looks.of_rankers(results.rankers)
+        names = styles.of_rankers(results.rankers)
         for axis, ranker in zip(axes[0], blocked, strict=True):
             cell = results.get(ranker, users)
-            for t, look in looks.of_times(sorted(cell.profiles) if cell else []).items():
+            for t, look in styles.of_times(sorted(cell.profiles) if cell else []).items():
                 sizes = mean_profile(cell.profiles[t] if cell else [])
                 axis.plot(np.arange(1, len(sizes) + 1), sizes, color=look.colour, ls=look.style, label=look.label)
             axis.set_title(f"{names[ranker].label}, {users} users")
@@ -210,7 +210,7 @@ def _block_profiles(results: Results, blocked: Sequence[str]) -> Plate:
 def _block_numbers(results: Results, blocked: Sequence[str]) -> Plate:
     def draw() -> Any:
         figure, axes = _grid(1, len(blocked), sharey=False)
-        names, users = looks.of_rankers(results.rankers), looks.of_users(results.users)
+        names, users = styles.of_rankers(results.rankers), styles.of_users(results.users)
         for axis, ranker in zip(axes[0], blocked, strict=True):
             for cell in results.of(ranker):
                 middles, means = windows(cell, "n_blocks")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pairrank.lab import settings as tuned
+from pairrank.lab import tuned_options as tuned
 from pairrank.lab.experiment import SCHEDULE, SEEDS, USERS, Experiment
-from pairrank.lab.settings import Settings
+from pairrank.lab.tuned_options import Settings
 from pairrank.sim import Protocol
 
 # The paper's, in the order of tables and legends; the last one learns from labels and is the ceiling. Rankers that are

@@ -20,7 +20,7 @@ import numpy as np
 
 from pairrank import archive
 from pairrank.errors import FileFormatError, OptionError
-from pairrank.lab import looks, tables
+from pairrank.lab import styles, tables
 from pairrank.lab.aggregate import METRICS, holm, paired_test
 from pairrank.lab.experiment import CEILING, options, refuse_other_defaults
 from pairrank.sim import Protocol, RunSpec, Summary
@@ -192,7 +192,7 @@ def as_markdown(found: Sequence[Contest]) -> str:
     """The tables of a study, one for what happened while learning and one for what was learned."""
     # One call for all of them, and for every cell's: alone, each variant of a ranker would have the ranker's label.
     rankers = list(dict.fromkeys(r for cell in found for r in (*cell.cndcg, *(v.rival for v in cell.online))))
-    labels = {ranker: look.label for ranker, look in looks.of_rankers(rankers).items()}
+    labels = {ranker: look.label for ranker, look in styles.of_rankers(rankers).items()}
     online = [
         [
             cell.data,

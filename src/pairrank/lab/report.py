@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pairrank import archive
 from pairrank.errors import FileFormatError, OptionError, StorageError
-from pairrank.lab import claims, figures, looks, tables
+from pairrank.lab import claims, figures, styles, tables
 from pairrank.lab.aggregate import Comparison, Results, collect
 from pairrank.lab.claims import Claim
 from pairrank.lab.experiment import Experiment
@@ -142,7 +142,7 @@ class _Page:
             yield "Not read", note
         yield "Pairing", "within one seed all rankers meet the same queries and the same users' coins"
         yield "Users", ", ".join(r.users) + ": dependent click model, stopping only after a click unless told otherwise"
-        labels = looks.of_rankers(r.rankers)
+        labels = styles.of_rankers(r.rankers)
         yield "Rankers", "; ".join(f"{labels[text].label}: {text}" for text in r.rankers)
         yield (
             "Winner",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pairrank.lab import looks
+from pairrank.lab import styles
 from pairrank.lab.aggregate import METRICS, Comparison, Results, interval
 from pairrank.lab.experiment import CEILING
 
@@ -40,7 +40,7 @@ def winner(results: Results, users: str, metric: str) -> str | None:
     means = {
         ranker: float(cell.final(metric).mean())
         for ranker in results.rankers
-        if looks.base(ranker) != CEILING and (cell := results.get(ranker, users))
+        if styles.base(ranker) != CEILING and (cell := results.get(ranker, users))
     }
     return max(means, key=lambda ranker: means[ranker]) if means else None
 
@@ -57,7 +57,7 @@ def overview(results: Results, shown: Sequence[str]) -> tuple[Row, list[Row]]:
     """A line per ranker, and for each kind of users ``shown`` offline and online performance; the best is marked."""
     head = ["ranker"] + [f"{users} {_HEADS[metric]}" for users in shown for metric in METRICS]
     cells = {(row["ranker"], row["clicks"]): row for row in summary(results)}
-    drawn = looks.of_rankers(results.rankers)
+    drawn = styles.of_rankers(results.rankers)
     rows = []
     for ranker in results.rankers:
         values = [_value(cells.get((ranker, users)), metric) for users in shown for metric in METRICS]
@@ -68,7 +68,7 @@ def overview(results: Results, shown: Sequence[str]) -> tuple[Row, list[Row]]:
 def leaders(results: Results, users: str) -> tuple[Row, list[Row]]:
     """For one kind of users, a line per ranker, best offline first."""
     rows = sorted((row for row in summary(results) if row["clicks"] == users), key=lambda row: -row["ndcg"])
-    drawn = looks.of_rankers(results.rankers)
+    drawn = styles.of_rankers(results.rankers)
     head = ["  ranker", *_HEADS.values()]
     return head, [[f"  {drawn[row['ranker']].label}", *(_value(row, metric) for metric in _HEADS)] for row in rows]
 
@@ -84,7 +84,7 @@ def _value(row: dict[str, Any] | None, metric: str) -> str:
 def regrets(results: Results) -> tuple[Row, list[Row]]:
     """A line per ranker: regret by users, and the computing time of a round."""
     cells = {(row["ranker"], row["clicks"]): row for row in summary(results)}
-    drawn = looks.of_rankers(results.rankers)
+    drawn = styles.of_rankers(results.rankers)
     head = ["ranker", *(f"{users}, mis-ordered pairs" for users in results.users), "ms a round, all in"]
     rows = []
     for ranker in results.rankers:
@@ -97,7 +97,7 @@ def regrets(results: Results) -> tuple[Row, list[Row]]:
 
 def tests(results: Results, made: Sequence[Comparison]) -> tuple[Row, list[Row]]:
     """A line per comparison."""
-    drawn = looks.of_rankers(results.rankers)
+    drawn = styles.of_rankers(results.rankers)
     head = ["ranker", "against", "users", "metric", "difference ± 95 %", "seeds", "p", "p, Holm"]
     rows = []
     for c in made:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pairrank.lab import looks
+from pairrank.lab import styles
 from pairrank.lab.figures import Plate
 from pairrank.lab.launches import KINDS
 from pairrank.lab.trial import METHODS, Study
@@ -108,7 +108,7 @@ def plate(study: Study, rows: Sequence[Outcome], launches: Sequence[Outcome]) ->
 
         figure = Figure(figsize=(8.4, 3.4))
         left, right = figure.subplots(1, 2)
-        users = looks.of_users([row["clicks"] for row in rows])
+        users = styles.of_users([row["clicks"] for row in rows])
         for row in rows:
             for method, style in (("interleave", "-"), ("split", ":")):
                 found = row["sensitivity"].get(method)

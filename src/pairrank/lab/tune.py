@@ -23,7 +23,7 @@ from pairrank.checking import check_choice
 from pairrank.errors import UnknownNameError
 from pairrank.lab.experiment import USERS
 from pairrank.lab.outcomes import RunsFailedError
-from pairrank.lab.settings import FORMAT
+from pairrank.lab.tuned_options import FORMAT
 from pairrank.rng import Purpose, generator
 from pairrank.sim import Protocol, RunSpec, Summary
 from pairrank.version import __version__

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pairrank.data import catalog, load
+from pairrank.data import known_sets, load
 from pairrank.data.dataset import Dataset
 
 
-def whole(path: Path, fold: int = 1) -> catalog.Summary:
+def whole(path: Path, fold: int = 1) -> known_sets.Summary:
     splits = ("train", "vali", "test")
     parts = [load(path, split, fold, normalise="none", drop_constant=False, cache=False) for split in splits]
-    return catalog.total([catalog.summary(part) for part in parts])
+    return known_sets.total([known_sets.summary(part) for part in parts])
 
 
 @pytest.mark.parametrize("fold", [1, 4])
@@ -25,10 +25,10 @@ def test_mq2008_is_as_published(real_data: Path, fold: int) -> None:
     assert found.grades == (12_279, 2_001, 931)
     assert (found.longest, found.without_relevant) == (121, 220)
     assert round(found.documents_per_query, 1) == 19.4
-    known = catalog.closest(found)
+    known = known_sets.closest(found)
     assert known is not None
     assert known.name == "MQ2008"
-    assert catalog.differences(found, known) == {}
+    assert known_sets.differences(found, known) == {}
 
 
 def test_the_mslr_sample_is_as_described(real_data: Path) -> None:
@@ -36,10 +36,10 @@ def test_the_mslr_sample_is_as_described(real_data: Path) -> None:
     assert (found.queries, found.documents, found.features) == (181, 19_704, 136)
     assert found.grades == (10_808, 5_905, 2_568, 305, 118)
     assert (round(found.documents_per_query), found.longest) == (109, 337)
-    known = catalog.closest(found)
+    known = known_sets.closest(found)
     assert known is not None
     assert known.name == "MSLR-WEB10K"
-    assert catalog.differences(found, known)["queries"] == (181, 10_000)
+    assert known_sets.differences(found, known)["queries"] == (181, 10_000)
 
 
 def test_summary_counts() -> None:
@@ -50,15 +50,15 @@ def test_summary_counts() -> None:
         query_ids=np.array(["a", "b", "c"]),
         feature_ids=np.array([1, 2]),
     )
-    found = catalog.summary(dataset)
-    assert found == catalog.Summary(3, 6, 2, (4, 1, 1), 1, 3, 1)
-    assert catalog.total([found, replace(found, grades=(1, 2), longest=9)]).grades == (5, 3, 1)
-    assert catalog.closest(found) is None
+    found = known_sets.summary(dataset)
+    assert found == known_sets.Summary(3, 6, 2, (4, 1, 1), 1, 3, 1)
+    assert known_sets.total([found, replace(found, grades=(1, 2), longest=9)]).grades == (5, 3, 1)
+    assert known_sets.closest(found) is None
     assert found.to_json()["documents_per_query"] == 6 / 3
 
 
 def test_published_grades_add_up() -> None:
-    for known in catalog.KNOWN:
+    for known in known_sets.KNOWN:
         if known.grades:
             assert sum(known.grades) == known.documents
             assert len(known.grades) == known.n_grades

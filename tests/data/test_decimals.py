@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairrank.data import digits
+from pairrank.data import decimals
 
 DIGITS = st.text("0123456789", min_size=1, max_size=22)
 
@@ -35,7 +35,7 @@ LINES = st.lists(st.lists(st.tuples(st.integers(0, 99_999_999), VALUES), max_siz
 @given(LINES, st.sampled_from([" ", "  ", "\t", " \r"]))
 def test_values_are_those_of_float_bit_for_bit(lines: list[list[tuple[int, str]]], blank: str) -> None:
     text = "".join(blank.join(f"{i}:{v}" for i, v in line) + blank + "\n" for line in lines)
-    found = digits.pairs(text.encode())
+    found = decimals.pairs(text.encode())
     assert found is not None
     tokens = [token for line in lines for token in line]
     assert found.counts.tolist() == [len(line) for line in lines]
@@ -50,14 +50,14 @@ REFUSED = """3|3:|:3|a:3|1:b|1:2:3|1:-|1:.|1:1.2.3|1:1e|1:1e+|1:--1|1:nan|1:inf|
 
 @pytest.mark.parametrize("text", REFUSED.split("|"))
 def test_any_other_text_is_refused(text: str) -> None:
-    assert digits.pairs(f"1:1 2:2\n{text}\n".encode()) is None
+    assert decimals.pairs(f"1:1 2:2\n{text}\n".encode()) is None
 
 
 def test_lines_without_tokens_count_none() -> None:
-    found = digits.pairs(b"\n  \n1:2\n\n")
+    found = decimals.pairs(b"\n  \n1:2\n\n")
     assert found is not None
     assert found.counts.tolist() == [0, 0, 1, 0]
-    nothing = digits.pairs(b"")
+    nothing = decimals.pairs(b"")
     assert nothing is not None
     assert [len(part) for part in nothing] == [0, 0, 0]
 
@@ -67,6 +67,6 @@ def test_lines_without_tokens_count_none() -> None:
 def test_long_fractions_keep_their_first_digits(whole: str, places: int) -> None:
     """Sixteen digits are read at a time: a seventeenth must not be dropped from the front."""
     spelt = f"{whole}.{'23294054447491017394'[:places]}"
-    found = digits.pairs(f"1:{spelt}\n".encode())
+    found = decimals.pairs(f"1:{spelt}\n".encode())
     assert found is not None
     assert found.values.tolist() == [float(spelt)]

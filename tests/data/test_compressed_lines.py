@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pairrank.data import letor, streams
+from pairrank.data import compressed_lines, letor
 from pairrank.errors import DataError, MissingExtraError
 
 TEXT = "".join(f"0 qid:{n // 7} 1:{n * 0.37:.4f} 2:{n % 13}\n" for n in range(5000)).encode()
@@ -24,11 +24,11 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "BLOCK", 4096)
+    monkeypatch.setattr(compressed_lines, "BLOCK", 4096)
 
 
 def whole(path: Path) -> bytes:
-    blocks = list(streams.lines(path))
+    blocks = list(compressed_lines.lines(path))
     assert all(block.endswith(b"\n") for block in blocks)
     return b"".join(blocks)
 
@@ -78,4 +78,4 @@ def test_without_zstandard_the_line_that_installs_it_is_shown(tmp_path: Path, mo
     with pytest.raises(MissingExtraError, match=r"pip install 'pairrank\[lab\]'"):
         whole(path)
     with pytest.raises(MissingExtraError):
-        streams.writer(path)
+        compressed_lines.writer(path)
