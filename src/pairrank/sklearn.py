@@ -154,8 +154,9 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _new(self, n_features: int) -> PairRank:
-        given: dict[str, Any] = {"lam": self.lam, "pairs": self.pairs, "z": self.z}
-        return PairRank(n_features, seed=self.random_state, **given)
+        given = {"lam": self.lam, "pairs": self.pairs, "z": self.z}
+        options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        return PairRank(n_features, seed=self.random_state, **options)
 
 
 def _offsets(qid: ArrayLike | None, group: ArrayLike | None, n: int) -> IntArray:

@@ -99,13 +99,17 @@ def test_a_pair_is_mirrored_where_it_would_be_found_with_its_clicks_exchanged(cl
         keys = zip(found.winner.tolist(), found.loser.tolist(), strict=True)
         return dict(zip(keys, found.weight.tolist(), strict=True))
 
-    expected = {}
-    for (winner, loser), weight in by_pair(pairs.averaged(clicks)).items():
+    found, n_clicked = by_pair(pairs.mirrored(clicks)), int(clicks.sum())
+    expected = set()
+    for winner, loser in by_pair(pairs.averaged(clicks)):
         exchanged = clicks.copy()
         exchanged[[winner, loser]] = exchanged[[loser, winner]]
         if (loser, winner) in by_pair(pairs.averaged(exchanged)):
-            expected[winner, loser] = weight
-    assert by_pair(pairs.mirrored(clicks)) == expected
+            expected.add((winner, loser))
+            assert by_pair(pairs.mirrored(exchanged))[loser, winner] == found[winner, loser]  # whoever wins
+            seen = max(winner, loser, *np.flatnonzero(clicks & exchanged).tolist()) + 1
+            assert found[winner, loser] == pytest.approx(1 / max(n_clicked, seen - n_clicked))
+    assert set(found) == expected
 
 
 def test_mirrored_pairs_take_no_side_where_all_pairs_do() -> None:

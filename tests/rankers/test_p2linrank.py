@@ -107,7 +107,7 @@ def test_models_are_one_newton_step_from_the_exact_perturbed_fits() -> None:
     differences = np.concatenate([x for x, _ in found])
     weight, prior = np.ones(len(differences)), LAM * np.eye(WIDTH)
     centres = 2 * nu / np.sqrt(LAM) * generator(3, 0, Purpose.INIT).standard_normal((5, WIDTH))
-    noise = [nu * generator(3, number, Purpose.LEARN).standard_normal((5, len(x))) for x, number in found]
+    noise = [nu * generator(3, number, Purpose.NOISE).standard_normal((5, len(x))) for x, number in found]
     gamma = np.concatenate(noise, axis=1)
     plain = slow_twins.minimise(differences, weight, prior, np.zeros(WIDTH))
     H = slow_twins.pair_hessian(plain, differences, weight, prior)

@@ -143,15 +143,18 @@ def mirrored(clicks: BoolArray) -> tuple[IntArray, IntArray, FloatArray]:
     """`pairs.mirrored`."""
     winner, loser, weight = averaged(clicks)
     last = before = -1
+    n_clicked = 0
     for position in range(len(clicks)):
         if clicks[position]:
             before, last = last, position
+            n_clicked += 1
     kept = 0
     for pair in range(len(weight)):
         upper, lower = min(winner[pair], loser[pair]), max(winner[pair], loser[pair])
         c = before if last in (upper, lower) else last
         if lower <= max(c, upper) + 1:
             winner[kept], loser[kept] = winner[pair], loser[pair]
+            weight[kept] = 1.0 / max(n_clicked, max(c, lower) + 1 - n_clicked)
             kept += 1
     return winner[:kept].copy(), loser[:kept].copy(), weight[:kept].copy()
 

@@ -63,24 +63,29 @@ def averaged(clicks: BoolArray) -> Pairs:
 
 
 def mirrored(clicks: BoolArray) -> Pairs:
-    """Those pairs of `averaged` that would also have been found with the clicks of their two documents exchanged.
+    """Those pairs that would also have been found with the clicks of their two documents exchanged, weighted alike.
 
     The examined part of a list ends with a click, so which pairs are found at all depends on which of the two was
     clicked: a click on the lower one always shows both as examined, one on the upper need not. Let the other clicks of
     the list end at position c, and u < v be the pair's positions. Then both count as examined whichever of the two was
     clicked if v ≤ max(c, u) + 1. Of the other pairs the lower document always wins, whatever the two are.
 
+    A pair weighs 1/max(n₊, n₋) as in `averaged`, but with n₋ counted down to max(c, v), which the exchange does not
+    change. So the odds of a pair's two outcomes are those of the users' clicks, and of nothing that we do with them.
+
     >>> mirrored(np.array([False, False, True]))  # 2 over 1, as 1 over 2 would be; not 2 over 0
     Pairs(winner=array([2]), loser=array([1]), weight=array([0.5]))
     """
     if fast := loops.compiled():
         return Pairs(*fast.mirrored(clicks))
-    winner, loser, weight = averaged(clicks)
+    winner, loser, _ = all_pairs(clicks)
     last, before = [-1, -1, *np.flatnonzero(clicks).tolist()][:-3:-1]
     c = np.where((winner == last) | (loser == last), before, last)
     upper, lower = np.minimum(winner, loser), np.maximum(winner, loser)
     kept = lower <= np.maximum(c, upper) + 1
-    return Pairs(winner[kept], loser[kept], weight[kept])
+    n_clicked = int(clicks.sum())
+    n_unclicked = np.maximum(c, lower) + 1 - n_clicked
+    return Pairs(winner[kept], loser[kept], 1.0 / np.maximum(n_clicked, n_unclicked)[kept])
 
 
 def preferences(pairs: Pairs, k: int) -> FloatArray:

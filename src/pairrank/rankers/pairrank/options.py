@@ -56,7 +56,16 @@ RANGES: Mapping[str, tuple[float, float, bool]] = {
     "Q": (0.0, 1e9, True),
     "half_life": (1.0, 1e9, False),
 }
-_PRESET: Any = None  # an option that is not given comes from the preset
+
+
+class _FromPreset:
+    """The value of an option that is not given."""
+
+    def __repr__(self) -> str:
+        return "preset"
+
+
+_PRESET: Any = _FromPreset()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -86,7 +95,7 @@ class PairRankOptions(PairwiseRanker):
     def __post_init__(self) -> None:
         check_choice("preset", self.preset, tuple(PRESETS))
         for name, value in PRESETS[self.preset].items():
-            if getattr(self, name) is None:
+            if getattr(self, name) is _PRESET:
                 setattr(self, name, STRENGTH * self.n_features if value == "3 per feature" else value)
         super().__post_init__()
 
