@@ -17,12 +17,13 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pairrank.errors import PairRankError
+from pairrank.service.answers import RefusalError, answer, refusal
 from pairrank.service.http import administration, observation, ranking
 from pairrank.service.http.hosts import may_write
 from pairrank.service.json_logging import request_id
 from pairrank.service.pages import routes as pages
 from pairrank.service.settings import Settings
-from pairrank.service.worker.state import Desk, RefusalError, answer, refusal
+from pairrank.service.worker.state import Desk
 from pairrank.version import __version__
 
 _SNIPPET = Path(__file__).parent / "pairrank.js"

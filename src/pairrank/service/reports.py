@@ -6,8 +6,9 @@ The endpoints under ``/v1`` and the pages without a script tell the same, from h
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,20 +16,27 @@ from pairrank.errors import UnknownNameError
 from pairrank.rankers import LinearRanker, Ranker
 from pairrank.service.learning.model import Model
 from pairrank.service.log_statistics import LogStatistics, kept_orders
+from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import ImpressionRow, RankerRow
-
-if TYPE_CHECKING:
-    from pairrank.service.worker.state import Desk
+from pairrank.service.worker.models import Shelf
 
 PATIENCE = 0.25  # seconds that an answer may spend on reading a log
 JUDGED = 20  # newest lists whose kept orders are counted
 MODELS = 16  # opened models that are kept
 
 
+class Worker(Protocol):
+    """What reports need of a worker."""
+
+    store: SqlStore
+    shelf: Shelf
+    clock: Callable[[], float]
+
+
 class Reports:
     """The reports of one worker. Stores are read off the event loop."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Worker) -> None:
         self._desk = desk
         self._statistics = LogStatistics()
         self._model = lru_cache(maxsize=MODELS)(self._open)

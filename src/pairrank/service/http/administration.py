@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from pairrank import rankers
 from pairrank.errors import InputError, UnknownNameError
+from pairrank.service.answers import RefusalError, answer
 from pairrank.service.auth import check_name
 from pairrank.service.http.schemas import (
     KEY,
@@ -26,7 +27,7 @@ from pairrank.service.http.schemas import (
     parse,
 )
 from pairrank.service.store.values import Config, Limits, RankerRow
-from pairrank.service.worker.state import Desk, RefusalError, answer
+from pairrank.service.worker.state import Desk
 
 _LIMITS = tuple(LimitsBody.model_fields)
 # How long an administrative answer waits for the learner to catch up, so that it tells of what was just sent.

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from pairrank.errors import PairRankError, StorageError
+from pairrank.service.answers import RefusalError, answer
 from pairrank.service.http.administration import describe
 from pairrank.service.http.ranking import parse_impression
 from pairrank.service.http.schemas import (
@@ -25,7 +26,7 @@ from pairrank.service.http.schemas import (
 )
 from pairrank.service.reports import brief
 from pairrank.service.worker.metrics import CONTENT_TYPE
-from pairrank.service.worker.state import Desk, RefusalError, answer
+from pairrank.service.worker.state import Desk
 from pairrank.types import Impression, Inspection
 
 STREAM_SECONDS = 0.5

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
 from pairrank.errors import InputError
+from pairrank.service.answers import RefusalError, answer
 from pairrank.service.http.rank_request import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
 from pairrank.service.http.schemas import (
     KEY,
@@ -31,7 +32,7 @@ from pairrank.service.http.schemas import (
 )
 from pairrank.service.store.values import Event, Feedback, Served, Status, token_of
 from pairrank.service.worker.models import Shelved
-from pairrank.service.worker.state import Desk, RefusalError, answer
+from pairrank.service.worker.state import Desk
 
 logger = logging.getLogger("pairrank.ranking")
 

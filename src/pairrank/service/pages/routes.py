@@ -12,6 +12,7 @@ from starlette.staticfiles import StaticFiles
 
 from pairrank import drawing
 from pairrank.errors import InputError, UnknownNameError
+from pairrank.service.answers import answer
 from pairrank.service.auth import NoKeyError, RoleError
 from pairrank.service.http.administration import describe
 from pairrank.service.pages.api import api_page
@@ -20,7 +21,7 @@ from pairrank.service.pages.live import PAGE, Address, Detail, closed_page, impr
 from pairrank.service.pages.markup import Markup
 from pairrank.service.pages.view_models import Scene, scene
 from pairrank.service.store.values import RankerRow
-from pairrank.service.worker.state import Desk, answer
+from pairrank.service.worker.state import Desk
 
 WEIGHTS = 20  # in the table
 

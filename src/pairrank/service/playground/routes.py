@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from pairrank.errors import InputError
+from pairrank.service.answers import RefusalError
 from pairrank.service.auth import NoKeyError
 from pairrank.service.http.rank_request import parse_json
 from pairrank.service.pages.live import closed_page
@@ -19,7 +20,7 @@ from pairrank.service.pages.routes import html, json_of
 from pairrank.service.playground.page import play_page
 from pairrank.service.playground.play import MOST_SHOWN, SHOWN, Playground
 from pairrank.service.playground.users import USERS
-from pairrank.service.worker.state import Desk, RefusalError
+from pairrank.service.worker.state import Desk
 
 MOST_SEARCHES = 10_000
 MAX_QUERY = 256

@@ -11,71 +11,25 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import orjson
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import Scope
 
-from pairrank.errors import InputError, PairRankError, StorageError, UnknownNameError
-from pairrank.service.auth import NoKeyError, RoleError, authorise
+from pairrank.errors import StorageError, UnknownNameError
+from pairrank.service.answers import RefusalError
+from pairrank.service.auth import authorise
 from pairrank.service.http.hosts import is_own_host
-from pairrank.service.http.rank_request import MalformedError
 from pairrank.service.learning.learner import Learner
 from pairrank.service.reports import Reports
 from pairrank.service.settings import Settings
 from pairrank.service.store import open_impatient, open_store
 from pairrank.service.store.log import SqlStore
-from pairrank.service.store.values import RankerExistsError, RankerRow, VersionError
+from pairrank.service.store.values import RankerRow
 from pairrank.service.worker.group_commit import Writer
 from pairrank.service.worker.metrics import Metrics
 from pairrank.service.worker.models import Shelf
 from pairrank.service.worker.recent_candidates import Recent
 
 logger = logging.getLogger("pairrank.requests")
-
-
-class RefusalError(PairRankError):
-    """An answer other than 200: a status, a short code and one sentence."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
-
-
-# The first that fits.
-_STATUS: tuple[tuple[type[PairRankError], int, str], ...] = (
-    (NoKeyError, 401, "key"),
-    (RoleError, 403, "role"),
-    (MalformedError, 400, "malformed"),
-    (UnknownNameError, 404, "unknown"),
-    (VersionError, 404, "version"),
-    (RankerExistsError, 409, "exists"),
-    (InputError, 422, "input"),
-    (StorageError, 503, "store"),
-)
-
-
-def answer(value: Any, status: int = 200) -> Response:
-    """A JSON response."""
-    return Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, media_type="application/json")
-
-
-def refusal(problem: Exception) -> Response:
-    """The response for an error: its status, a code for programs and one sentence for people."""
-    if isinstance(problem, RefusalError):
-        status, code = problem.status, problem.code
-    else:
-        status, code = next(((s, c) for kind, s, c in _STATUS if isinstance(problem, kind)), (500, "internal"))
-    message = str(problem)
-    if code == "internal":
-        logger.error("a fault in the program", exc_info=problem)
-        message = "something went wrong; the log tells more"
-    response = answer({"error": code, "message": message}, status)
-    if status == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
-    if status in (429, 503):
-        response.headers["Retry-After"] = "1"
-    return response
 
 
 class Desk:
