@@ -49,6 +49,23 @@ def same(job: Callable[[Path, dict[str, str]], str], folder: Path) -> None:
     assert results[1:] == results[:1] * (len(ENVIRONMENTS) - 1)
 
 
+LIBRARY = f"""
+import numpy as np
+from pairrank import rankers
+for name in rankers.names():
+    rng = np.random.default_rng(0)
+    ranker = rankers.make(name, n_features={N_FEATURES}, seed=1)
+    for _ in range({N_LISTS}):
+        shown = ranker.rank(rng.random((20, {N_FEATURES})), 10)
+        ranker.learn(shown, rng.random(10) < 0.3)
+    print(name, ranker.digest(), ranker.score(rng.random((9, {N_FEATURES}))).tobytes().hex())
+"""
+
+
+def test_library(tmp_path: Path) -> None:
+    same(lambda _, variables: python("-c", LIBRARY, **variables), tmp_path)
+
+
 @pytest.mark.slow
 def test_replay(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'store.db'}"
