@@ -17,8 +17,8 @@ from pairrank.rankers.pairrank import PairRank
 @pytest.mark.parametrize("preset", ["best", "paper"])
 def test_no_pair_is_off_by_more_than_the_stray_says(preset: str) -> None:
     stream = Stream(candidates(15, 8, 4))
-    exact = PairRank(8, seed=1, preset=preset, estimator="exact")
-    rough = PairRank(8, seed=1, preset=preset, estimator="bounded")
+    exact = PairRank(8, seed=1, preset=preset, tolerance=0.0)
+    rough = PairRank(8, seed=1, preset=preset, tolerance=1.0)
     for _ in range(40):
         query = stream.next()
         impression = exact.rank(query.features, K)
@@ -38,5 +38,5 @@ def test_no_pair_is_off_by_more_than_the_stray_says(preset: str) -> None:
 
 
 def test_the_exact_estimator_does_not_stray_from_itself() -> None:
-    exact = PairRank(4, estimator="exact")
+    exact = PairRank(4, tolerance=0.0)
     assert stray(exact, exact) == 0.0

@@ -90,19 +90,15 @@ class Study:
                 Case(who, "shuffled lists, averaged pairs", spelt(z=SHUFFLE, pairs="averaged")),
                 Case(who, "shuffled lists, averaged pairs", spelt(z=SHUFFLE, pairs="averaged"), REPEATED),
                 Case(who, "explores, learns from all pairs", spelt(z=Z, pairs="averaged")),
-                Case(who, "explores, learns from fair", _fair(spelt, Z)),
+                Case(who, "explores, mirrored pairs", spelt(z=Z, pairs="mirrored")),
                 Case(who, "explores little, learns from all pairs", spelt(z=0.4, pairs="averaged")),
-                Case(who, "explores little, learns from fair", _fair(spelt, 0.4)),
+                Case(who, "explores little, mirrored pairs", spelt(z=0.4, pairs="mirrored")),
                 Case(who, "PairRank's default", "pairrank"),
                 Case(who, "PairRank's default", "pairrank", REPEATED),
                 Case(who, "PairRank's default", "pairrank", own_z=True),
                 Case(who, "PairRank's default", "pairrank", REPEATED, own_z=True),
             ]
         return found
-
-
-def _fair(spelt: Callable[..., str], z: float) -> str:
-    return spelt(z=z, pairs="averaged", learn_from="fair", biased_weight=0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +165,7 @@ def _task(study: Study, task: tuple[Case, int]) -> list[Look]:
 def play(study: Study, case: Case, seed: int) -> Iterator[Look]:
     """One seed of a case, looked at after the study's rounds."""
     ranker = rankers.make(case.ranker, n_features=study.features, seed=seed)
-    if not isinstance(ranker, PairRank) or ranker.settings.width != "score" or ranker.settings.z == 0:
+    if not isinstance(ranker, PairRank) or ranker.width != "score" or ranker.z == 0:
         raise OptionError(f'{case.ranker} has no widths to calibrate; expected a PairRank with width="score" and z > 0')
     ideal = generator(seed, _IDEAL, Purpose.DATA).standard_normal(study.features) / np.sqrt(study.lam)
     judged = generator(seed, _JUDGED, Purpose.DATA).random((_JUDGED_QUERIES, study.docs, study.features))
@@ -207,11 +203,11 @@ def _by_grade(text: str, cuts: FloatArray) -> Feedback:
 def _look(case: Case, t: int, ranker: PairRank, judged: FloatArray, ideal: FloatArray) -> Look:
     above, below = np.triu_indices(judged.shape[1], 1)
     certain, wrong, deviations = 0, 0, []
-    z = ranker.settings.z if case.own_z else Z
+    z = ranker.z if case.own_z else Z
     for X in judged:
         seen = ranker.inspect(X)
         gap, truth = _gaps(seen.scores, above, below), _gaps(X @ ideal, above, below)
-        spread = seen.width[above, below] / ranker.settings.z  # the standard deviation, which z multiplies
+        spread = seen.width[above, below] / ranker.z  # the standard deviation, which z multiplies
         sure = np.abs(gap) > z * spread
         certain += int(sure.sum())
         wrong += int((sure & (gap * truth < 0)).sum())
