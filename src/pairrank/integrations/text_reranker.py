@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -23,9 +22,9 @@ from numpy.typing import ArrayLike
 from pairrank import archive, rankers
 from pairrank.client import Client
 from pairrank.errors import ExpiredImpressionError, FileFormatError, InputError, OptionError, UnknownNameError
-from pairrank.features.text import Document, TextFeatures, passage
+from pairrank.features.text import OPTIONS, STRENGTH, TRUST, Document, TextFeatures, passage
+from pairrank.kernel.relevance import falling
 from pairrank.rankers import priors
-from pairrank.rankers.base import Ranker
 from pairrank.types import FloatArray, Impression
 from pairrank.upstream import UpstreamError
 
@@ -33,12 +32,6 @@ logger = logging.getLogger("pairrank.integrations")
 
 # What a score of another re-ranker is asked with: the query and the texts; a number per text, higher is better.
 Upstream = Callable[[str, Sequence[str]], Sequence[float]]
-
-# What the order that comes in is worth at the start. At 100 pairs it is left within 50 questions of `examples/rag.py`
-# where it is poor; where it is the best there is, exploration costs 0.03 of recall@3 at first and 0.01 later.
-STRENGTH, TRUST = 100.0, 4.0
-# Whatever answers from a prompt reads all of it: there is no position bias to guard against.
-OPTIONS: Mapping[str, Any] = MappingProxyType({"learn_from": "all"})
 
 # The keys under which a document carries its way back to the list that it was shown in.
 IMPRESSION, ROW = "impression_id", "impression_row"
@@ -54,14 +47,8 @@ class Reranked:
 
     @property
     def relevance(self) -> tuple[float, ...]:
-        """A number in (0, 1) per shown document that falls along the list: what sorts by score keeps the order.
-
-        Those are the shown documents' scores in falling order, σ(score - mean); where chance had a say in the order,
-        a document may bear the number of another.
-        """
-        falling = np.sort(np.array(self.scores))[::-1]
-        steps = 1.0 - 1e-6 * np.arange(len(falling))  # equal scores stay in order
-        return tuple((steps / (1.0 + np.exp(np.clip(falling.mean() - falling, -30.0, 30.0)))).tolist())
+        """A number in (0, 1) per shown document that falls along the list: what sorts by score keeps the order."""
+        return tuple(falling(self.scores).tolist())
 
     def marks(self) -> list[dict[str, Any]]:
         """For each shown document the two entries that its metadata must carry for `Reranker.feedback_on`."""
@@ -163,7 +150,11 @@ class TextReranker(Reranker):
         if isinstance(max_open, bool) or not isinstance(max_open, int) or max_open < 1:
             raise OptionError(f"max_open is {max_open!r}; expected a whole number, 1 or more")
         self.explore, self.max_open = explore, max_open
-        self.ranker = _started(len(self.features.names), strength, trust, seed, {**OPTIONS, **(options or {})})
+        self.ranker = rankers.make(
+            "pairrank", n_features=len(self.features.names), seed=seed, **{**OPTIONS, **(options or {})}
+        )
+        lam, _ = priors.settings_of(self.ranker)
+        priors.from_weights(self.features.start(trust), lam=lam, strength=strength).apply(self.ranker)
         self._open: OrderedDict[str, Impression] = OrderedDict()
         self._closed: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
@@ -254,7 +245,14 @@ class ServiceReranker(Reranker):
         super().__init__(features, upstream=upstream)
         self.name = name
         self.client = Client(client) if isinstance(client, str) else client
-        self.client.create(name, len(self.features.names), feature_names=self.features.names)
+        self.client.create(
+            name,
+            len(self.features.names),
+            options=OPTIONS,
+            feature_names=self.features.names,
+            prior_weights=self.features.start().tolist(),
+            prior_strength=STRENGTH,
+        )
 
     def _rank(self, X: FloatArray, k: int | None) -> Reranked:
         shown = self.client.rank(self.name, {str(row): x for row, x in enumerate(X.tolist())}, k=k)
@@ -274,13 +272,3 @@ def _put(kept: OrderedDict[str, Any], name: str, value: Any, most: int) -> None:
     kept[name] = value
     while len(kept) > most:
         kept.popitem(last=False)
-
-
-def _started(n_features: int, strength: float, trust: float, seed: int, options: Mapping[str, Any]) -> Ranker:
-    """A PairRank that holds the first column, the order that came in, for all that counts."""
-    ranker = rankers.make("pairrank", n_features=n_features, seed=seed, **options)
-    lam, _ = priors.settings_of(ranker)
-    weights = np.zeros(n_features)
-    weights[0] = trust
-    priors.from_weights(weights, lam=lam, strength=strength).apply(ranker)
-    return ranker

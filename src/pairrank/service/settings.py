@@ -28,6 +28,8 @@ class Settings:
         localhost and ``host``. With none given, a service that demands keys takes every name.
     allow_origins : web origins (comma-separated; * for all) whose pages may send events.
     public_events : whether events need no key: the impression's id, which only its page knows, is proof enough.
+    upstream, upstream_model, upstream_key : address (http://…/v1/rerank), model and key of another re-ranker, whose
+        scores become a feature of `POST /v1/rerank`.
     access_log : one line for every request, not only for faults and administration.
     log_level : debug, info, warning or error.
     """
@@ -45,6 +47,9 @@ class Settings:
     allowed_hosts: str = ""
     allow_origins: str = ""
     public_events: bool = False
+    upstream: str = ""
+    upstream_model: str = ""
+    upstream_key: str = ""
     access_log: bool = False
     log_level: str = "info"
 

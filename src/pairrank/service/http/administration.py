@@ -26,7 +26,7 @@ from pairrank.service.http.schemas import (
     body_of,
     parse,
 )
-from pairrank.service.store.values import Config, Limits, RankerRow
+from pairrank.service.store.values import Config, Limits, Prior, RankerRow
 from pairrank.service.worker.state import Desk
 
 _LIMITS = tuple(LimitsBody.model_fields)
@@ -44,7 +44,30 @@ def config_of(body: CreateBody) -> Config:
     names = body.feature_names
     if names is not None and (len(names) != body.n_features or len(set(names)) != len(names)):
         raise InputError(f"feature_names must be {body.n_features} different names; got {len(set(names))}")
-    return Config(body.n_features, body.ranker, body.seed, dict(body.options), None if names is None else tuple(names))
+    return Config(
+        body.n_features, body.ranker, body.seed, dict(body.options), None if names is None else tuple(names), _prior(body)
+    )
+
+
+def _prior(body: CreateBody) -> Prior | None:
+    weights, strength = body.prior_weights, body.prior_strength
+    if weights is None and strength is None:
+        return None
+    if weights is None or strength is None or len(weights) != body.n_features:
+        raise InputError(f"a prior needs prior_strength and {body.n_features} prior_weights, null where not known")
+    return Prior(tuple(weights), strength)
+
+
+async def create_ranker(desk: Desk, name: str, body: CreateBody, actor: str) -> tuple[RankerRow, bool]:
+    """The ranker of this name, made if it is not there, and whether it is new."""
+    if body.n_features > desk.settings.max_features:
+        raise InputError(f"n_features is {body.n_features}; at most {desk.settings.max_features} are allowed")
+    config, limits = config_of(body), Limits().changed(_given(body))
+    existing = await desk.shelf.read(desk.store.rankers)
+    if len(existing) >= desk.settings.max_rankers and name not in {row.name for row in existing}:
+        raise RefusalError(429, "rankers", f"there are {len(existing)} rankers; no more are allowed")
+    row, new = await desk.administer(desk.store.create, name, config, limits, desk.clock(), actor)
+    return row, new
 
 
 def describe(row: RankerRow) -> dict[str, Any]:
@@ -56,6 +79,8 @@ def describe(row: RankerRow) -> dict[str, Any]:
         "seed": row.config.seed,
         "options": dict(row.config.options),
         "feature_names": row.config.feature_names,
+        "prior_weights": None if row.config.prior is None else row.config.prior.weights,
+        "prior_strength": None if row.config.prior is None else row.config.prior.strength,
         "limits": asdict(row.limits),
         "frozen": row.frozen,
         "pinned": row.pinned,
@@ -98,14 +123,7 @@ def routes(desk: Desk) -> APIRouter:
     async def create(name: str, request: Request) -> Response:
         actor = desk.allow(request, "admin")
         check_name(name, "ranker")
-        body = parse(CreateBody, await desk.body(request))
-        if body.n_features > desk.settings.max_features:
-            raise InputError(f"n_features is {body.n_features}; at most {desk.settings.max_features} are allowed")
-        config, limits = config_of(body), Limits().changed(_given(body))
-        existing = await desk.shelf.read(desk.store.rankers)
-        if len(existing) >= desk.settings.max_rankers and name not in {row.name for row in existing}:
-            raise RefusalError(429, "rankers", f"there are {len(existing)} rankers; no more are allowed")
-        row, new = await desk.administer(desk.store.create, name, config, limits, desk.clock(), actor)
+        row, new = await create_ranker(desk, name, parse(CreateBody, await desk.body(request)), actor)
         return answer(describe(row), 201 if new else 200)
 
     @router.get(

@@ -41,6 +41,12 @@ class CreateBody(LimitsBody):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     options: dict[Annotated[str, Field(max_length=64)], bool | int | float | str | None] = Field(default_factory=dict)
     feature_names: list[Text] | None = None
+    prior_weights: list[float | None] | None = Field(
+        None, description="weights to start from, null where one is not known; with prior_strength"
+    )
+    prior_strength: Annotated[float, Field(gt=0, le=1e12)] | None = Field(
+        None, description="how many pairs of clicks the prior_weights are worth"
+    )
 
 
 class FreezeBody(Body):
@@ -112,6 +118,25 @@ class RankAnswer(Answer):
     ranking: list[RankedAnswer]
 
 
+class RerankResult(Answer):
+    """One document of a re-ranked list; ``document`` where the request asks for documents."""
+
+    index: int
+    relevance_score: float
+    document: dict[str, Any] | None = None
+
+
+class RerankAnswer(Answer):
+    """Documents by their index in the request, best first; ``id`` is the impression's, for feedback."""
+
+    id: str
+    object: Literal["list"]
+    model: str
+    results: list[RerankResult]
+    meta: dict[str, Any]
+    usage: dict[str, Any]
+
+
 class FeedbackAnswer(Answer):
     """What became of the feedback; ``late`` when it came after the window of single events."""
 
@@ -152,6 +177,8 @@ class RankerAnswer(Answer):
     seed: int
     options: dict[str, bool | int | float | str | None]
     feature_names: list[str] | None
+    prior_weights: list[float | None] | None
+    prior_strength: float | None
     limits: LimitsAnswer
     frozen: bool
     pinned: int | None
@@ -395,6 +422,33 @@ _DOCUMENT = {
             "description": "numbers in order, or by name where the ranker has feature names",
         },
     },
+}
+_TEXT = {
+    "oneOf": [
+        {"type": "string"},
+        {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}},
+    ]
+}
+RERANK_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["query", "documents"],
+                    "properties": {
+                        "model": {"type": ["string", "null"], "description": "the ranker's name"},
+                        "query": {"type": "string", "minLength": 1},
+                        "documents": {"type": "array", "minItems": 1, "items": _TEXT},
+                        "top_n": {"type": ["integer", "null"], "minimum": 1},
+                        "return_documents": {"type": ["boolean", "null"]},
+                        "rank_fields": {"type": ["array", "null"], "items": {"type": "string"}},
+                    },
+                }
+            }
+        },
+    }
 }
 RANK_BODY: dict[str, Any] = {
     "requestBody": {

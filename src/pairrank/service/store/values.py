@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pairrank import rankers
 from pairrank.errors import OptionError, PairRankError
+from pairrank.rankers import priors
 
 DAY = 86_400.0
 
@@ -37,29 +39,53 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Prior:
+    """Weights (n_features,) to start from, None where one is not known, worth ``strength`` pairs of clicks."""
+
+    weights: tuple[float | None, ...]
+    strength: float
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
-    """What a ranker is, fixed when it is created."""
+    """What a ranker is, fixed when it is created.
+
+    prior : weights to start from (None where one is not known), and how many pairs of clicks they are worth.
+    """
 
     n_features: int
     ranker: str = "pairrank"
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     feature_names: tuple[str, ...] | None = None
+    prior: Prior | None = None
 
     def make(self) -> rankers.Ranker:
         """A ranker that has seen nothing."""
-        return rankers.make(self.ranker, n_features=self.n_features, seed=self.seed, **self.options)
+        ranker = rankers.make(self.ranker, n_features=self.n_features, seed=self.seed, **self.options)
+        if self.prior is not None:
+            lam, _ = priors.settings_of(ranker)
+            weights = [math.nan if weight is None else weight for weight in self.prior.weights]
+            priors.from_weights(weights, lam=lam, strength=self.prior.strength).apply(ranker)
+        return ranker
 
     def to_json(self) -> str:
         """A canonical text: equal configurations give equal texts."""
-        return json.dumps(asdict(self), sort_keys=True)
+        values = asdict(self)
+        if self.prior is None:  # as it was written before there were priors
+            del values["prior"]
+        return json.dumps(values, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Config:
         """The configuration that `to_json` wrote."""
         values = json.loads(text)
-        names = values.pop("feature_names")
-        return cls(**values, feature_names=None if names is None else tuple(names))
+        names, prior = values.pop("feature_names"), values.pop("prior", None)
+        return cls(
+            **values,
+            feature_names=None if names is None else tuple(names),
+            prior=None if prior is None else Prior(tuple(prior["weights"]), prior["strength"]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

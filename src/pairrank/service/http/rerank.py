@@ -1,0 +1,121 @@
+"""``POST /v1/rerank``: texts in, order out, in the shape that tools with a "custom reranker" field speak.
+
+``model`` names a ranker of texts. One that is not there yet is made on its first request, if the key may: it starts
+with the order that came in. Feedback goes to ``/v1/rankers/{model}/feedback``, by the answer's id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from pairrank.errors import InputError, OptionError, UnknownNameError
+from pairrank.features.text import OPTIONS, STRENGTH, TextFeatures, passage
+from pairrank.kernel.relevance import falling
+from pairrank.service.http.administration import create_ranker
+from pairrank.service.auth import RoleError, check_name
+from pairrank.service.worker.state import Asked, Desk, RefusalError, answer, refusal
+from pairrank.service.http.rank_request import Query
+from pairrank.service.http.ranking import show
+from pairrank.service.http.rerank_request import RerankRequest, parse_rerank, rerank_answer, rerank_refusal
+from pairrank.service.http.schemas import KEY, RERANK_BODY, CreateBody, RerankAnswer, answers
+from pairrank.service.worker.models import Shelved
+from pairrank.types import FloatArray
+from pairrank.upstream import RerankEndpoint, UpstreamError
+
+logger = logging.getLogger("pairrank.rerank")
+
+# Clients of the family differ in the version that they put into the address, and in nothing else.
+ADDRESSES = ("/v1/rerank", "/v2/rerank", "/rerank")
+
+
+def routes(desk: Desk) -> APIRouter:
+    """The router with the endpoint, under each of its addresses."""
+    router = APIRouter(tags=["ranking"], dependencies=[KEY])
+    settings = desk.settings
+    upstream = None
+    if settings.upstream:
+        upstream = RerankEndpoint(settings.upstream, settings.upstream_model, settings.upstream_key or None)
+
+    async def rerank(request: Request) -> Response:
+        try:
+            return answer(await rerank_once(desk, Asked.of(request), upstream))
+        except Exception as problem:
+            refused = refusal(problem)
+            said = orjson.loads(refused.body)
+            shaped = answer(rerank_refusal(said["error"], said["message"]), refused.status_code)
+            kept = {"www-authenticate", "retry-after"}
+            shaped.headers.update({name: value for name, value in refused.headers.items() if name in kept})
+            return shaped
+
+    for address in ADDRESSES:
+        router.add_api_route(
+            address,
+            rerank,
+            methods=["POST"],
+            openapi_extra=RERANK_BODY,
+            summary="Order texts for one query, as Cohere's and Jina's clients ask for it",
+            responses=answers(RerankAnswer, 404, 429, body=True),
+            include_in_schema=address == ADDRESSES[0],
+        )
+    return router
+
+
+async def rerank_once(desk: Desk, asked: Asked, upstream: RerankEndpoint | None = None) -> dict[str, Any]:
+    """Answer one rerank request."""
+    started = time.perf_counter()
+    desk.admit(asked, "rank")
+    request = parse_rerank(await desk.read(asked), desk.settings.max_documents)
+    item = await _ranker(desk, asked, request.model)
+    extract = TextFeatures.of(item.row.config.feature_names or ())
+    if extract is None:
+        raise InputError(f"the ranker {request.model!r} was not made for texts; name another model, or a new one")
+    features = await asyncio.to_thread(_features, extract, request, upstream)
+    if desk.shelf.open_count(item.row.id) >= item.row.limits.max_open:
+        raise RefusalError(429, "open", f"{item.row.limits.max_open} impressions wait for feedback, the limit")
+    if item.next_number >= item.end_number:  # other requests took the last one meanwhile
+        item = await desk.shelf.get(request.model)
+    ids = request.ids
+    shown = await show(desk, item, Query(None, ids, features, request.top_n))
+    place = {name: index for index, name in enumerate(ids)}
+    ranking = shown.pop("ranking")
+    relevance = falling([document["score"] for document in ranking]).tolist()
+    desk.metrics.ranked(request.model).seconds.observe(time.perf_counter() - started)
+    return rerank_answer(request, [place[document["id"]] for document in ranking], relevance, shown)
+
+
+async def _ranker(desk: Desk, asked: Asked, name: str) -> Shelved:
+    """The ranker of this name; made for texts if it is not there and whoever asks may make one."""
+    try:
+        return await desk.shelf.get(name)
+    except UnknownNameError as problem:
+        try:
+            actor = desk.admit(asked, "admin")
+            check_name(name, "ranker")
+        except (RoleError, OptionError) as reason:
+            raise UnknownNameError(f"{problem}, and it cannot be made: {reason}") from None
+    extract = TextFeatures()
+    body = CreateBody(
+        n_features=len(extract.names),
+        options=dict(OPTIONS),
+        feature_names=list(extract.names),
+        prior_weights=extract.start().tolist(),
+        prior_strength=STRENGTH,
+    )
+    await create_ranker(desk, name, body, actor)
+    return await desk.shelf.get(name)
+
+
+def _features(extract: TextFeatures, request: RerankRequest, upstream: RerankEndpoint | None) -> FloatArray:
+    scores = None
+    if upstream is not None:
+        try:
+            scores = upstream(request.query, [passage(document).text for document in request.documents])
+        except UpstreamError as problem:
+            logger.warning("ranked without the upstream's scores: %s", problem)
+    return extract(request.query, request.documents, scores=request.scores, upstream=scores)
