@@ -19,7 +19,7 @@ from pairrank.features.text import OPTIONS, STRENGTH, TextFeatures, passage
 from pairrank.kernel.relevance import falling
 from pairrank.service.http.administration import create_ranker
 from pairrank.service.auth import RoleError, check_name
-from pairrank.service.worker.state import Asked, Desk, RefusalError, answer, refusal
+from pairrank.service.worker.state import Desk, RefusalError, answer, refusal
 from pairrank.service.http.rank_request import Query
 from pairrank.service.http.ranking import show
 from pairrank.service.http.rerank_request import RerankRequest, parse_rerank, rerank_answer, rerank_refusal
@@ -44,7 +44,7 @@ def routes(desk: Desk) -> APIRouter:
 
     async def rerank(request: Request) -> Response:
         try:
-            return answer(await rerank_once(desk, Asked.of(request), upstream))
+            return answer(await _rerank(desk, request, upstream))
         except Exception as problem:
             refused = refusal(problem)
             said = orjson.loads(refused.body)
@@ -66,36 +66,35 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-async def rerank_once(desk: Desk, asked: Asked, upstream: RerankEndpoint | None = None) -> dict[str, Any]:
-    """Answer one rerank request."""
+async def _rerank(desk: Desk, request: Request, upstream: RerankEndpoint | None) -> dict[str, Any]:
     started = time.perf_counter()
-    desk.admit(asked, "rank")
-    request = parse_rerank(await desk.read(asked), desk.settings.max_documents)
-    item = await _ranker(desk, asked, request.model)
+    desk.allow(request, "rank")
+    asked = parse_rerank(await desk.body(request), desk.settings.max_documents)
+    item = await _ranker(desk, request, asked.model)
     extract = TextFeatures.of(item.row.config.feature_names or ())
     if extract is None:
-        raise InputError(f"the ranker {request.model!r} was not made for texts; name another model, or a new one")
-    features = await asyncio.to_thread(_features, extract, request, upstream)
+        raise InputError(f"the ranker {asked.model!r} was not made for texts; name another model, or a new one")
+    features = await asyncio.to_thread(_features, extract, asked, upstream)
     if desk.shelf.open_count(item.row.id) >= item.row.limits.max_open:
         raise RefusalError(429, "open", f"{item.row.limits.max_open} impressions wait for feedback, the limit")
     if item.next_number >= item.end_number:  # other requests took the last one meanwhile
-        item = await desk.shelf.get(request.model)
-    ids = request.ids
-    shown = await show(desk, item, Query(None, ids, features, request.top_n))
+        item = await desk.shelf.get(asked.model)
+    ids = asked.ids
+    shown = await show(desk, item, Query(None, ids, features, asked.top_n))
     place = {name: index for index, name in enumerate(ids)}
     ranking = shown.pop("ranking")
     relevance = falling([document["score"] for document in ranking]).tolist()
-    desk.metrics.ranked(request.model).seconds.observe(time.perf_counter() - started)
-    return rerank_answer(request, [place[document["id"]] for document in ranking], relevance, shown)
+    desk.metrics.ranked(asked.model).seconds.observe(time.perf_counter() - started)
+    return rerank_answer(asked, [place[document["id"]] for document in ranking], relevance, shown)
 
 
-async def _ranker(desk: Desk, asked: Asked, name: str) -> Shelved:
+async def _ranker(desk: Desk, request: Request, name: str) -> Shelved:
     """The ranker of this name; made for texts if it is not there and whoever asks may make one."""
     try:
         return await desk.shelf.get(name)
     except UnknownNameError as problem:
         try:
-            actor = desk.admit(asked, "admin")
+            actor = desk.allow(request, "admin")
             check_name(name, "ranker")
         except (RoleError, OptionError) as reason:
             raise UnknownNameError(f"{problem}, and it cannot be made: {reason}") from None
@@ -111,11 +110,11 @@ async def _ranker(desk: Desk, asked: Asked, name: str) -> Shelved:
     return await desk.shelf.get(name)
 
 
-def _features(extract: TextFeatures, request: RerankRequest, upstream: RerankEndpoint | None) -> FloatArray:
+def _features(extract: TextFeatures, asked: RerankRequest, upstream: RerankEndpoint | None) -> FloatArray:
     scores = None
     if upstream is not None:
         try:
-            scores = upstream(request.query, [passage(document).text for document in request.documents])
+            scores = upstream(asked.query, [passage(document).text for document in asked.documents])
         except UpstreamError as problem:
             logger.warning("ranked without the upstream's scores: %s", problem)
-    return extract(request.query, request.documents, scores=request.scores, upstream=scores)
+    return extract(asked.query, asked.documents, scores=asked.scores, upstream=scores)
