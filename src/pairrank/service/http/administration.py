@@ -45,7 +45,12 @@ def config_of(body: CreateBody) -> Config:
     if names is not None and (len(names) != body.n_features or len(set(names)) != len(names)):
         raise InputError(f"feature_names must be {body.n_features} different names; got {len(set(names))}")
     return Config(
-        body.n_features, body.ranker, body.seed, dict(body.options), None if names is None else tuple(names), _prior(body)
+        body.n_features,
+        body.ranker,
+        body.seed,
+        dict(body.options),
+        None if names is None else tuple(names),
+        _prior(body),
     )
 
 
