@@ -17,6 +17,7 @@ from fastapi import APIRouter, Request, Response
 from pairrank.errors import InputError, OptionError, UnknownNameError
 from pairrank.features.text import OPTIONS, STRENGTH, TextFeatures, passage
 from pairrank.kernel.relevance import falling
+from pairrank.service.answers import RefusalError, answer, refusal
 from pairrank.service.auth import RoleError, check_name
 from pairrank.service.http.administration import create_ranker
 from pairrank.service.http.rank_request import Query
@@ -24,7 +25,7 @@ from pairrank.service.http.ranking import show
 from pairrank.service.http.rerank_request import RerankRequest, parse_rerank, rerank_answer, rerank_refusal
 from pairrank.service.http.schemas import KEY, RERANK_BODY, CreateBody, RerankAnswer, answers
 from pairrank.service.worker.models import Shelved
-from pairrank.service.worker.state import Desk, RefusalError, answer, refusal
+from pairrank.service.worker.state import Desk
 from pairrank.types import FloatArray
 from pairrank.upstream import RerankEndpoint, UpstreamError
 
