@@ -16,8 +16,10 @@ import httpx
 import pytest
 from web import running_app, running_server
 
+from pairrank.cli import main
 from pairrank.client import Client
 from pairrank.features.text import TextFeatures
+from pairrank.integrations import ServiceReranker
 from pairrank.service.auth import new_key
 from pairrank.service.store import open_store
 
@@ -75,6 +77,22 @@ def test_without_exploration_a_new_model_keeps_the_order(tmp_path: Path) -> None
         assert [result["index"] for result in shown["results"]] == [0, 1, 2, 3]
         click = {"impression_id": shown["id"], "clicks": ["d2"]}
         assert client.post("/v1/rankers/tea/feedback", json=click).json() == {"status": "accepted"}
+
+
+def test_the_library_and_the_endpoint_share_a_model_and_its_log_replays(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    with running_server(file) as address:
+        made = httpx.post(f"{address}/v1/rerank", json=ASKED).json()
+        ours = ServiceReranker("tea", address)  # the same configuration: it is found, not made
+        for _ in range(5):
+            shown = ours.rerank(QUERY, TEXTS, top_n=3)
+            assert ours.feedback(shown.impression_id, [shown.order[1]]) is True
+            assert ours.feedback(shown.impression_id, [shown.order[1]]) is False
+        fed_back(address, made["id"], 2)
+        assert ours.client.ranker("tea")["feedback_count"] == 6
+        httpx.get(f"{address}/v1/rankers/tea?wait=10")
+        ours.close()
+    assert main(["replay", str(file)]) == 0  # the prior is part of the configuration that the log starts from
 
 
 @pytest.mark.parametrize(
