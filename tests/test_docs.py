@@ -73,6 +73,8 @@ ADDED = {
     "pairrank ablate": f"{SMALL} --clicks navigational --engine serial",
     "pairrank quality": f"{SMALL} --clicks navigational --rival pdgd --engine serial",
     "pairrank calibrate": f"{SMALL} --clicks navigational --jobs 1",
+    "pairrank trial": "--experiments 1 --lists 200 --null 1 --null-lists 100 --logs 1 --log-lists 110 --launches 1 "
+    "--launch-lists 50 --learn 20 --k 4 --clicks navigational --jobs 1",
     "pairrank serve": "--port {port}",
     "pairrank play": "--no-browser --port {port}",
     "curl": "--silent --show-error --fail-with-body",

@@ -48,6 +48,10 @@ def test_wrong_definitions_say_so(more: dict[str, Any], told: str) -> None:
         define(**more)
 
 
+def test_an_a_a_experiment_is_one() -> None:
+    assert define(a="as-sent", credit="team").digest != define(a="as-sent", kind="split").digest
+
+
 def test_a_changed_definition_is_another_experiment() -> None:
     changes = ({}, {"b": "shop@3"}, {"kind": "split"}, {"share": 0.5}, {"level": 0.01}, {"name": "newer"})
     assert len({define(**more).digest for more in changes}) == len(changes)

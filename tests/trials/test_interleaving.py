@@ -9,7 +9,7 @@ import pytest
 
 from pairrank.errors import CutoffError, InputError, OptionError
 from pairrank.rng import Purpose, generator
-from pairrank.trials.interleaving import CREDITS, Shown, chances, interleave, lists, outcome, placements, propensities
+from pairrank.trials.interleaving import CREDITS, Shown, chances, interleave, lists, outcome, placements
 
 FAIR = pytest.mark.parametrize("credit", CREDITS)
 SOME = [(0, 1, 2, 3), (1, 0, 2, 3), (3, 2, 1, 0), (1, 2, 3, 0), (0, 2, 3, 1), (2, 3, 0, 1)]
@@ -92,23 +92,6 @@ def test_chances_equal_enumeration() -> None:
                 counted[tuple(shown.ranking)] = counted.get(tuple(shown.ranking), 0.0) + chance
             for ranking in permutations(range(4), k):
                 assert chances(a, b, np.array(ranking)).prod() == pytest.approx(counted.get(ranking, 0.0))
-
-
-def test_propensities_are_those_of_the_draw() -> None:
-    """Two picks of one round were ordered by a fair coin; what is certain to come first has no other order."""
-    a, b = np.array([0, 1, 2, 3]), np.array([1, 0, 3, 2])
-    for _, shown in lists(a, b, 4):
-        trust = propensities(a, b, shown.ranking)
-        assert trust[0, 1] == trust[2, 3] == 1.0
-        assert not trust[:2, 2:].any()
-    assert not propensities(a, a, a).any()
-    for first, second in pairs():
-        drawn: dict[tuple[int, ...], float] = {}
-        for chance, shown in lists(first, second, 3):
-            drawn[tuple(shown.ranking)] = drawn.get(tuple(shown.ranking), 0.0) + chance
-        for ranking, chance in drawn.items():
-            other = drawn.get((ranking[2], ranking[1], ranking[0]), 0.0)
-            assert propensities(first, second, np.array(ranking))[0, 2] == pytest.approx(2 * other / (chance + other))
 
 
 @FAIR

@@ -114,12 +114,13 @@ def plate(study: Study, rows: Sequence[Outcome], launches: Sequence[Outcome]) ->
                 found = row["sensitivity"].get(method)
                 if found:
                     needed = np.sort([study.lists + 1 if n is None else n for n in found["needed"]])
-                    label = f"{_TOLD[method]}, {row['clicks']}"
+                    label = row["clicks"] if method == "interleave" else None
                     share = 100 * np.arange(1, len(needed) + 1) / len(needed)
                     left.step(needed, share, where="post", label=label, color=users[row["clicks"]].colour, ls=style)
         left.set(xscale="log", xlabel="lists", ylabel="experiments with a verdict, %", ylim=(0, 101))
-        left.set_title(f"{study.a} against {study.b}")
-        left.legend(fontsize=7)
+        left.set_title(f"{study.a} against {study.b}:\ninterleaved (solid), split (dotted)")
+        if study.experiments:
+            left.legend(fontsize=7)
         colours = dict(zip(KINDS, ("#009E73", "#E69F00", "#D55E00"), strict=True))
         for row in launches:
             right.plot(
@@ -127,10 +128,10 @@ def plate(study: Study, rows: Sequence[Outcome], launches: Sequence[Outcome]) ->
                 100 * np.array(row["share"]),
                 color=colours[row["ranker"]],
                 ls=users[row["clicks"]].style,
-                label=f"{row['ranker']}, {row['clicks']}",
+                label=row["ranker"] if row["clicks"] == rows[0]["clicks"] else None,
             )
         right.set(xlabel="lists", ylabel="lists that get ours, %", ylim=(0, 101))
-        right.set_title("Guarded launch")
+        right.set_title("Guarded launch, lines by users:\n" + ", ".join(row["clicks"] for row in rows), fontsize=9)
         if launches:
             right.legend(fontsize=7)
         return figure

@@ -70,10 +70,13 @@ class Definition:
     level: float = LEVEL
 
     def __post_init__(self) -> None:
-        if Arm.parse(self.a) == Arm.parse(self.b):
-            raise OptionError(f"both arms are {self.a!r}; expected two that differ")
         check_choice("kind", self.kind, KINDS)
         check_choice("credit", self.credit, CREDITS)
+        if Arm.parse(self.a) == Arm.parse(self.b) and self.kind == "interleave" and self.credit != "team":
+            raise OptionError(
+                f"both arms are {self.a!r}, which have no picks of their own; expected two that differ, or for an A/A "
+                'test credit="team" or a split'
+            )
         check_number_in("share", self.share, 0.0, 1.0, open_low=True)
         check_number_in("start", self.start, 0.0, 1.0)
         if self.start + self.share > 1.0 + 1e-12:

@@ -136,10 +136,11 @@ def exposure_credit(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown
 
 
 def worth(a: IntArray, b: IntArray, k: int, *, after: Shown = TOP) -> tuple[dict[int, float], FloatArray]:
-    """For every document that may be shown g(d) = (e_a(d) - e_b(d)) / (8 ē(d)) cut to [-½, ½]; and (k,) E g(d_p).
+    """For every document that may be shown g(d) = 2 (e_a(d) - e_b(d)) / ē(d) cut to [-½, ½]; and (k,) E g(d_p).
 
     e is the `exposure` of d's rank in each ranking, ē its expectation over the draw of the list: a click is worth the
-    more the less often it could come. Both expectations are exact, from `placements`.
+    more the less often it could come. Cut like that, few credits are much larger than others, and a verdict comes soon:
+    what is large and rare takes many lists to bound. Both expectations are exact, from `placements`.
     """
     first, second = a.tolist(), b.tolist()
     curve = exposure(np.arange(1, len(first) + 1)).tolist()
@@ -151,7 +152,7 @@ def worth(a: IntArray, b: IntArray, k: int, *, after: Shown = TOP) -> tuple[dict
     for e, at in zip(exposure(top + np.arange(1, len(places) + 1)).tolist(), places, strict=True):
         for d, chance in at.items():
             mean[d] += chance * e
-    documents = {d: min(max(gap[d] / (8.0 * e), -0.5), 0.5) for d, e in mean.items()}
+    documents = {d: min(max(2.0 * gap[d] / e, -0.5), 0.5) for d, e in mean.items()}
     return documents, np.array([sum(chance * documents[d] for d, chance in at.items()) for at in places])
 
 
@@ -191,23 +192,6 @@ def chances(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown = TOP) 
         leads = {lead: chance / float(found[position]) for lead, chance in following.items()}
         taken.add(pick)
     return found
-
-
-def propensities(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown = TOP) -> FloatArray:
-    """(k, k): 2 P(R*) / (P(R) + P(R*)) for each pair of positions, R* the list with the two exchanged.
-
-    What a ranker that learns from pairs may make of an interleaved list: one where a fair coin decided which of the two
-    came first, zero where the other order could not have been shown.
-    """
-    k = len(ranking)
-    trust, usual = np.zeros((k, k)), float(chances(a, b, ranking, after=after).prod())
-    for p in range(k):
-        for q in range(p + 1, k):
-            swapped = ranking.copy()
-            swapped[[p, q]] = ranking[[q, p]]
-            other = float(chances(a, b, swapped, after=after).prod())
-            trust[p, q] = trust[q, p] = 2.0 * other / (usual + other)
-    return trust
 
 
 def lists(a: IntArray, b: IntArray, k: int, *, credit: str = "choice") -> Iterator[tuple[float, Interleaved]]:

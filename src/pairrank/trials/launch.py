@@ -149,6 +149,7 @@ class Launch:
         expected : what its value was guessed to be before it was known, by default the mean so far. A better guess,
             such as the mean of the same query's lists, takes noise out and brings the decision nearer.
         """
+        value = float(value)
         for name, number in (("value", value), ("expected value", 0.5 if expected is None else expected)):
             if not 0.0 <= number <= 1.0:
                 raise InputError(f"the list's {name} is {number}; expected a number from 0 to 1")

@@ -16,6 +16,7 @@ left out, before any click is looked at, and the answer says how much of the oth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -233,7 +234,7 @@ def estimates(log: Log, *, expected: FloatArray | None = None, level: float = 0.
         value = float(parts.mean())
         # Student's t with as many degrees as there are effective lists: few large weights are few observations.
         factor = float(stdtrit(max(effective - 1.0, 1.0), 1.0 - level / 2.0))
-        half = factor * float(parts.std(ddof=1)) / np.sqrt(n) if n > 1 else np.inf
+        half = factor * float(parts.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
         found.append(Estimate(method, value, (value - half, value + half), n, effective, seen, _doubt(effective, seen)))
     return found
 

@@ -1,0 +1,36 @@
+"""Learning from a list that a PairRank did not make alone: the present order, or an interleaved one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pairrank.errors import InputError
+from pairrank.types import Impression, IntArray
+
+
+def as_shown(impression: Impression, features: ArrayLike, ranking: IntArray) -> Impression:
+    """A PairRank's impression of the same documents as they were in fact shown; ``learn`` takes it.
+
+    Parameters
+    ----------
+    impression : what the ranker would have shown; its number is used up, so it is learned once at most.
+    features : (n_docs, n_features), all candidates. ranking : (k,), row numbers as shown.
+    """
+    X, shown = np.asarray(features, dtype=np.float64), [int(d) for d in ranking]
+    if len(X) != impression.n_docs or len(set(shown)) != len(shown) or not set(shown) <= set(range(len(X))):
+        raise InputError(
+            f"{len(X)} documents came and a list of {len(shown)}; expected all {impression.n_docs} candidates and "
+            "each at most once in the list"
+        )
+    own = np.arange(len(shown))
+    return replace(
+        impression,
+        features=X[shown],
+        ranking=np.array(shown, dtype=np.int64),
+        blocks=own,
+        locked=0,
+        memory={**impression.memory, "ends": own},
+    )
