@@ -11,7 +11,6 @@ from pairrank.cli import experiment_options
 from pairrank.errors import OptionError
 from pairrank.lab import quality, summaries
 from pairrank.lab.executors import prepare
-from pairrank.lab.experiment import USERS
 from pairrank.lab.outcomes import RunsFailedError
 from pairrank.sim import Protocol
 
@@ -42,7 +41,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=experiment_options.positive, default=20, metavar="N", help="runs of each kind (20)"
     )
-    parser.add_argument("--clicks", action="append", metavar="NAME", help="users (default: the paper's three)")
+    parser.add_argument(
+        "--clicks",
+        action="append",
+        metavar="NAME",
+        help="click models (default: the paper's three, two with position bias, a cascade)",
+    )
     parser.add_argument("--out", required=True, metavar="DIR", help="where summaries and tables go")
     experiment_options.add_options(parser)
     parser.set_defaults(run=run)
@@ -59,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         ],
         subject=args.ranker,
         rivals=rivals,
-        users=tuple(args.clicks or USERS),
+        users=tuple(args.clicks or quality.WHO),
         seeds=args.seeds,
     )
     prepare(args.out, ".")
