@@ -47,7 +47,7 @@ def test_the_site_is_whole_and_asks_nobody(site: Path) -> None:
         assert loaded
         assert [address for address in loaded if re.match(r"(https?:)?//", address)] == []
     reference = (site / "reference" / "library.html").read_text()
-    assert "biased_weight" in reference
+    assert "half_life" in reference
     assert "set_prior" in reference
     http_reference = (site / "reference" / "http.html").read_text()
     assert all(path in http_reference for path in make_app("sqlite:///never-opened.db").openapi()["paths"])
