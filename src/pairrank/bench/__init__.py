@@ -6,14 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from pairrank import threads
-from pairrank.bench import baselines, exactness, flat_in_time, many_candidates, parsing, round, sweep, whole_run
+from pairrank.bench import (
+    baselines,
+    exactness,
+    flat_in_time,
+    many_candidates,
+    parsing,
+    raw_units,
+    round,
+    sweep,
+    whole_run,
+)
 from pairrank.bench.measure import CLOCK, Row
 from pairrank.errors import UnknownNameError
 from pairrank.kernel import loops
 
 __all__ = ["CLOCK", "NAMES", "Row", "run"]
 
-NAMES = ("round", "flat", "many", "exactness", "whole-run", "parsing", "sweep", "baselines")
+NAMES = ("round", "flat", "many", "exactness", "units", "whole-run", "parsing", "sweep", "baselines")
 
 
 def run(names: Sequence[str], runs: sweep.Sweep, *, quick: bool = False) -> Iterator[Row]:
@@ -23,6 +33,7 @@ def run(names: Sequence[str], runs: sweep.Sweep, *, quick: bool = False) -> Iter
         "flat": flat_in_time.measure,
         "many": many_candidates.measure,
         "exactness": exactness.measure,
+        "units": raw_units.measure,
         "whole-run": whole_run.measure,
         "parsing": parsing.measure,
         "sweep": partial(sweep.measure, runs),

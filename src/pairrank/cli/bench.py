@@ -25,7 +25,8 @@ benchmarks:
   round      rank + learn over the two matrix products that a round must pay
   flat       a round late in a run over one early in it
   many       10,000 candidates: time over one product, memory over the candidates' size
-  exactness  how far each estimator strays from the exact minimiser
+  exactness  how far θ̂ strays from the exact minimiser
+  units      features in raw units against the same features in units of one
   whole-run  a simulation of 5,000 rounds, by phase
   parsing    LETOR text against scikit-learn; memory; opening the cache
   sweep      two processes against one

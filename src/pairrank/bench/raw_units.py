@@ -1,0 +1,58 @@
+"""Raw units: lists with features multiplied by constants and moved by others, against the same lists as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pairrank import rankers
+from pairrank.bench.measure import Row, clock, quartiles
+from pairrank.types import BoolArray, FloatArray, IntArray
+
+DOCUMENTS, FEATURES, K = 20, 46, 10
+_BATCHES = 10
+
+
+def measure(quick: bool) -> Iterator[Row]:
+    """Two rows per ranker: the time of a round over that in units of one, and the share of lists that are the same."""
+    rounds = 40 if quick else 2_000
+    for name in rankers.names():
+        plain, raw = (rankers.make(name, n_features=FEATURES, seed=1) for _ in range(2))
+        rng = np.random.default_rng(0)
+        weights = rng.standard_normal(FEATURES)
+        factor = 10.0 ** rng.uniform(-6.0, 1.0, FEATURES)  # so that no moved feature is beyond what is accepted
+        seconds, same = np.empty((rounds, 2)), np.empty(rounds, dtype=np.bool_)
+        for t in range(rounds):
+            X, coins = rng.random((DOCUMENTS, FEATURES)), rng.random(DOCUMENTS)
+            # Every other list is moved instead: a constant of 1e8 leaves eight digits of a feature of range one.
+            moved = X + rng.uniform(-1e8, 1e8, FEATURES) if t % 2 else X
+            clicked = coins < 1.0 / (1.0 + np.exp(-(X - 0.5) @ weights))
+            seconds[t, 0], shown = _round(plain, X, clicked)
+            seconds[t, 1], again = _round(raw, moved * factor, clicked)
+            same[t] = np.array_equal(shown, again)
+        batches = [part[:, 1].sum() / part[:, 0].sum() for part in np.array_split(seconds, _BATCHES)]
+        yield Row(
+            "units",
+            f"{name}, {DOCUMENTS} x {FEATURES}",
+            "mean round in raw units over one in units of one",
+            float(seconds[:, 1].sum() / seconds[:, 0].sum()),
+            *quartiles(batches),
+            limit=1.1,
+        )
+        yield Row(
+            "units",
+            f"{name}, {rounds} rounds",
+            "share of lists that are the same",
+            float(same.mean()),
+            *quartiles([float(part.mean()) for part in np.array_split(same, _BATCHES)]),
+            limit=0.999,
+            at_least=True,
+        )
+
+
+def _round(ranker: rankers.Ranker, X: FloatArray, clicked: BoolArray) -> tuple[float, IntArray]:
+    began = clock()
+    impression = ranker.rank(X, K)
+    ranker.learn(impression, clicked[impression.ranking])
+    return clock() - began, impression.ranking
