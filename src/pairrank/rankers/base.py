@@ -240,17 +240,14 @@ class Ranker(Saved, ABC):
         if len(X) == 0:
             raise FeatureError("features have no rows; expected one document at least")
         # One pass answers nearly always: no value is beyond the root of the sum of squares, and NaN compares false.
-        if np.vdot(X, X) <= MAX_MAGNITUDE**2:
+        if np.vdot(X, X) <= MAX_MAGNITUDE**2 or (X.max() <= MAX_MAGNITUDE and X.min() >= -MAX_MAGNITUDE):
             return X
         with np.errstate(invalid="ignore"):
-            wrong = np.argwhere(~(np.abs(X) <= MAX_MAGNITUDE))
-        if len(wrong):
-            row, column = wrong[0].tolist()
-            raise FeatureError(
-                f"row {row}, column {column} of the features is {X[row, column]:g}; "
-                f"expected finite numbers from {-MAX_MAGNITUDE:g} to {MAX_MAGNITUDE:g}"
-            )
-        return X
+            row, column = np.argwhere(~(np.abs(X) <= MAX_MAGNITUDE))[0].tolist()
+        raise FeatureError(
+            f"row {row}, column {column} of the features is {X[row, column]:g}; "
+            f"expected finite numbers from {-MAX_MAGNITUDE:g} to {MAX_MAGNITUDE:g}"
+        )
 
     def _check_impression(self, impression: Impression) -> None:
         if not isinstance(impression, Impression):
