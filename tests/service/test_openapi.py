@@ -109,6 +109,7 @@ def test_every_good_answer_is_the_one_declared(walk: Walk, monkeypatch: pytest.M
     walk("POST", f"{one}/freeze", 200, json={})
     walk("POST", f"{one}/pin", 200, json={"version": 0})
     walk("POST", f"{one}/rollback", 200, json={"version": 0})
+    walk("POST", "/v1/rerank", 200, json={"model": "texts", "query": "red shoes", "documents": ["red", "shoes"]})
     walk("GET", "/v1/audit", 200)
     walk("GET", "/healthz", 200)
     walk("GET", "/readyz", 200)

@@ -69,7 +69,7 @@ def test_evaluation_follows_the_intent(splits: Splits) -> None:
     world = World.of(replace(SPEC, clicks="perfect(drift=150)"), *splits)
     weights = taste(3, train.n_features)
     ranker = rankers.make("sgd-ranknet", n_features=train.n_features)
-    ranker._restore({"weights": weights})
+    ranker._restore(ranker._state() | {"weights": weights})
     old = metrics.NDCG(held_out.grades, held_out.offsets, 10).mean(held_out.features @ weights)
     assert world.held_out_ndcg(ranker, 149) == pytest.approx(old)
     assert old < 0.95
@@ -153,7 +153,7 @@ def test_ids_tell_such_runs_apart() -> None:
     assert len({spec.run_id for spec in specs}) == len(texts)
     assert RunSpec(data="x", clicks="perfect(hostile=0.0)").run_id == specs[0].run_id
     assert RunSpec(data="x", clicks="perfect(hostile=0.1, drift=10)").run_id == specs[-1].run_id
-    assert all(RunSpec.from_json(spec.to_json()) == spec for spec in specs)
+    assert all(RunSpec.from_json(spec.to_json()).run_id == spec.run_id for spec in specs)
 
 
 def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

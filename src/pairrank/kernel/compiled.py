@@ -108,7 +108,7 @@ def by_smallest_key(certain: BoolArray, keys: FloatArray) -> IntArray:
             if waiting[j] == 0 and keys[position, j] < smallest:
                 taken, smallest = j, keys[position, j]
         drawn[position] = taken
-        for j in range(taken + 1, size):
+        for j in range(size):  # scores that are equal but for rounding may stand in any order
             waiting[j] -= certain[taken, j]
         waiting[taken] = size
     return drawn

@@ -59,19 +59,25 @@ def _of_equal_length(gains: FloatArray, start: IntArray, locked: IntArray, kind:
         better &= cell[:, :, None] == cell[:, None, :]
     rows, winner, loser = np.nonzero(better)
     weight = gains[rows, winner] - gains[rows, loser]
-    if kind in ("averaged", "mirrored"):
+    if kind == "averaged":
         weight /= (better.sum(axis=1) + better.sum(axis=2)).max(axis=1)[rows]
     if kind == "mirrored":
-        kept = _found_either_way(acted, rows, winner, loser)
-        rows, winner, loser, weight = rows[kept], winner[kept], loser[kept], weight[kept]
+        kept, n_examined = _found_either_way(acted, rows, winner, loser)
+        rows, winner, loser = rows[kept], winner[kept], loser[kept]
+        n_acted = acted.sum(axis=1)[rows]
+        n_left = n_examined[kept] - np.minimum(locked[rows], k) - n_acted
+        weight = weight[kept] / np.maximum(n_acted, n_left)
     return DocumentPairs(start[rows] + winner, start[rows] + loser, weight)
 
 
-def _found_either_way(acted: BoolArray, rows: IntArray, winner: IntArray, loser: IntArray) -> BoolArray:
+def _found_either_way(
+    acted: BoolArray, rows: IntArray, winner: IntArray, loser: IntArray
+) -> tuple[BoolArray, IntArray]:
     """Which pairs of the lists ``acted`` (n_lists, k) would be examined with the gains of the two exchanged.
 
     With the other actions ending at position c and the pair at u < v, those with v ≤ max(c, u) + 1; and those where
-    something was done to both, which stay where they are.
+    something was done to both, which stay where they are. With them the positions down to max(c, v), which the exchange
+    does not change.
     """
     places = np.where(acted, np.arange(acted.shape[1]), -1)
     last = places.max(axis=1)
@@ -79,7 +85,7 @@ def _found_either_way(acted: BoolArray, rows: IntArray, winner: IntArray, loser:
     end = np.where((winner == last[rows]) | (loser == last[rows]), before[rows], last[rows])
     upper, lower = np.minimum(winner, loser), np.maximum(winner, loser)
     kept: BoolArray = (lower <= np.maximum(end, upper) + 1) | (acted[rows, winner] & acted[rows, loser])
-    return kept
+    return kept, np.maximum(end, lower) + 1
 
 
 @dataclass

@@ -92,6 +92,7 @@ class Problem(Answer):
 
     error: str
     message: str
+    detail: str | None = None  # the message again, where clients of the rerank family look for it
 
 
 class StatusAnswer(Answer):
