@@ -126,9 +126,9 @@ PY
 PAIRRANK_COMPILED=1 python - <<'PY'
 import simdjson
 import pairrank
-from pairrank.kernel import loops
+from pairrank.kernel import jit
 pairrank.simulate("synthetic:tiny", rounds=20, panel=0, ideal="")
-assert loops.compiled()
+assert jit.loaded()
 PY
 """,
     "postgres": """

@@ -88,14 +88,7 @@ def test_imports_point_downwards(path: Path) -> None:
             assert LEVEL[target] > LEVEL[own], f"{path}:{line}: {own} must not import {target}"
 
 
-@pytest.mark.parametrize(
-    "package",
-    [
-        # One circle is left to open; the mark goes with it.
-        pytest.param(name, marks=[pytest.mark.xfail(strict=False)] * (name == "kernel"))
-        for name in sorted({part_of(path) for path in MODULES if path.parent != SOURCE})
-    ],
-)
+@pytest.mark.parametrize("package", sorted({part_of(path) for path in MODULES if path.parent != SOURCE}))
 def test_no_circle_inside_a_package(package: str) -> None:
     """What a module imports, directly or not, does not import it: also not late, in a function."""
     graph = {

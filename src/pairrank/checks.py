@@ -27,7 +27,7 @@ from pairrank.errors import (
     NewerFormatError,
     PairRankError,
 )
-from pairrank.kernel import loops
+from pairrank.kernel import jit
 from pairrank.rankers.base import Ranker
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression
@@ -296,7 +296,7 @@ def higher_scores_are_better(make: MakeRanker) -> None:
 
 def memory_is_bounded(make: MakeRanker) -> None:
     """Showing lists keeps nothing: memory does not grow with impressions that are never learned."""
-    loops.load()  # else they may be loaded while memory is being watched
+    jit.load()  # else they may be loaded while memory is being watched
     ranker = make(WIDTH, 0)
     X = _candidates(12, 0)
     tracemalloc.start()

@@ -87,7 +87,7 @@ def test_low_rank_rows_give_the_sum_over_pairs(clicks: np.ndarray, seed: int) ->
 
 def test_laplacian_adds_up_pairs_that_come_twice() -> None:
     doubled = pairs.Pairs(np.array([0, 0, 2]), np.array([1, 1, 1]), np.array([1.0, 2.0, 4.0]))
-    L = pairs.laplacian(pairs.preferences(doubled, 3))
+    L = pairs.laplacian(pairs.preferences(*doubled, 3))
     s = np.array([0.3, -1.0, 2.0])
     assert s @ L @ s == pytest.approx(3 * (s[0] - s[1]) ** 2 + 4 * (s[2] - s[1]) ** 2)
     assert L.sum(axis=0) == pytest.approx(np.zeros(3))

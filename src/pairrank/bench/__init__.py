@@ -19,7 +19,7 @@ from pairrank.bench import (
 )
 from pairrank.bench.measure import CLOCK, Row
 from pairrank.errors import UnknownNameError
-from pairrank.kernel import loops
+from pairrank.kernel import jit
 
 __all__ = ["CLOCK", "NAMES", "Row", "run"]
 
@@ -42,7 +42,7 @@ def run(names: Sequence[str], runs: sweep.Sweep, *, quick: bool = False) -> Iter
     unknown = [name for name in names if name not in table]
     if unknown:
         raise UnknownNameError(f"no benchmark is called {unknown[0]!r}; there are: {', '.join(NAMES)}")
-    loops.load()  # a long run would have them; what it costs to load them is not what is measured
+    jit.load()  # a long run would have them; what it costs to load them is not what is measured
     with threads.single():
         for name in names:
             yield from table[name](quick)

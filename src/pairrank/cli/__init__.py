@@ -35,6 +35,7 @@ COMMANDS = {
     "play": "try it in the browser: a search that learns from your clicks",
     "figure": "draw a picture",
     "bench": "measure speed, as ratios",
+    "warm": "compile the inner loops now, so that no process has to",
 }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from pairrank import bench, threads
 from pairrank.bench import CLOCK, Row
-from pairrank.kernel import loops
+from pairrank.kernel import jit
 from pairrank.lab import executors
 from pairrank.sim import RunSpec
 from pairrank.version import __version__
@@ -104,7 +104,7 @@ def _machine(quick: bool) -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "blas": f"{built['name']} {built['version']}, {'1 thread' if held else 'threads as the environment has it'}",
-        "loops": "compiled by numba" if loops.load() else "array code (pairrank[fast] is not installed)",
+        "loops": "compiled by numba" if jit.load() else "array code (pairrank[fast] is not installed)",
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "clock": CLOCK,
         "quick": quick,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from pairrank.kernel import loops
+from pairrank.kernel import jit
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import Pairs
 from pairrank.state import Growing, Saved
@@ -45,13 +45,7 @@ class History(Saved):
         offset, n_pairs = len(self._documents), len(pairs.weight)
         rows = self._documents.extend(len(documents))
         winner, loser, weight = (column.extend(n_pairs) for column in (self._winner, self._loser, self._weight))
-        if rows.dtype == np.float32 and (fast := loops.compiled()):
-            fast.store(rows, documents, winner, pairs.winner, loser, pairs.loser, offset, weight, pairs.weight)
-        else:
-            rows[:] = documents
-            np.add(pairs.winner, offset, out=winner)
-            np.add(pairs.loser, offset, out=loser)
-            weight[:] = pairs.weight
+        store(rows, documents, winner, pairs.winner, loser, pairs.loser, offset, weight, pairs.weight)
         self._ends.extend(1)[0] = len(self._documents), len(self._weight)
 
     def pull(self, theta: FloatArray) -> FloatArray:
@@ -149,29 +143,17 @@ class Piece(NamedTuple):
     def gaps(self, direction: FloatArray) -> FloatArray:
         """x·v of every pair for a direction v (d,)."""
         s: AnyArray = self.documents @ direction.astype(self.documents.dtype, copy=False)
-        if s.dtype == np.float32 and (fast := loops.compiled()):
-            return fast.gaps(s, self.winner, self.loser, self.first)
-        scores: FloatArray = s.astype(np.float64, copy=False)
-        return scores[self.winner - self.first] - scores[self.loser - self.first]
+        return gaps(s, self.winner, self.loser, self.first)
 
     def scatter(self, force: FloatArray) -> FloatArray:
         """(n,), +force at the winner's row and -force at the loser's."""
-        n = len(self.documents)
-        if fast := loops.compiled():
-            return fast.scatter(self.winner, self.loser, force, self.first, n)
-        total = np.bincount(self.winner - self.first, force, n) - np.bincount(self.loser - self.first, force, n)
-        return total.astype(np.float64, copy=False)
+        return scatter(self.winner, self.loser, force, self.first, len(self.documents))
 
     def differences(self, scale: FloatArray, dtype: type[np.floating[Any]]) -> AnyArray:
         """The winner's features less the loser's, times the pair's scale, one row a pair."""
-        if self.documents.dtype == np.float32 and (fast := loops.compiled()):
-            out = np.empty((len(scale), self.documents.shape[1]), dtype=dtype)
-            fast.differences(self.documents, self.winner, self.loser, self.first, scale, out)
-            return out
-        D = self.documents.astype(np.float64, copy=False)
-        difference: FloatArray = D[self.winner - self.first] - D[self.loser - self.first]
-        difference *= scale[:, None]
-        return difference.astype(dtype, copy=False)
+        out = np.empty((len(scale), self.documents.shape[1]), dtype=dtype)
+        differences(self.documents, self.winner, self.loser, self.first, scale, out)
+        return out
 
     def curvature(self, theta: FloatArray, dtype: type[np.floating[Any]]) -> AnyArray:
         """Σ w σ'(x·θ) x xᵀ by whichever is less work: the pairs one by one, or DᵀLD with their sparse Laplacian L."""
@@ -188,3 +170,45 @@ class Piece(NamedTuple):
         degree = np.bincount(ends, both, len(D)).astype(dtype, copy=False)
         curvature: AnyArray = D.T @ (L @ D + degree[:, None] * D)
         return curvature
+
+
+@jit.twin()
+def store(
+    rows: AnyArray,
+    documents: FloatArray,
+    winners: IntArray,
+    winner: IntArray,
+    losers: IntArray,
+    loser: IntArray,
+    offset: int,
+    weights: FloatArray,
+    weight: FloatArray,
+) -> None:
+    """Write a list's documents and pairs into the room made for them; its rows count from ``offset``."""
+    rows[:] = documents
+    np.add(winner, offset, out=winners)
+    np.add(loser, offset, out=losers)
+    weights[:] = weight
+
+
+@jit.twin()
+def gaps(scores: AnyArray, winner: IntArray, loser: IntArray, first: int) -> FloatArray:
+    """The winner's score less the loser's for every pair, (n,), where ``first`` is the row of the first score."""
+    s: FloatArray = scores.astype(np.float64, copy=False)
+    return s[winner - first] - s[loser - first]
+
+
+@jit.twin()
+def scatter(winner: IntArray, loser: IntArray, force: FloatArray, first: int, n: int) -> FloatArray:
+    """(n,), +force at the winner's row and -force at the loser's, for rows that count from ``first``."""
+    total = np.bincount(winner - first, force, n) - np.bincount(loser - first, force, n)
+    return total.astype(np.float64, copy=False)
+
+
+@jit.twin()
+def differences(
+    documents: AnyArray, winner: IntArray, loser: IntArray, first: int, scale: FloatArray, out: AnyArray
+) -> None:
+    """The winner's features less the loser's, times the pair's ``scale``, into ``out`` (n, d)."""
+    D = documents.astype(np.float64, copy=False)
+    out[:] = (D[winner - first] - D[loser - first]) * scale[:, None]

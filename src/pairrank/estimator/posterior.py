@@ -16,9 +16,10 @@ from typing import ClassVar
 import numpy as np
 
 from pairrank.estimator.history import History
+from pairrank.kernel import jit
 from pairrank.kernel.confidence import add_product, inverse_of
+from pairrank.kernel.list_newton import solve_list
 from pairrank.kernel.pairs import Pairs, preferences, top_used
-from pairrank.kernel.settling import settle
 from pairrank.state import Saved
 from pairrank.types import FloatArray
 
@@ -77,6 +78,7 @@ class Posterior(Saved):
         half_life: float = 0.0,
         capacity: int | None = None,
     ) -> None:
+        jit.begin()
         d = len(precision)
         self._penalty = precision.copy()
         self._mean_loss, self._tolerance, self._patient, self._half_life = mean_loss, tolerance, patient, half_life
@@ -136,7 +138,7 @@ class Posterior(Saved):
         length of the move in the norm of H before it.
         """
         A = D @ self.inverse
-        b, L, S, moved = settle(D @ self.theta, A @ D.T, preferences(pairs, len(D)))
+        b, L, S, moved = solve_list(D @ self.theta, A @ D.T, preferences(*pairs, len(D)))
         self.theta = self.theta + b @ A
         self._lists += 1
         if self._mean_loss:
@@ -294,7 +296,7 @@ class Posterior(Saved):
 
 def only_used(documents: FloatArray, pairs: Pairs) -> tuple[FloatArray, Pairs]:
     """The documents that take part in a pair, and the pairs by their places among them."""
-    if n_used := top_used(pairs, len(documents)):
+    if n_used := top_used(pairs.winner, pairs.loser, len(documents)):
         return documents[:n_used], pairs
     used = np.unique(np.concatenate([pairs.winner, pairs.loser]))
     return documents[used], Pairs(np.searchsorted(used, pairs.winner), np.searchsorted(used, pairs.loser), pairs.weight)

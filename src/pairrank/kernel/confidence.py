@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg.blas import dgemm, dtrsm
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from pairrank.kernel import loops
+from pairrank.kernel import jit
 from pairrank.types import Float32Array, FloatArray, IntArray
 
 # Lemma 1's constants: noise of a yes or no is ½-sub-Gaussian, the sigmoid is ¼-Lipschitz.
@@ -69,24 +69,21 @@ def squared_widths_between(
     return widths
 
 
+@jit.twin()
 def squared_widths_of(G: Float32Array) -> Float32Array:
     """Squared widths of all pairs, (n, n), up to rounding, in the place of G = X M⁻¹ Xᵀ: G_ii + G_jj - 2 G_ij."""
-    if fast := loops.compiled():
-        fast.squared_widths(G)
-        return G
     own = G.diagonal().copy()
     G *= -2.0
     G += own[:, None] + own
     return G
 
 
+@jit.twin()
 def ordered(X: FloatArray, scores: FloatArray) -> tuple[IntArray, Float32Array, Float32Array]:
     """Few candidates by falling score, ties by row: their rows (n,), and in float32 what only differences are taken of.
 
     These are the scores less that of the first row, (n,), and the inputs, which are centred, (n, d), in that order.
     """
-    if fast := loops.compiled():
-        return fast.ordered(np.ascontiguousarray(X), scores)
     order = np.argsort(-scores, kind="stable")
     return order, (scores[order] - scores[0]).astype(np.float32), X.take(order, axis=0).astype(np.float32)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from pairrank.kernel import loops
+from pairrank.kernel import jit
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 # (start, stop) -> (stop - start, size): the certain orders of a block's documents start to stop - 1 over all of it.
@@ -44,13 +44,12 @@ def draw_conservative(certain: BoolArray, n_draws: int, rng: np.random.Generator
     document a random key, and the free one with the smallest key is taken. ``certain`` (size, size) holds the block's
     orders, certain[i, j] when i is certainly above j.
     """
-    return by_smallest_key(certain, rng.random((n_draws, len(certain))))
+    return by_smallest_key(np.ascontiguousarray(certain), rng.random((n_draws, len(certain))))
 
 
+@jit.twin()
 def by_smallest_key(certain: BoolArray, keys: FloatArray) -> IntArray:
     """For each row of ``keys`` (n_draws, size) the free document with the smallest."""
-    if fast := loops.compiled():
-        return fast.by_smallest_key(np.ascontiguousarray(certain), keys)
     size = len(certain)
     waiting = certain.sum(axis=0)  # certain predecessors left; a document that was taken waits for ever
     first: IntArray = keys.argmin(axis=1)

@@ -12,6 +12,10 @@ from scipy.special import expit
 
 from pairrank.types import FloatArray
 
+# Newton's method in the scores of one list stops when a step is this small; what is left is of its square.
+CLOSE = 3e-2
+MAX_STEPS = 100
+
 
 def sigmoid(x: FloatArray) -> FloatArray:
     """σ(x) = 1 / (1 + exp(-x)), without overflow at either end."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pairrank.kernel import loops
+from pairrank.kernel import jit
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 
@@ -51,10 +51,9 @@ def all_pairs(clicks: BoolArray) -> Pairs:
     return Pairs(np.repeat(winners, len(losers)), np.tile(losers, len(winners)), np.ones(n))
 
 
+@jit.twin(Pairs)
 def averaged(clicks: BoolArray) -> Pairs:
     """The expectation of `matched`: every pair, each with weight 1/max(n₊, n₋)."""
-    if fast := loops.compiled():
-        return Pairs(*fast.averaged(clicks))
     winner, loser, weight = all_pairs(clicks)
     if len(weight):
         n_clicked = int(clicks.sum())
@@ -62,6 +61,7 @@ def averaged(clicks: BoolArray) -> Pairs:
     return Pairs(winner, loser, weight)
 
 
+@jit.twin(Pairs)
 def mirrored(clicks: BoolArray) -> Pairs:
     """Those pairs that would also have been found with the clicks of their two documents exchanged, weighted alike.
 
@@ -76,8 +76,6 @@ def mirrored(clicks: BoolArray) -> Pairs:
     >>> mirrored(np.array([False, False, True]))  # 2 over 1, as 1 over 2 would be; not 2 over 0
     Pairs(winner=array([2]), loser=array([1]), weight=array([0.5]))
     """
-    if fast := loops.compiled():
-        return Pairs(*fast.mirrored(clicks))
     winner, loser, _ = all_pairs(clicks)
     last, before = [-1, -1, *np.flatnonzero(clicks).tolist()][:-3:-1]
     c = np.where((winner == last) | (loser == last), before, last)
@@ -88,22 +86,18 @@ def mirrored(clicks: BoolArray) -> Pairs:
     return Pairs(winner[kept], loser[kept], 1.0 / np.maximum(n_clicked, n_unclicked)[kept])
 
 
-def preferences(pairs: Pairs, k: int) -> FloatArray:
+@jit.twin()
+def preferences(winner: IntArray, loser: IntArray, weight: FloatArray, k: int) -> FloatArray:
     """(k, k), the weight of each document's preference over each other; pairs that come twice add up."""
-    if fast := loops.compiled():
-        return fast.preferences(*pairs, k)
-    weights: FloatArray = np.bincount(pairs.winner * k + pairs.loser, pairs.weight, k * k).astype(
-        np.float64, copy=False
-    )
+    weights: FloatArray = np.bincount(winner * k + loser, weight, k * k).astype(np.float64, copy=False)
     return weights.reshape(k, k)
 
 
-def top_used(pairs: Pairs, k: int) -> int:
+@jit.twin()
+def top_used(winner: IntArray, loser: IntArray, k: int) -> int:
     """How many of ``k`` documents take part in pairs, if they are those at the top, as nearly always; else 0."""
-    if fast := loops.compiled():
-        return fast.top_used(pairs.winner, pairs.loser, k)
     used = np.zeros(k, dtype=np.bool_)
-    used[pairs.winner] = used[pairs.loser] = True
+    used[winner] = used[loser] = True
     n_used = int(np.count_nonzero(used))
     return n_used if used[:n_used].all() else 0
 
@@ -125,7 +119,7 @@ def low_rank(documents: FloatArray, pairs: Pairs, scale: FloatArray) -> FloatArr
     """
     if len(scale) < len(documents):
         return (documents[pairs.winner] - documents[pairs.loser]) * np.sqrt(scale)[:, None]
-    values, vectors = np.linalg.eigh(laplacian(preferences(pairs._replace(weight=scale), len(documents))))
+    values, vectors = np.linalg.eigh(laplacian(preferences(pairs.winner, pairs.loser, scale, len(documents))))
     # The smallest eigenvalue is zero (all documents shifted alike make no difference).
     rows: FloatArray = (vectors[:, 1:] * np.sqrt(np.maximum(values[1:], 0.0))).T @ documents
     return rows

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 
-from pairrank.kernel import loops
+from pairrank.kernel import jit
 from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
 
 Real = FloatArray | Float32Array
@@ -41,9 +41,13 @@ def certain_by_score(scores: Real, below: Real, squared: Real, z: float) -> Bool
     unit = max(z, TINY)
     upper: Any = scores / unit
     lower: Any = below / unit
-    if squared.dtype == np.float32 and (fast := loops.compiled()):
-        return fast.certain_by_score(upper, lower, squared.astype(np.float32, copy=False))
-    return _exceeds(upper[:, None] - lower, squared)
+    return wider_apart(upper, lower, squared)
+
+
+@jit.twin()
+def wider_apart(scores: Real, below: Real, squared: Real) -> BoolArray:
+    """(m, n): s_i - s_j > ‖x_ij‖, for scores in units of z; all of one type, float32 or float64."""
+    return _exceeds(scores[:, None] - below, squared)
 
 
 def half_by_score(own: Real, z: float) -> Real:
@@ -166,9 +170,8 @@ def _end_of_block(certain_over: CertainOver, margins: tuple[Real, Real], start: 
     return furthest
 
 
+@jit.twin()
 def first_blocks(certain: BoolArray, k: int) -> IntArray:
     """`leading_blocks` where the certain orders (n, n) are known already."""
-    if fast := loops.compiled():
-        return fast.leading_ends(certain, k)
     ends = block_ends(reaches(certain))
     return ends[: np.searchsorted(ends, k - 1) + 1]

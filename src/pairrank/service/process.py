@@ -18,7 +18,7 @@ import time
 from types import FrameType
 
 from pairrank.errors import StorageError
-from pairrank.kernel import loops
+from pairrank.kernel import jit
 from pairrank.service.json_logging import configure_logging
 from pairrank.service.learning.learner import Learner
 from pairrank.service.settings import Settings
@@ -66,7 +66,7 @@ def _work(settings: Settings, handle: int) -> None:
     # The writer needs the interpreter only for moments; it must not wait five milliseconds for each.
     sys.setswitchinterval(0.0005)
     app = make_app(settings.store, settings)
-    _compile()
+    jit.load()
     # What is here now stays: a collection that walks through all of it would hold up requests for many milliseconds.
     gc.collect()
     gc.freeze()
@@ -93,7 +93,7 @@ def _work(settings: Settings, handle: int) -> None:
 
 def _learn(settings: Settings) -> None:
     configure_logging(settings.log_level)
-    _compile()
+    jit.load()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -103,12 +103,6 @@ def _learn(settings: Settings) -> None:
     if store is not None:
         Learner(store).run(stop)
         store.close()
-
-
-def _compile() -> None:
-    """Load compiled loops now, where numba is installed: else the list that makes them worth while waits for them."""
-    if os.environ.get("PAIRRANK_COMPILED") != "0":
-        loops.load()
 
 
 def _connect(url: str, stop: threading.Event) -> SqlStore | None:

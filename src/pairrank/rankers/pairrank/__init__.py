@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from pairrank.errors import OptionError
 from pairrank.estimator.information_matrix import InformationMatrix
 from pairrank.estimator.posterior import Posterior
-from pairrank.kernel import confidence, logistic, loops, pairs, partition
+from pairrank.kernel import confidence, logistic, pairs, partition
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw
 from pairrank.rankers.pairrank.candidates import Candidates, compared, show
@@ -72,7 +72,6 @@ class PairRank(PairRankOptions):
     # Ranking.
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
-        loops.count_a_list()
         candidates = self._compare(inputs)
         ends, places, blocks = show(candidates, k, rng, shuffled=self.exploration == "random")
         # With the blocks, the ends tell their sizes even where a block runs on below what was shown.

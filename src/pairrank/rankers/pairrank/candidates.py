@@ -77,7 +77,7 @@ class AllPairs:
     def __init__(
         self, X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
     ) -> None:
-        self.order, sorted_scores, sorted_X = confidence.ordered(X, scores)
+        self.order, sorted_scores, sorted_X = confidence.ordered(np.ascontiguousarray(X), scores)
         squared = confidence.squared_widths_of(np.matmul(sorted_X @ inverse, sorted_X.T, dtype=np.float32))
         certain = rule(sorted_scores, sorted_scores, squared, factor)
         self._certain = partition.transitive_closure(certain) if closed else certain

@@ -1,7 +1,7 @@
-"""The compiled loops themselves: import this through `loops` only, for it needs numba.
+"""The compiled loops themselves: imported by `jit` only, for this needs numba.
 
-Signatures are given so that nothing is compiled later, for another layout, in the middle of a round. Each loop names
-the array code whose bits it has.
+A public loop has the name, the arguments and the bits of the array code that is marked with `jit.twin`; what it is for
+stands there. Signatures are given so that nothing is compiled later, for another layout, in the middle of a round.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numba import njit, types
 
-from pairrank.kernel.settling import CLOSE, MAX_STEPS
+from pairrank.kernel.logistic import CLOSE, MAX_STEPS
 from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
 
 _READ_ONLY = types.Array(types.float64, 2, "C", readonly=True)
+# Of documents in the history, and of what is made of them.
+_TYPES = [("f4", "f4"), ("f4", "f8"), ("f8", "f4"), ("f8", "f8")]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,9 +51,9 @@ def ordered(X: FloatArray, scores: FloatArray) -> tuple[IntArray, Float32Array, 
     return order, s, inputs
 
 
-@_compiled("void(f4[:,::1])")
-def squared_widths(G: Float32Array) -> None:
-    """`confidence.squared_widths_of`, in place."""
+@_compiled("f4[:,::1](f4[:,::1])")
+def squared_widths_of(G: Float32Array) -> Float32Array:
+    """`confidence.squared_widths_of`."""
     n = len(G)
     own = np.empty(n, dtype=np.float32)
     for i in range(n):
@@ -59,11 +61,12 @@ def squared_widths(G: Float32Array) -> None:
     for i in range(n):
         for j in range(n):
             G[i, j] = (own[i] + own[j]) - np.float32(2) * G[i, j]
+    return G
 
 
-@_compiled("b1[:,::1](f4[::1], f4[::1], f4[:,::1])")
-def certain_by_score(scores: Float32Array, below: Float32Array, squared: Float32Array) -> BoolArray:
-    """`partition.certain_by_score` for scores in units of z."""
+@_compiled(["b1[:,::1](f4[::1], f4[::1], f4[:,::1])", "b1[:,::1](f8[::1], f8[::1], f8[:,::1])"])
+def wider_apart(scores: AnyArray, below: AnyArray, squared: AnyArray) -> BoolArray:
+    """`partition.wider_apart`."""
     m, n = squared.shape
     certain = np.empty((m, n), dtype=np.bool_)
     for i in range(m):
@@ -74,8 +77,8 @@ def certain_by_score(scores: Float32Array, below: Float32Array, squared: Float32
 
 
 @_compiled("i8[::1](b1[:,::1], i8)")
-def leading_ends(certain: BoolArray, k: int) -> IntArray:
-    """The ends of the blocks that hold the first ``k`` of n sorted documents: `partition.leading_blocks`."""
+def first_blocks(certain: BoolArray, k: int) -> IntArray:
+    """`partition.first_blocks`."""
     n = len(certain)
     ends = np.empty(k, dtype=np.int64)
     n_ends, furthest = 0, 0
@@ -184,7 +187,7 @@ def top_used(winner: IntArray, loser: IntArray, k: int) -> int:
 
 @_compiled("Tuple((f8[::1], f8[:,::1]))(f8[:,::1], f8[::1])")
 def _forces(weights: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """`settling._forces`."""
+    """`list_newton._forces`."""
     k = len(weights)
     doubt = np.empty((k, k))
     for i in range(k):
@@ -205,7 +208,7 @@ def _forces(weights: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatA
 
 @_compiled("f8[:,::1](f8[:,::1], f8[:,::1])")
 def _product(A: FloatArray, B: FloatArray) -> FloatArray:
-    """`settling._product` of two matrices."""
+    """`list_newton._product` of two matrices."""
     k = len(A)
     result = np.zeros((k, k))
     for i in range(k):
@@ -229,7 +232,7 @@ def _times(A: FloatArray, v: FloatArray) -> FloatArray:
 
 @_compiled("void(f8[:,::1])")
 def _eliminate(A: FloatArray) -> None:
-    """`settling._eliminate` of k equations (k, k + m), in place."""
+    """`list_newton._eliminate` of k equations (k, k + m), in place."""
     k, n = A.shape
     for i in range(k):
         pivot = i
@@ -249,8 +252,10 @@ def _eliminate(A: FloatArray) -> None:
 
 
 @_compiled("Tuple((f8[::1], f8[:,::1], f8[:,::1], f8))(f8[::1], f8[:,::1], f8[:,::1])")
-def settle(start: FloatArray, K: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """`settling.settle`."""
+def solve_short_list(
+    start: FloatArray, K: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    """`list_newton.solve_short_list`."""
     k = len(start)
     scores = start.copy()
     system, step = np.empty((k, 2 * k + 1)), np.empty(k)
@@ -287,9 +292,9 @@ def settle(start: FloatArray, K: FloatArray, weights: FloatArray) -> tuple[Float
 # The history.
 
 
-@_compiled("f8[::1](f4[::1], i8[::1], i8[::1], i8)")
-def gaps(scores: Float32Array, winner: IntArray, loser: IntArray, first: int) -> FloatArray:
-    """The winner's score less the loser's for every pair, (n,), where ``first`` is the row of the first score."""
+@_compiled(["f8[::1](f4[::1], i8[::1], i8[::1], i8)", "f8[::1](f8[::1], i8[::1], i8[::1], i8)"])
+def gaps(scores: AnyArray, winner: IntArray, loser: IntArray, first: int) -> FloatArray:
+    """`history.gaps`."""
     result = np.empty(len(winner))
     for pair in range(len(winner)):
         result[pair] = np.float64(scores[winner[pair] - first]) - np.float64(scores[loser[pair] - first])
@@ -298,7 +303,7 @@ def gaps(scores: Float32Array, winner: IntArray, loser: IntArray, first: int) ->
 
 @_compiled("f8[::1](i8[::1], i8[::1], f8[::1], i8, i8)")
 def scatter(winner: IntArray, loser: IntArray, force: FloatArray, first: int, n: int) -> FloatArray:
-    """`history.scatter` for rows that count from ``first``."""
+    """`history.scatter`."""
     won, lost = np.zeros(n), np.zeros(n)
     for pair in range(len(winner)):
         won[winner[pair] - first] += force[pair]
@@ -308,16 +313,11 @@ def scatter(winner: IntArray, loser: IntArray, force: FloatArray, first: int, n:
     return won
 
 
-@_compiled(
-    [
-        "void(f4[:,::1], i8[::1], i8[::1], i8, f8[::1], f4[:,::1])",
-        "void(f4[:,::1], i8[::1], i8[::1], i8, f8[::1], f8[:,::1])",
-    ]
-)
+@_compiled([f"void({kept}[:,::1], i8[::1], i8[::1], i8, f8[::1], {used}[:,::1])" for kept, used in _TYPES])
 def differences(
-    documents: Float32Array, winner: IntArray, loser: IntArray, first: int, scale: FloatArray, out: AnyArray
+    documents: AnyArray, winner: IntArray, loser: IntArray, first: int, scale: FloatArray, out: AnyArray
 ) -> None:
-    """The winner's features less the loser's, times the pair's ``scale``, into ``out`` (n, d)."""
+    """`history.differences`."""
     for pair in range(len(winner)):
         upper, lower = winner[pair] - first, loser[pair] - first
         for j in range(documents.shape[1]):
@@ -325,20 +325,23 @@ def differences(
 
 
 @_compiled(
-    (
-        types.float32[:, ::1],
-        _READ_ONLY,
-        types.int64[::1],
-        types.int64[::1],
-        types.int64[::1],
-        types.int64[::1],
-        types.int64,
-        types.float64[::1],
-        types.float64[::1],
-    )
+    [
+        (
+            rows[:, ::1],
+            _READ_ONLY,
+            types.int64[::1],
+            types.int64[::1],
+            types.int64[::1],
+            types.int64[::1],
+            types.int64,
+            types.float64[::1],
+            types.float64[::1],
+        )
+        for rows in (types.float32, types.float64)
+    ]
 )
 def store(
-    rows: Float32Array,
+    rows: AnyArray,
     documents: FloatArray,
     winners: IntArray,
     winner: IntArray,
@@ -348,7 +351,7 @@ def store(
     weights: FloatArray,
     weight: FloatArray,
 ) -> None:
-    """What `History.append` writes, into the room made for it."""
+    """`history.store`."""
     for i in range(documents.shape[0]):
         for j in range(documents.shape[1]):
             rows[i, j] = documents[i, j]

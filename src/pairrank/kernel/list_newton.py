@@ -9,21 +9,18 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg.lapack import dgesv
 
-from pairrank.kernel import loops
-from pairrank.kernel.logistic import sigmoid
+from pairrank.kernel import jit
+from pairrank.kernel.logistic import CLOSE, MAX_STEPS, sigmoid
 from pairrank.types import FloatArray
 
-# Newton's method in the scores of one list stops when a step is this small; what is left is of its square.
-CLOSE = 3e-2
-MAX_STEPS = 100
 # Up to this many documents plain loops are faster than LAPACK, once they are compiled.
 FEW = 32
 
 Product = Callable[[FloatArray, FloatArray], FloatArray]
 
 
-class Settled(NamedTuple):
-    """Where a list has come to rest.
+class Solution(NamedTuple):
+    """Where the scores of a list have come to rest.
 
     Attributes
     ----------
@@ -39,19 +36,23 @@ class Settled(NamedTuple):
     moved: float
 
 
-def settle(start: FloatArray, K: FloatArray, weights: FloatArray) -> Settled:
+def solve_list(start: FloatArray, K: FloatArray, weights: FloatArray) -> Solution:
     """Solve s' = start + K b(s') by Newton's method, for ``K`` = D H⁻¹ Dᵀ (k, k) and scores ``start`` (k,).
 
     ``weights`` (k, k) holds the weight of i's preference over j.
     """
     if len(start) > FEW:
-        return _settle(start, K, weights, np.matmul, _solve)
-    if fast := loops.compiled():
-        return Settled(*fast.settle(start, K, weights))
-    return _settle(start, K, weights, _product, _eliminate)
+        return _newton(start, K, weights, np.matmul, _solve)
+    return solve_short_list(start, K, weights)
 
 
-def _settle(start: FloatArray, K: FloatArray, weights: FloatArray, product: Product, solve: Product) -> Settled:
+@jit.twin(Solution)
+def solve_short_list(start: FloatArray, K: FloatArray, weights: FloatArray) -> Solution:
+    """`solve_list` with products and equations worked out in the order of a loop."""
+    return _newton(start, K, weights, _product, _eliminate)
+
+
+def _newton(start: FloatArray, K: FloatArray, weights: FloatArray, product: Product, solve: Product) -> Solution:
     scores, unit = start, np.eye(len(start))
     for _ in range(MAX_STEPS):
         b, L = _forces(weights, sigmoid(scores - scores[:, None]))
@@ -64,7 +65,7 @@ def _settle(start: FloatArray, K: FloatArray, weights: FloatArray, product: Prod
             # Quadratic convergence: what is left is of the order CLOSE²/10, and b moves along by its derivative.
             b = b - product(L, step)
             break
-    return Settled(b, L, product(L, np.ascontiguousarray(solved[:, 1:])), float(np.cumsum(b * product(K, b))[-1]))
+    return Solution(b, L, product(L, np.ascontiguousarray(solved[:, 1:])), float(_total(b * product(K, b))))
 
 
 def _forces(weights: FloatArray, doubt: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -75,22 +76,29 @@ def _forces(weights: FloatArray, doubt: FloatArray) -> tuple[FloatArray, FloatAr
     force = weights * doubt
     stiffness = force * doubt.T
     stiffness = stiffness + stiffness.T
-    # Running sums add up in the order of a loop, which `sum` does not.
-    b: FloatArray = np.cumsum(force - force.T, axis=1)[:, -1].copy()
+    b = _total(force - force.T)
     L: FloatArray = -stiffness
-    L.flat[:: len(L) + 1] = np.cumsum(stiffness, axis=1)[:, -1]
+    L.flat[:: len(L) + 1] = _total(stiffness)
     return b, L
 
 
-def _product(A: FloatArray, B: FloatArray) -> FloatArray:
-    """A B for a small matrix A and a matrix or vector B, added up in the order of a loop, which BLAS does not."""
-    terms = A * B if B.ndim == 1 else A[:, :, None] * B
-    total: FloatArray = np.cumsum(terms, axis=1)[:, -1] + 0.0  # a sum that starts at zero is never minus zero
+# In the order of a loop, one operation after the other: what `sum`, BLAS and LAPACK would not do, and what makes the
+# compiled twin give the same bits.
+
+
+def _total(terms: FloatArray, axis: int = -1) -> FloatArray:
+    """Sums over an axis, as running sums that start at zero (and so are never minus zero)."""
+    total: FloatArray = np.cumsum(terms, axis=axis).take(-1, axis) + 0.0
     return total
 
 
+def _product(A: FloatArray, B: FloatArray) -> FloatArray:
+    """A B for a small matrix A and a matrix or vector B."""
+    return _total(A * B if B.ndim == 1 else A[:, :, None] * B, axis=1)
+
+
 def _eliminate(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """matrix⁻¹ right by Gauss and Jordan's elimination with pivots, one operation after the other as in a loop."""
+    """matrix⁻¹ right by Gauss and Jordan's elimination with pivots."""
     k = len(matrix)
     A = np.concatenate([matrix, right], axis=1)
     for i in range(k):
