@@ -88,7 +88,7 @@ def _forces(weights: FloatArray, doubt: FloatArray) -> tuple[FloatArray, FloatAr
 
 def _total(terms: FloatArray, axis: int = -1) -> FloatArray:
     """Sums over an axis, as running sums that start at zero (and so are never minus zero)."""
-    total: FloatArray = np.cumsum(terms, axis=axis).take(-1, axis) + 0.0
+    total: FloatArray = np.add(np.cumsum(terms, axis=axis).take(-1, axis), 0.0)
     return total
 
 
