@@ -16,7 +16,7 @@ from pairrank.service.store.values import Entry, Snapshot
 
 @pytest.mark.parametrize("name", rankers.names())
 def test_a_service_makes_what_the_library_makes(name: str) -> None:
-    served = config_of(CreateBody(n_features=5, ranker=name)).make()
+    served = config_of(CreateBody.model_validate({"n_features": 5, "ranker": name})).make()
     assert served.settings == rankers.make(name, n_features=5).settings
     assert served.digest() == rankers.make(name, n_features=5).digest()
 
