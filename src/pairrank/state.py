@@ -55,7 +55,8 @@ def restore(thing: Saved, state: Mapping[str, Any]) -> None:
 def checkpoint(thing: Saved | Growing) -> Callable[[], None]:
     """A function that takes back everything that happens to ``thing`` from now on; constant time and memory."""
     own = vars(thing).copy()
-    inner = [checkpoint(value) for value in own.values() if isinstance(value, Saved | Growing)]
+    names = thing.SAVED if isinstance(thing, Saved) else ()
+    inner = [checkpoint(value) for name in names if isinstance(value := own[name], Saved | Growing)]
 
     def take_back() -> None:
         vars(thing).clear()

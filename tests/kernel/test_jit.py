@@ -88,6 +88,12 @@ def _blocks(rng: np.random.Generator) -> tuple[Any, ...]:
     return _certain(rng, n), int(rng.integers(1, n + 1))
 
 
+def _raw(rng: np.random.Generator) -> tuple[Any, ...]:
+    X = rng.random((rng.integers(1, 30), 7)) * 10.0 ** rng.uniform(-9, 9, 7) + rng.uniform(-1e8, 1e8, 7)
+    X.setflags(write=bool(rng.integers(2)))
+    return X, 10.0 ** rng.uniform(-9, 9, 7), 1e6
+
+
 def _keys(rng: np.random.Generator) -> tuple[Any, ...]:
     size = int(rng.integers(1, 30))
     return _certain(rng, size), rng.random((rng.integers(1, size + 1), size))
@@ -149,6 +155,7 @@ def _differences(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 ARGUMENTS: dict[str, Callable[[np.random.Generator], tuple[Any, ...]]] = {
+    "standardised": _raw,
     "squared_widths_of": _widths,
     "ordered": _ordered,
     "wider_apart": _apart,

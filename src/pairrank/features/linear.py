@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pairrank.kernel.confidence import standardised
 from pairrank.state import Saved
 from pairrank.types import FloatArray
 
@@ -80,15 +81,11 @@ class Units(Saved):
 
     def inputs(self, X: FloatArray) -> FloatArray:
         """(n, d): X centred, in units. Features without a unit yet are measured by these candidates alone."""
-        away = centred(X)
         unit = self.values
         if not unit.all():
             unit = np.where(unit > 0.0, unit, self._measure(X, None))
             unit = np.where(unit > 0.0, unit, 1.0)
-        away /= unit
-        if np.vdot(away, away) > FURTHEST**2:
-            np.clip(away, -FURTHEST, FURTHEST, out=away)
-        return away
+        return standardised(np.ascontiguousarray(X), unit, FURTHEST)
 
     def weights(self, inner: FloatArray) -> FloatArray:
         """(d,), weights of the features as they come, from weights of the inputs ``inner`` (d,)."""
@@ -101,7 +98,7 @@ class Units(Saved):
         True when a unit that was in use has changed, so that what was learned in it must be learned anew. A feature
         that varies for the first time gets its unit at once; nothing was learned of it yet.
         """
-        if len(X) < 2:
+        if len(X) < 2 or (self.settled and self.values.all()):
             return False
         found = self._measure(X, ranges)
         new = (self.values == 0.0) & (found > 0.0)

@@ -70,6 +70,18 @@ def squared_widths_between(
 
 
 @jit.twin()
+def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray:
+    """X (n, d) less the mean of its rows, each column over its ``unit`` (d,), and nothing beyond ±``furthest``.
+
+    From the first row: a mean of equal numbers far from zero is not that number, and constants must become zero.
+    """
+    away: FloatArray = X - X[0]
+    away -= away.mean(axis=0)
+    away /= unit
+    return np.clip(away, -furthest, furthest, out=away)
+
+
+@jit.twin()
 def squared_widths_of(G: Float32Array) -> Float32Array:
     """Squared widths of all pairs, (n, n), up to rounding, in the place of G = X M⁻¹ Xᵀ: G_ii + G_jj - 2 G_ij."""
     own = G.diagonal().copy()

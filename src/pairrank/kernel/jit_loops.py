@@ -31,6 +31,23 @@ def _compiled(signature: Any) -> Callable[[F], F]:
 # Ranking.
 
 
+@_compiled((_READ_ONLY, types.float64[::1], types.float64))
+def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray:
+    """`confidence.standardised`."""
+    n, d = X.shape
+    inputs, mean = np.empty((n, d)), np.zeros(d)
+    for i in range(n):
+        for j in range(d):
+            inputs[i, j] = X[i, j] - X[0, j]
+            mean[j] += inputs[i, j]
+    for j in range(d):
+        mean[j] /= n
+    for i in range(n):
+        for j in range(d):
+            inputs[i, j] = min(max((inputs[i, j] - mean[j]) / unit[j], -furthest), furthest)
+    return inputs
+
+
 @_compiled((_READ_ONLY, types.float64[::1]))
 def ordered(X: FloatArray, scores: FloatArray) -> tuple[IntArray, Float32Array, Float32Array]:
     """`confidence.ordered`."""

@@ -109,7 +109,12 @@ class PairRank(PairRankOptions):
     def _design(self, impression: Impression) -> FloatArray:
         if not self.offsets:
             return impression.features
-        return np.column_stack([impression.features, -np.log(np.arange(1.0, len(impression) + 1.0))])
+        k, d = impression.features.shape
+        design = np.empty((k, d + 1))
+        design[:, :d] = impression.features
+        np.log(np.arange(1.0, k + 1.0), out=design[:, d])
+        np.negative(design[:, d], out=design[:, d])
+        return design
 
     def _follow(self, impression: Impression, found: Pairs) -> None:
         if self._information is not None:
