@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +49,32 @@ def reference() -> Path:
     if not folder.is_dir():
         pytest.skip("traces of the authors' program not found beside the checkout")
     return folder
+
+
+@contextmanager
+def _no_loop_of_playwright(item: pytest.Item) -> Iterator[None]:
+    """Once a process has a browser, playwright's event loop counts as running for good, and no other can be started."""
+    running = asyncio._get_running_loop()
+    if running is None or "chromium" in getattr(item, "fixturenames", ()):
+        yield
+        return
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(running)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    with _no_loop_of_playwright(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with _no_loop_of_playwright(item):
+        return (yield)
 
 
 # Nothing of Chromium's own may go out, and a container has no sandbox to offer.

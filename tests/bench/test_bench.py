@@ -35,7 +35,7 @@ def test_every_benchmark_has_its_rows(report: dict[str, object]) -> None:
         "round": len(round.SHAPES) * len(round.RANKERS),
         "flat": sum(stretches - 1 for stretches, _ in flat_in_time.RANKERS.values()),
         "many": 2 * 4 * len(many_candidates.RANKERS),
-        "exactness": 2 * (len(exactness.TOLERANCES) + 1) * len(exactness.RANKERS),
+        "exactness": 2 * len(exactness.TOLERANCES) * len(exactness.RANKERS),
         "units": 2 * len(rankers.names()),
         "whole-run": 4 * len(whole_run.RANKERS),
         "parsing": 4,

@@ -65,8 +65,10 @@ def serve(settings: Settings) -> int:
     settings = replace(settings, port=listener.getsockname()[1])
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
-    print(f"PairRank serves {address}, with its data in {data_place(settings)}")
-    print(f"Live page: {address}/   API: {address}/docs   Ctrl-C stops", flush=True)
+    where = f"PairRank serves {address}, with its data in {data_place(settings)}"
+    # In one write: whoever started us may read the first line and close the pipe.
+    sys.stdout.write(f"{where}\nLive page: {address}/   API: {address}/docs   Ctrl-C stops\n")
+    sys.stdout.flush()
     with tempfile.TemporaryDirectory(prefix="pairrank-") as folder:
         Supervisor(settings, listener, Path(folder)).run()
     return 0
