@@ -2,8 +2,9 @@
 
 Runs are paired by fold and seed: all rankers meet the same queries and the same coins. A cell is one data set with one
 kind of users. Online (cNDCG) a cell is won when the mean is above every rival's with p < 0.01, by the paired t test
-under Holm's correction over all cells and rivals. Offline (held-out NDCG@10 after the last round) it is kept when no
-rival is above with p < 0.05 under the same correction.
+under Holm's correction over all cells and rivals. Offline (held-out NDCG@10 after the last round) it is kept when it is
+shown to be no worse than any rival by `MARGIN`: the lower end of the 95 % interval of the difference is above -MARGIN,
+without correction. Over several folds what is averaged is folds, since runs of one fold are not independent.
 """
 
 from __future__ import annotations
