@@ -1,0 +1,71 @@
+"""Files and a store that version 0.1 wrote (commit e98be43) open and go on."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pairrank import rankers
+from pairrank.types import Impression
+
+FILES = Path(__file__).resolve().parent / "files-0.1"
+
+
+@pytest.mark.parametrize("name", ["pairrank", "pairrank-bounded", "pairrank-c", "pdgd", "p2linrank"])
+def test_a_ranker_goes_on(name: str) -> None:
+    ranker = rankers.from_bytes(gzip.decompress((FILES / f"{name}.pairrank.gz").read_bytes()))
+    weights = ranker.weights
+    assert np.argmax(np.abs(weights)) == 0  # it had learned that the first feature is what is clicked
+    late = Impression.from_bytes((FILES / f"{name}.impression").read_bytes())  # shown before the upgrade
+    assert ranker.learn(late, np.arange(len(late)) == 0)
+    assert not ranker.learn(late, np.arange(len(late)) == 0)
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        shown = ranker.rank(rng.random((12, 5)), 6)
+        ranker.learn(shown, shown.features[:, 0] > 0.6)
+    assert np.argmax(np.abs(ranker.weights)) == 0
+    again = rankers.from_bytes(ranker.to_bytes())
+    assert again.to_bytes() == ranker.to_bytes()
+
+
+def test_what_it_was_made_with_is_what_acts() -> None:
+    ranker = rankers.from_bytes(gzip.decompress((FILES / "pairrank.pairrank.gz").read_bytes()))
+    assert (ranker.settings["z"], ranker.settings["pairs"], ranker.settings["offsets"]) == (0.2, "averaged", False)
+    published = rankers.from_bytes(gzip.decompress((FILES / "pairrank-c.pairrank.gz").read_bytes()))
+    assert (published.settings["width"], published.settings["lam"], published.settings["pairs"]) == (
+        "probability",
+        0.1,
+        "adjacent",
+    )
+
+
+def test_a_store_goes_on(tmp_path: Path) -> None:
+    store_module = pytest.importorskip("pairrank.service.store")
+    from pairrank.service.learning.learner import Learner
+    from pairrank.service.learning.replay import replay
+    from pairrank.service.learning.verify import verify
+    from pairrank.service.store.values import Feedback
+
+    path = tmp_path / "store.db"
+    path.write_bytes(gzip.decompress((FILES / "store.db.gz").read_bytes()))
+    store = store_module.open_store(path)
+    row = store.ranker("a")
+    assert (row.version, row.base, row.learned, row.config.options) == (6, 6, 6, {})
+    assert verify(store) == []
+    assert replay(store, row).same
+    learner = Learner(store, clock=lambda: 1001.0)
+    while learner.step(publish=True):  # one feedback was waiting
+        pass
+    token = store.database.all("SELECT token FROM impressions WHERE number = 7")[0][0]  # shown before the upgrade
+    sent = Feedback(row.id, 7, token, frozenset())
+    assert store.feedback([sent], 1001.0)[0].status.value == "accepted"
+    while learner.step(publish=True):
+        pass
+    row = store.ranker("a")
+    assert (row.version, row.feedback_count) == (8, 8)
+    assert replay(store, row).same
+    assert verify(store) == []
+    store.close()
