@@ -118,8 +118,9 @@ def _list(rng: np.random.Generator) -> tuple[Any, ...]:
     k = int(rng.integers(2, 13))
     D = rng.normal(size=(k, 5))
     K = D @ D.T * rng.choice([0.01, 1.0, 30.0])
+    winner, loser, weight = _pairs(rng, k)
     with plain():
-        return 3 * rng.normal(size=k), K, pairs.preferences(*_pairs(rng, k), k)
+        return 3 * rng.normal(size=k), K, pairs.preferences(winner, loser, weight, k)
 
 
 def _store(rng: np.random.Generator) -> tuple[Any, ...]:
