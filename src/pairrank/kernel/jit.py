@@ -106,7 +106,10 @@ def begin() -> None:
 
 def is_warm() -> bool:
     """Whether an earlier process compiled the loops as they stand, by the age of the files in numba's cache."""
-    if os.environ.get("PAIRRANK_COMPILED") == "0" or find_spec("numba") is None:
+    try:
+        if os.environ.get("PAIRRANK_COMPILED") == "0" or find_spec("numba") is None:
+            return False
+    except ImportError:
         return False
     try:
         # Numba alone knows where it keeps code: for every file of a folder in the same place.
