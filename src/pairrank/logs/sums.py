@@ -64,9 +64,9 @@ def _of_equal_length(gains: FloatArray, start: IntArray, locked: IntArray, kind:
     if kind == "mirrored":
         kept, n_examined = _found_either_way(acted, rows, winner, loser)
         rows, winner, loser = rows[kept], winner[kept], loser[kept]
-        n_acted = acted.sum(axis=1)[rows]
-        n_left = n_examined[kept] - np.minimum(locked[rows], k) - n_acted
-        weight = weight[kept] / np.maximum(n_acted, n_left)
+        n_liked = ((gains > 0) & free).sum(axis=1)[rows]
+        n_left = n_examined[kept] - np.minimum(locked[rows], k) - n_liked
+        weight = weight[kept] / np.maximum(np.maximum(n_liked, n_left), 1)
     return DocumentPairs(start[rows] + winner, start[rows] + loser, weight)
 
 

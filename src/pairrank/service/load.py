@@ -81,7 +81,7 @@ async def connected(port: int, count: int) -> AsyncIterator[list[Connection]]:
 
 def request(method: str, path: str, body: bytes, kind: str = "application/json") -> bytes:
     """A whole HTTP request."""
-    head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
