@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +19,12 @@ from pairrank.errors import StorageError
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port below those that the system gives to connections: a client must not take it while the server is dead."""
+    while True:
+        port = random.SystemRandom().randrange(20000, 32000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass
@@ -44,31 +48,41 @@ class Postgres:
         self._run(str(self.bin / "initdb"), "-D", data, "-U", "pairrank", "-A", "trust", "-E", "UTF8", "--no-sync")
 
     def start(self) -> None:
-        self._server = subprocess.Popen(
-            [
-                *(self.bin / "postgres", "-D", self.folder / "data", "-p", str(self.port), "-k", self.folder),
-                *("-c", "listen_addresses=127.0.0.1", "-c", "max_connections=60", "-c", "shared_buffers=32MB"),
-                *("-c", f"fsync={'on' if self.fsync else 'off'}"),
-            ],
-            user=self.user,
-            cwd=self.folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
         from pairrank.service.store.postgres import PostgresDatabase
 
-        deadline = time.monotonic() + 30
+        self._launch()
+        deadline = time.monotonic() + 60
         while True:
             try:
                 PostgresDatabase(self.url("postgres")).close()
                 return
             except StorageError:
-                assert time.monotonic() < deadline, "the database did not start"
+                assert time.monotonic() < deadline, (self.folder / "server.log").read_text()[-2000:]
                 time.sleep(0.1)
+                if self._server.poll() is not None:  # refused to start while the last of the killed ones was dying
+                    self._launch()
+
+    def _launch(self) -> None:
+        with open(self.folder / "server.log", "a") as log:
+            self._server = subprocess.Popen(
+                [
+                    *(self.bin / "postgres", "-D", self.folder / "data", "-p", str(self.port), "-k", self.folder),
+                    *("-c", "listen_addresses=127.0.0.1", "-c", "max_connections=60", "-c", "shared_buffers=32MB"),
+                    *("-c", f"fsync={'on' if self.fsync else 'off'}"),
+                ],
+                user=self.user,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def kill(self) -> None:
-        os.killpg(self._server.pid, signal.SIGKILL)
+        # Each process of the server leads a session of its own: killing the group of the first would spare the rest.
+        children = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children").read_text().split()
+        for process in (self._server.pid, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         self._server.wait()
         # A server that was killed leaves its lock file; the next one checks that the process is gone.
 
