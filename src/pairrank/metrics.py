@@ -2,13 +2,10 @@
 
 A data set's lists lie one behind the other: list q is ``offsets[q]:offsets[q + 1]`` of ``grades`` and ``scores``.
 Per-list values are NaN where a metric means nothing (a list without a relevant document), and means leave those out.
-A metric is also a value with a name that parses: ``parse("ndcg@10")``.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -16,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-from pairrank.errors import InputError, OptionError, UnknownNameError
+from pairrank.errors import InputError, OptionError
 from pairrank.types import FloatArray, IntArray
 
 GAMMA = 0.9995  # the discount of later rounds in cNDCG, as in the paper
@@ -91,19 +88,16 @@ def block_size_by_rank(block_sizes: ArrayLike) -> IntArray:
     return np.repeat(sizes, sizes)
 
 
-def block_size_at(block_sizes: ArrayLike, ranks: Sequence[int] = (1, 5, 10)) -> FloatArray:
-    """(len(ranks),), the size of the block at each rank; NaN below the end of the list."""
-    by_rank = block_size_by_rank(block_sizes)
-    return np.array([by_rank[r - 1] if r <= len(by_rank) else np.nan for r in ranks], dtype=np.float64)
+def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    """Mean over the first axis, the runs, and half the width of its Student t interval; NaN for fewer than two runs.
 
-
-def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """The mean of independent runs and half the width of its Student t interval; NaN width for fewer than two runs."""
+    (n,) gives two numbers, (n, m) two arrays (m,).
+    """
     runs = np.asarray(values, dtype=np.float64)
-    if len(runs) < 2:
-        return float(runs.mean()) if len(runs) else float("nan"), float("nan")
-    width = stdtrit(len(runs) - 1, (1 + level) / 2) * runs.std(ddof=1) / np.sqrt(len(runs))
-    return float(runs.mean()), float(width)
+    n, mean = len(runs), runs.mean(axis=0)
+    if n < 2:
+        return mean, np.full_like(mean, np.nan)
+    return mean, stdtrit(n - 1, (1 + level) / 2) * runs.std(axis=0, ddof=1) / np.sqrt(n)
 
 
 # Whole data sets.
@@ -169,92 +163,6 @@ class NDCG:
         top, weights, lists = self._places
         gained = self._gains[rows[top]] * weights
         return _sums(lists, gained, len(self.offsets) - 1)
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A metric as a value: hashable, printed as it is read, ``ndcg@10``, ``mrr``, ``mrr@5``, ``arp``, ``regret``."""
-
-    kind: str
-    k: int | None = None
-
-    def __str__(self) -> str:
-        return self.kind if self.k is None else f"{self.kind}@{self.k}"
-
-    def per_query(
-        self,
-        scores: ArrayLike,
-        grades: ArrayLike,
-        offsets: ArrayLike,
-        *,
-        ties: str = "order",
-        rng: np.random.Generator | None = None,
-    ) -> FloatArray:
-        """(n_queries,), the metric of each list of a data set; NaN where it means nothing."""
-        _check_lists(scores, grades, offsets)
-        labels, starts = np.asarray(grades, dtype=np.int64), np.asarray(offsets, dtype=np.int64)
-        if self.kind == "ndcg":
-            k = self.k or max(1, int(np.diff(starts).max(initial=1)))
-            return NDCG(labels, starts, k).per_query(scores, ties=ties, rng=rng)
-        listed = labels[order(scores, starts, ties=ties, rng=rng)]
-        if self.kind == "mrr":
-            return reciprocal_rank(listed, starts, self.k)
-        return average_relevance_position(listed, starts) if self.kind == "arp" else regrets(listed, starts)
-
-    def __call__(
-        self,
-        scores: ArrayLike,
-        grades: ArrayLike,
-        offsets: ArrayLike,
-        *,
-        ties: str = "order",
-        rng: np.random.Generator | None = None,
-    ) -> float:
-        """The mean of `per_query` over the lists where it means something."""
-        return _mean(self.per_query(scores, grades, offsets, ties=ties, rng=rng))
-
-
-_NAME = re.compile(r"(ndcg|mrr|arp|regret)(?:@([1-9]\d*))?", re.IGNORECASE)
-
-
-def parse(text: str) -> Metric:
-    """The metric of that name; inverse of ``str``."""
-    match = _NAME.fullmatch(text.strip())
-    if match is None or (match[2] and match[1].lower() in ("arp", "regret")):
-        raise UnknownNameError(f"no metric is called {text!r}; there are: ndcg, ndcg@K, mrr, mrr@K, arp, regret")
-    return Metric(match[1].lower(), int(match[2]) if match[2] else None)
-
-
-def reciprocal_rank(listed: IntArray, offsets: IntArray, k: int | None = None) -> FloatArray:
-    """(n_queries,), 1 / rank of the first relevant document, 0 where it lies below k; NaN without one.
-
-    ``listed`` (n_docs,) are the grades in the order shown, list by list.
-    """
-    n, rank = len(offsets) - 1, _rank(offsets)
-    first = np.full(n, np.inf)
-    np.minimum.at(first, _list_of(offsets)[listed > 0], rank[listed > 0] + 1.0)
-    reached = np.where(first <= (np.inf if k is None else k), 1 / first, 0.0)
-    return np.where(np.isfinite(first), reached, np.nan)
-
-
-def average_relevance_position(listed: IntArray, offsets: IntArray) -> FloatArray:
-    """(n_queries,), Σ g_r · r / Σ g_r over the ranks r of each list, lower is better; NaN without a relevant one."""
-    lists, n = _list_of(offsets), len(offsets) - 1
-    total = _sums(lists, listed, n)
-    weighted = _sums(lists, listed * (_rank(offsets) + 1.0), n)
-    positions: FloatArray = np.divide(weighted, total, out=np.full(n, np.nan), where=total > 0)
-    return positions
-
-
-def regrets(listed: IntArray, offsets: IntArray) -> FloatArray:
-    """(n_queries,), `regret` of each list."""
-    lists, n = _list_of(offsets), len(offsets) - 1
-    total = np.zeros(n)
-    for level in range(int(listed.min(initial=0)) + 1, int(listed.max(initial=0)) + 1):
-        above = np.concatenate([[0], (listed < level).cumsum()])
-        within = above[:-1] - above[offsets[lists]]
-        total += _sums(lists, within * (listed == level), n)
-    return total
 
 
 def _list_of(offsets: NDArray[np.integer]) -> IntArray:

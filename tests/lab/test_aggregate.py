@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pairrank.lab.aggregate import collect, holm, interval, paired, paired_test
+from pairrank.lab.aggregate import collect, holm, paired, paired_test
 from pairrank.lab.experiment import Experiment
 from pairrank.metrics import cndcg, mean_interval
 from pairrank.sim import load_records
@@ -56,9 +56,9 @@ def test_paired_test_at_its_edges() -> None:
     assert np.isnan(paired_test([0.5])[1:]).all()
 
 
-def test_interval_agrees_with_the_metrics_module() -> None:
+def test_intervals_of_curves_are_those_of_their_columns() -> None:
     runs = np.random.default_rng(0).random((6, 3))
-    mean, half = interval(runs)
+    mean, half = mean_interval(runs)
     for column in range(3):
         assert (mean[column], half[column]) == pytest.approx(mean_interval(runs[:, column]))
 

@@ -1,27 +1,22 @@
-"""Summaries alone: the same numbers as from records, resumable, and with numpy and scipy alone."""
+"""Summaries alone: resumable, and with numpy and scipy alone."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from pairrank.cli import main
-from pairrank.errors import FileFormatError, OptionError
-from pairrank.lab import summaries, tables
-from pairrank.lab.aggregate import collect
+from pairrank.errors import FileFormatError
+from pairrank.lab import summaries
 from pairrank.lab.executors import run_all
 from pairrank.lab.experiment import Experiment
 from pairrank.lab.outcomes import Failure, RunsFailedError
 from pairrank.sim import RunSpec, Summary
 
-HOSTILE = ["ablate", "synthetic:tiny", "--study", "hostile", "--clicks", "perfect", "--rounds", "12", "--seeds", "2"]
 EXPERIMENT = Experiment(
     title="Few",
     command="by hand",
@@ -31,27 +26,6 @@ EXPERIMENT = Experiment(
     rounds=30,
     seeds=3,
 )
-
-
-def test_summaries_give_the_numbers_that_records_give(tmp_path: Path) -> None:
-    run_all(EXPERIMENT.specs(), tmp_path / "records")
-    expected = collect(tmp_path / "records", EXPERIMENT.specs())
-    out = tmp_path / "summaries"
-    out.mkdir()
-    EXPERIMENT.save(out)
-    summaries.run(EXPERIMENT, out, run_all)
-    loaded, found = summaries.results(out)
-    assert loaded == EXPERIMENT
-    assert (found.rankers, found.users, found.done) == (expected.rankers, expected.users, expected.done)
-    for key, cell in expected.cells.items():
-        np.testing.assert_array_equal(found.cells[key].curves["ndcg"], cell.curves["ndcg"])
-        np.testing.assert_array_equal(found.cells[key].rounds, cell.rounds)
-        for name in ("cndcg", "regret"):
-            np.testing.assert_allclose(found.cells[key].final(name), cell.final(name))
-        assert not found.cells[key].has("n_blocks")
-    plain = [{k: v for k, v in row.items() if k != "seconds"} for row in tables.summary(found)]
-    for row, other in zip(plain, tables.summary(expected), strict=True):
-        assert row == pytest.approx({k: other[k] for k in row})
 
 
 def test_what_is_done_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,13 +39,13 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Monke
         return run_all(specs)
 
     with pytest.raises(KeyboardInterrupt):
-        summaries.run(EXPERIMENT, tmp_path, stops)
+        summaries.keep(EXPERIMENT.specs(), tmp_path, stops)
     assert asked == [[0] * 4, [1] * 4], "seed by seed"
     assert len(summaries.load(tmp_path)) == 8
     asked.clear()
-    summaries.run(EXPERIMENT, tmp_path, stops)
+    summaries.keep(EXPERIMENT.specs(), tmp_path, stops)
     assert asked == [[2] * 4]
-    summaries.run(EXPERIMENT, tmp_path, stops)
+    summaries.keep(EXPERIMENT.specs(), tmp_path, stops)
     assert asked == [[2] * 4]
     assert {s.spec for s in summaries.load(tmp_path).values()} == set(EXPERIMENT.specs())
 
@@ -86,7 +60,7 @@ def test_failures_do_not_stop_the_rest(tmp_path: Path, monkeypatch: pytest.Monke
         return run_all(specs)
 
     with pytest.raises(RunsFailedError, match="1 of 12 runs failed") as told:
-        summaries.run(EXPERIMENT, tmp_path, some_fail)
+        summaries.keep(EXPERIMENT.specs(), tmp_path, some_fail)
     assert len(told.value.summaries) == len(summaries.load(tmp_path)) == 11
 
 
@@ -98,34 +72,11 @@ def test_few_runs_a_seed_are_taken_together() -> None:
 
 
 def test_damaged_and_missing_files(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="no summaries"):
-        summaries.results(tmp_path)
     (tmp_path / summaries.FILE).write_text('[{"spec": 3}]')
     with pytest.raises(FileFormatError, match="damaged"):
         summaries.load(tmp_path)
     summaries.clear(tmp_path)
     assert summaries.load(tmp_path) == {}
-
-
-def test_a_study_in_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*HOSTILE, "--engine", "serial", "--tables", "--out", str(tmp_path)]
-    assert main(words) == 0
-    said = capsys.readouterr().out
-    assert "perfect(hostile=0.3) users" in said
-    page = (tmp_path / "report.md").read_text()
-    assert "## Performance, perfect users" in page
-    assert "P²LinRank" in page
-    assert "![" not in page
-    numbers = json.loads((tmp_path / "results.json").read_text())
-    assert numbers["runs"]["done"] == numbers["runs"]["expected"] == len(numbers["results"]) * 2
-    before = (tmp_path / summaries.FILE).read_bytes()
-    assert main(words) == 0
-    assert (tmp_path / summaries.FILE).read_bytes() == before, "nothing was run again"
-    (tmp_path / "report.md").unlink()
-    assert main(["report", str(tmp_path)]) == 0
-    assert (tmp_path / "report.md").read_text() == page
-    assert main([*words, "--no-resume"]) == 0
-    assert (tmp_path / summaries.FILE).read_bytes() != before, "seconds, at least, differ"
 
 
 def test_numpy_and_scipy_are_enough(tmp_path: Path) -> None:
@@ -142,9 +93,9 @@ def test_numpy_and_scipy_are_enough(tmp_path: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     program = [sys.executable, "-m", "pairrank"]
-    words = [*HOSTILE, "--engine", "processes", "--jobs", "2", "--tables", "--out", str(tmp_path / "out")]
+    runs = ["--rounds", "12", "--seeds", "2", "--rival", "pdgd", "--clicks", "perfect", "--jobs", "2"]
     commands = [
-        words,
+        ["quality", "synthetic:tiny", *runs, "--out", str(tmp_path / "out")],
         [
             "calibrate",
             "--rounds",

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairrank import PairRank, metrics
-from pairrank.service.log_statistics import History, block_sizes, summarise
+from pairrank.service.log_statistics import block_sizes, point, points, summarise
 from pairrank.service.store.values import Entry
 from pairrank.service.worker.recent_candidates import Recent
-from pairrank.types import Impression
+from pairrank.types import FloatArray, Impression
 
 
 def shown(blocks: list[int], ends: list[int] | None = None, locked: int = 0, explored: bool = True) -> Impression:
@@ -50,38 +50,42 @@ def test_block_sizes_are_those_of_the_ranker_itself() -> None:
         ranker.learn(impression, X[impression.ranking, 0] > 0.6)
 
 
+def listed(*entries: Entry) -> FloatArray:
+    return np.array([summarise(one) for one in entries], dtype=np.float64).reshape(len(entries), -1)
+
+
 def test_one_list_is_summarised() -> None:
     clicks = [0, 1, 0, 1, 0]
-    found = summarise(entry(7, shown([0, 0, 1, 2, 2], ends=[1, 2, 9]), clicks))
-    assert found is not None
-    point = found.point()
-    assert point["ctr"] == 1
-    assert point["ndcg"] == pytest.approx(metrics.dcg(clicks) / metrics.ideal_dcg(clicks))
-    assert point["explored"] == 4 / 5
-    assert point["blocks"] == 3
-    assert (point["size_1"], point["size_5"], point["size_10"]) == (2, 7, None)
-    assert (point["time"], point["log_entry"]) == (7.0, 7)
-    quiet = summarise(entry(1, shown([0, 0], explored=False), [0, 0]))
-    assert quiet is not None
-    assert quiet.point()["ctr"] == 0
-    assert quiet.point()["ndcg"] is None
-    assert quiet.point()["explored"] == 0
+    told = point(listed(entry(7, shown([0, 0, 1, 2, 2], ends=[1, 2, 9]), clicks)))
+    assert told["ctr"] == 1
+    assert told["ndcg"] == pytest.approx(metrics.dcg(clicks) / metrics.ideal_dcg(clicks))
+    assert told["explored"] == 4 / 5
+    assert told["blocks"] == 3
+    assert (told["size_1"], told["size_5"], told["size_10"]) == (2, 7, None)
+    assert (told["time"], told["log_entry"]) == (7.0, 7)
+    quiet = point(listed(entry(1, shown([0, 0], explored=False), [0, 0])))
+    assert quiet["ctr"] == 0
+    assert quiet["ndcg"] is None
+    assert quiet["explored"] == 0
     assert summarise(Entry(1, "rollback", 0.0, 3, None, None)) is None
 
 
-@given(st.lists(st.lists(st.integers(0, 1), min_size=3, max_size=3), max_size=70), st.integers(1, 6))
-def test_a_history_keeps_its_sums_however_it_is_joined(lists: list[list[int]], points: int) -> None:
-    history = History(points)
-    for seq, clicks in enumerate(lists, 1):
-        history.add(entry(seq, shown([0, 1, 1]), clicks))
-    found = history.points()
-    assert len(found) <= 2 * points
+def test_lists_of_different_lengths_are_averaged_by_what_they_have() -> None:
+    told = point(listed(entry(1, shown([0, 0, 0]), [0, 0, 0]), entry(2, shown([0] * 6, explored=False), [1] * 6)))
+    assert (told["lists"], told["ctr"], told["ndcg"]) == (2, 0.5, 1.0)
+    assert told["explored"] == 3 / 9  # of all positions, not of lists
+    assert (told["size_1"], told["size_5"], told["size_10"]) == (4.5, 6, None)
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=3, max_size=3), min_size=1, max_size=70), st.integers(1, 12))
+def test_points_keep_the_sums_however_wide_they_are(lists: list[list[int]], most: int) -> None:
+    found = points(listed(*(entry(seq, shown([0, 1, 1]), clicks) for seq, clicks in enumerate(lists, 1))), most)
+    assert len(found) <= most
     assert sum(point["lists"] for point in found) == len(lists)
     assert sum(point["ctr"] * point["lists"] for point in found) == pytest.approx(sum(any(c) for c in lists))
     assert [point["log_entry"] for point in found] == sorted(point["log_entry"] for point in found)
     assert len({point["lists"] for point in found[:-1]}) <= 1  # all but the last are equally wide
-    if lists:
-        assert found[-1]["log_entry"] == len(lists)
+    assert found[-1]["log_entry"] == len(lists)
 
 
 def test_recent_candidates_are_bounded() -> None:

@@ -25,7 +25,7 @@ The last four vary plain pairrank, the others pairrank-c. In the last two other 
 
 examples:
   pairrank ablate MQ2008 --study pairs --rounds 2000 --seeds 10 --out ablation-pairs
-  pairrank ablate MQ2008 --study hostile --clicks informational --tables --out hostile
+  pairrank ablate MQ2008 --study hostile --clicks informational --out hostile
 """
 
 
@@ -39,7 +39,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranker", metavar="NAME", help="whose choice (default: the study's own)")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figure and report go")
     experiment_options.add_experiment_options(parser, rounds=2000, seeds=10)
-    experiment_options.add_tables_option(parser)
     experiment_options.add_options(parser)
     parser.set_defaults(run=run)
 

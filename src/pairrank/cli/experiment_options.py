@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pairrank import clicks
 from pairrank.engines import ENGINES
-from pairrank.lab import executors, report, summaries, tables
+from pairrank.lab import executors, report, tables
 from pairrank.lab.aggregate import Results
 from pairrank.lab.executors import prepare
 from pairrank.lab.experiment import CEILING, USERS, Experiment
@@ -65,15 +65,6 @@ def add_experiment_options(parser: argparse.ArgumentParser, *, rounds: int = 500
     )
 
 
-def add_tables_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--tables``, for machines without the extra ``lab``."""
-    parser.add_argument(
-        "--tables",
-        action="store_true",
-        help="keep summaries and tables alone, no records and no figures: numpy and scipy are enough",
-    )
-
-
 def command(name: str, args: argparse.Namespace, *more: str) -> str:
     """The command line as a report gives it: without the folders of the machine that it ran on."""
     words = ["pairrank", name, Path(args.data).name, *more, "--rounds", args.rounds, "--seeds", args.seeds]
@@ -104,33 +95,16 @@ def run_experiment(experiment: Experiment, args: argparse.Namespace) -> int:
     if args.resume:
         experiment.check_defaults(args.out)
     experiment.save(args.out)
-    failed, for_tables = None, getattr(args, "tables", False)
+    failed = None
     try:
-        if for_tables:
-            _run_for_tables(experiment, args)
-        else:
-            run_all(specs, args, args.out)
+        run_all(specs, args, args.out)
     except RunsFailedError as problem:
         failed = problem
     if failed is None or failed.summaries:
-        (show_tables if for_tables else show_report)(args.out)
+        show_report(args.out)
     if failed is not None:
         print(f"pairrank: {failed}", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _run_for_tables(experiment: Experiment, args: argparse.Namespace) -> None:
-    if not args.resume:
-        summaries.clear(args.out)
-    summaries.run(experiment, args.out, lambda specs: run_all(specs, args, None))
-
-
-def show_tables(out: str) -> None:
-    """Write the tables of a folder of summaries and print them."""
-    experiment, results = summaries.results(out)
-    report.write_tables(out, experiment, results)
-    _print_leaders(results)
-    print(f"tables: {Path(out) / 'report.md'}")
 
 
 def show_report(out: str) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 
 from pairrank.cli import experiment_options
-from pairrank.lab import summaries
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.description = (
         "Make the figures and the report of a folder again from the records of the runs that are done; "
-        "it does no harm while other runs are still under way. Where --tables kept summaries alone, it makes tables."
+        "it does no harm while other runs are still under way."
     )
     parser.add_argument("out", metavar="DIR", help="the --out of demo, reproduce, ablate or simulate")
     parser.set_defaults(run=run)
@@ -20,5 +19,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    (experiment_options.show_tables if summaries.load(args.out) else experiment_options.show_report)(args.out)
+    experiment_options.show_report(args.out)
     return 0

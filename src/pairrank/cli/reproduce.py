@@ -27,7 +27,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figures and report go")
     experiment_options.add_experiment_options(parser)
-    experiment_options.add_tables_option(parser)
     experiment_options.add_options(parser)
     parser.set_defaults(run=run)
 

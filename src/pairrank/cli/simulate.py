@@ -105,8 +105,8 @@ def _given(text: str) -> RunSpec:
 def _row(runs: Sequence[Summary]) -> dict[str, Any]:
     """The seeds of one ranker and users in one row."""
     spec = runs[0].spec
-    ndcg, ndcg_ci = mean_interval([run.ndcg for run in runs])
-    cndcg, cndcg_ci = mean_interval([run.cndcg for run in runs])
+    ndcg, ndcg_ci = map(float, mean_interval([run.ndcg for run in runs]))
+    cndcg, cndcg_ci = map(float, mean_interval([run.cndcg for run in runs]))
     numbers = {
         "ndcg": ndcg,
         "ndcg_ci": ndcg_ci,

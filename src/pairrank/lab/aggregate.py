@@ -45,10 +45,6 @@ class Cell:
         """(n,), the value after the last round, by seed."""
         return self.curves[name][:, -1]
 
-    def band(self, name: str) -> tuple[FloatArray, FloatArray]:
-        """(m,) and (m,): the mean over seeds and half of its 95 % t interval (NaN for one seed)."""
-        return interval(self.curves[name])
-
     def has(self, name: str) -> bool:
         """Whether there is any value: not every ranker has blocks or weights."""
         return bool(np.isfinite(self.curves[name]).any())
@@ -143,15 +139,6 @@ def _cell(ranker: str, clicks: str, runs: Sequence[_Curves]) -> Cell:
     )
 
 
-def interval(runs: FloatArray, level: float = LEVEL) -> tuple[FloatArray, FloatArray]:
-    """Mean over the first axis and half the width of its Student t interval, column by column; (n, m) to (m,), (m,)."""
-    n = len(runs)
-    mean = runs.mean(axis=0)
-    if n < 2:
-        return mean, np.full_like(mean, np.nan)
-    return mean, stdtrit(n - 1, (1 + level) / 2) * runs.std(axis=0, ddof=1) / np.sqrt(n)
-
-
 def paired(a: Cell, b: Cell, metric: str) -> Comparison:
     """``a`` against ``b`` in the final value of a metric; seeds meet the same queries and coins, so they pair up."""
     seeds, left, right = np.intersect1d(a.seeds, b.seeds, return_indices=True)
@@ -166,11 +153,10 @@ def paired_test(differences: ArrayLike) -> tuple[float, float, float]:
     n = len(d)
     if n < 2:
         return (float(d.mean()) if n else float("nan")), float("nan"), float("nan")
-    mean, error = float(d.mean()), float(d.std(ddof=1) / np.sqrt(n))
-    if error == 0:
+    mean, half = map(float, metrics.mean_interval(d, LEVEL))
+    if half == 0:
         return mean, 0.0, 1.0 if mean == 0 else 0.0
-    p = 2 * float(stdtr(n - 1, -abs(mean) / error))
-    return mean, float(stdtrit(n - 1, (1 + LEVEL) / 2)) * error, p
+    return mean, half, 2 * float(stdtr(n - 1, -abs(mean) / half * stdtrit(n - 1, (1 + LEVEL) / 2)))
 
 
 def holm(p_values: Iterable[float]) -> list[float]:

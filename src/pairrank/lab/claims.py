@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pairrank.lab import styles
-from pairrank.lab.aggregate import METRICS, Cell, Comparison, Results, holm, interval, paired, paired_test
+from pairrank.lab.aggregate import METRICS, Cell, Comparison, Results, holm, paired, paired_test
 from pairrank.lab.experiment import CEILING
+from pairrank.metrics import mean_interval
 from pairrank.types import FloatArray, IntArray
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
@@ -134,7 +135,7 @@ def _shrinks(cells: Sequence[Cell], rank: int) -> Claim:
     limits, evidence = [], []
     for cell in cells:
         place = int(np.searchsorted(cell.rounds, HUNDREDS, side="right")) - 1
-        mean, half = interval(cell.curves[f"block_at_{rank}"])
+        mean, half = mean_interval(cell.curves[f"block_at_{rank}"])
         limits.append((float(mean[place]), float(half[place])))
         evidence.append(f"{cell.clicks} {mean[place]:.2f} ± {half[place]:.2f} after {cell.rounds[place]:,}")
     verdict = _interval_verdict(limits, SMALL)

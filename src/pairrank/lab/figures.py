@@ -15,6 +15,7 @@ from pairrank.lab import styles
 from pairrank.lab.aggregate import Cell, Results
 from pairrank.lab.experiment import CEILING
 from pairrank.lab.styles import Look
+from pairrank.metrics import mean_interval
 from pairrank.types import FloatArray, IntArray
 
 BLOCK_RANKS = (1, 5, 10)
@@ -248,9 +249,7 @@ def mean_profile(profiles: Sequence[FloatArray]) -> FloatArray:
 
 
 def _line(axis: Any, x: IntArray, runs: FloatArray, look: Look) -> None:
-    from pairrank.lab.aggregate import interval
-
-    mean, half = interval(runs)
+    mean, half = mean_interval(runs)
     every = (_MARKERS.find(look.marker), max(1, len(x) // 7))  # staggered: markers of close lines stay apart
     axis.plot(x, mean, color=look.colour, ls=look.style, marker=look.marker, markevery=every, label=look.label)
     if np.isfinite(half).any():

@@ -60,13 +60,6 @@ def build(out: str | os.PathLike[str]) -> Report:
     return Report(folder / "report.html", tuple(paths), results, tuple(page.claims))
 
 
-def write_tables(out: str | os.PathLike[str], experiment: Experiment, results: Results) -> None:
-    """The report without its figures, as Markdown and JSON: numpy and scipy are enough for it."""
-    page = _Page.of(experiment, results)
-    archive.write_atomically(Path(out) / "results.json", page.numbers().encode())
-    archive.write_atomically(Path(out) / "report.md", page.markdown([]).encode())
-
-
 def _guessed(folder: Path) -> Experiment:
     """The experiment that a folder of runs without a description amounts to: its largest group of like runs."""
     groups: dict[tuple[object, ...], list[RunSpec]] = {}

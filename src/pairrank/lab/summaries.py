@@ -1,4 +1,4 @@
-"""Experiments of which the runs' summaries alone are kept, in one JSON file: numpy and scipy are enough for all of it.
+"""Runs of which the summaries alone are kept, in one JSON file: numpy and scipy are enough for all of it.
 
 The file is written after every few seeds, so that the same command goes on where an interrupted one stopped.
 """
@@ -13,25 +13,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pairrank import archive
-from pairrank.errors import FileFormatError, OptionError
-from pairrank.lab.aggregate import Cell, Results
-from pairrank.lab.experiment import Experiment
+from pairrank.errors import FileFormatError
 from pairrank.lab.outcomes import Failure, RunsFailedError
 from pairrank.sim import RunSpec, Summary
-from pairrank.sim.records import EVALUATION_COLUMNS
-from pairrank.types import FloatArray
 
 FILE = "summaries.json"
 CHUNK = 64  # runs, at least, between two writes: enough to keep many cores busy
 Folder = str | os.PathLike[str]
-
-
-def run(experiment: Experiment, out: Folder, run_all: Callable[[Sequence[RunSpec]], list[Summary]]) -> None:
-    """Run what is not there yet of an experiment: see `keep`."""
-    keep(experiment.specs(), out, run_all)
 
 
 def keep(specs: Sequence[RunSpec], out: Folder, run_all: Callable[[Sequence[RunSpec]], list[Summary]]) -> None:
@@ -88,35 +77,3 @@ def _save(out: Folder, kept: Mapping[str, Summary]) -> None:
 def clear(out: Folder) -> None:
     """Forget what was run."""
     (Path(out) / FILE).unlink(missing_ok=True)
-
-
-def results(out: Folder) -> tuple[Experiment, Results]:
-    """The experiment of a folder and its results: held-out NDCG@10 as curves, cNDCG and regret after the last round."""
-    experiment = Experiment.load(out)
-    kept = load(out)
-    if experiment is None or not kept:
-        raise OptionError(f"{os.fspath(out)} has no summaries of an experiment; nothing can be reported")
-    specs = experiment.specs()
-    found = [kept[spec.run_id] for spec in specs if spec.run_id in kept]
-    cells: dict[tuple[str, str], list[Summary]] = {}
-    for summary in sorted(found, key=lambda summary: summary.spec.seed):
-        cells.setdefault((summary.spec.ranker, summary.spec.clicks), []).append(summary)
-    names = [tuple(dict.fromkeys(getattr(spec, name) for spec in specs)) for name in ("ranker", "clicks")]
-    return experiment, Results(
-        {key: _cell(*key, runs) for key, runs in cells.items()}, names[0], names[1], len(found), len(specs)
-    )
-
-
-def _cell(ranker: str, clicks: str, runs: Sequence[Summary]) -> Cell:
-    rounds = runs[0].spec.evaluation_rounds()
-
-    def only_last(values: Sequence[float]) -> FloatArray:
-        curves = np.full((len(runs), len(rounds)), np.nan)
-        curves[:, -1] = values
-        return curves
-
-    curves = {name: only_last([np.nan] * len(runs)) for name in EVALUATION_COLUMNS}
-    curves |= {name: only_last([getattr(run, name) for run in runs]) for name in ("cndcg", "regret")}
-    curves["ndcg"] = np.array([run.curve for run in runs])
-    seeds = np.array([run.spec.seed for run in runs])
-    return Cell(ranker, clicks, seeds, rounds, curves, {}, sum(run.seconds for run in runs))

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pairrank.lab import styles
-from pairrank.lab.aggregate import METRICS, Comparison, Results, interval
+from pairrank.lab.aggregate import METRICS, Comparison, Results
 from pairrank.lab.experiment import CEILING
+from pairrank.metrics import mean_interval
 
 Row = list[str]
 MARK = "*"
@@ -27,8 +28,8 @@ def summary(results: Results) -> list[dict[str, Any]]:
                 continue
             row: dict[str, Any] = {"ranker": ranker, "clicks": users, "seeds": len(cell.seeds)}
             for metric in _HEADS:
-                mean, half = interval(cell.final(metric)[:, None])
-                row |= {metric: float(mean[0]), f"{metric}_ci": None if math.isnan(half[0]) else float(half[0])}
+                mean, half = mean_interval(cell.final(metric))
+                row |= {metric: float(mean), f"{metric}_ci": None if math.isnan(half) else float(half)}
             row |= {f"best_{metric}": winners[users, metric] == ranker for metric in METRICS}
             row["seconds"] = cell.seconds
             rows.append(row)

@@ -1,7 +1,4 @@
-"""What is told of a ranker beside its row: statistics of its log, weights, versions, impressions, models.
-
-The endpoints under ``/v1`` and the pages without a script tell the same, from here.
-"""
+"""What is told of a ranker beside its row: statistics of its log, weights, versions, impressions, models."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import numpy as np
 from pairrank.errors import UnknownNameError
 from pairrank.rankers import LinearRanker, Ranker
 from pairrank.service.learning.model import Model
-from pairrank.service.log_statistics import LogStatistics, kept_orders
+from pairrank.service.log_statistics import LogStatistics, kept_orders, point, points
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import ImpressionRow, RankerRow
 from pairrank.service.worker.models import Shelf
@@ -49,15 +46,16 @@ class Reports:
         while behind := await read(self._statistics.catch_up, store, row):
             if time.monotonic() > deadline:
                 break
-        history = self._statistics.history(row)
+        lists = self._statistics.lists(row)
+        tenth = max(len(lists) // 10, 1)
         return {
             "name": row.name,
             "model_version": row.version,
             "lag": row.log_seq - row.applied,
             "lag_seconds": await self.lag_seconds(row),
-            "points": history.points(),
-            "oldest": history.oldest(),
-            "newest": history.newest(),
+            "points": points(lists),
+            "oldest": point(lists[:tenth]),
+            "newest": point(lists[-tenth:]),
             "kept": await read(self._kept, row.id, row.created, row.version, row.base, row.log_seq),
             "behind": behind,
         }

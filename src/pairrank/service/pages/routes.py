@@ -13,17 +13,13 @@ from starlette.staticfiles import StaticFiles
 from pairrank import drawing
 from pairrank.errors import InputError, UnknownNameError
 from pairrank.service.answers import answer
-from pairrank.service.auth import NoKeyError, RoleError
-from pairrank.service.http.administration import describe
+from pairrank.service.auth import NoKeyError
 from pairrank.service.pages.api import api_page
 from pairrank.service.pages.layout import POLICY
-from pairrank.service.pages.live import PAGE, Address, Detail, closed_page, impression_page, live_page
+from pairrank.service.pages.live import Address, closed_page, impression_page, live_page, steps
 from pairrank.service.pages.markup import Markup
 from pairrank.service.pages.view_models import Scene, scene
-from pairrank.service.store.values import RankerRow
 from pairrank.service.worker.state import Desk
-
-WEIGHTS = 20  # in the table
 
 
 def html(text: Markup) -> Response:
@@ -49,29 +45,17 @@ def routes(desk: Desk) -> list[BaseRoute]:
             desk.allow(request, None)
         except NoKeyError:
             return html(closed_page(request.app.state.nav))
-        rows = sorted(await desk.shelf.read(desk.store.rankers), key=lambda row: row.name)
+        rows = await desk.shelf.read(desk.store.rankers)
         wanted = request.query_params.get("ranker")
         # The one asked for, else the one that learned last.
         newest = max(rows, key=lambda row: row.updated, default=None)
         chosen = newest if wanted is None else next((row for row in rows if row.name == wanted), None)
-        return html(
-            live_page(
-                [describe(row) for row in rows],
-                None if chosen is None else await _detail(chosen, admin=_may(desk, request, "admin")),
-                to=Address(_address(request), bool(desk.shelf.keys)),
-                missing=wanted if chosen is None else None,
-                nav=request.app.state.nav,
-            )
-        )
-
-    async def _detail(row: RankerRow, *, admin: bool) -> Detail:
-        return Detail(
-            describe(row),
-            await desk.reports.statistics(row),
-            await desk.reports.weights(row, WEIGHTS),
-            await desk.reports.versions(row),
-            await desk.reports.impressions(row, PAGE) if admin else None,
-        )
+        to = Address(_address(request), bool(desk.shelf.keys))
+        if chosen is None:
+            first_steps = steps(to) if wanted is None else None
+        else:
+            first_steps = None if chosen.feedback_count else steps(to, chosen.name, chosen.config.n_features)
+        return html(live_page(chosen.name if chosen else wanted or "", first_steps, request.app.state.nav))
 
     async def impression(request: Request) -> Response:
         return html(impression_page(request.path_params["name"], await _scene(request), request.app.state.nav))
@@ -134,14 +118,6 @@ def json_of(value: Any) -> Response:
 def _address(request: Request) -> str:
     """Where the reader reached this service."""
     return str(request.base_url).rstrip("/")
-
-
-def _may(desk: Desk, request: Request, role: str) -> bool:
-    try:
-        desk.allow(request, role)
-    except RoleError:
-        return False
-    return True
 
 
 def _panel(found: Scene) -> drawing.Panel:

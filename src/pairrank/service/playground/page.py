@@ -37,7 +37,7 @@ def play_page(nav: Nav, script: str) -> Markup:
     examples = tag(
         "div", "Try ", *(tag("button", text, type="button") for text in _EXAMPLES), class_="chips", id="examples"
     )
-    quiet = tag("noscript", tag("p", "The playground needs JavaScript; the live page works without.", class_="notice"))
+    quiet = tag("noscript", tag("p", "The playground needs JavaScript.", class_="notice"))
     body = join(lede, quiet, form, examples, _indexing(), tag("div", _results(), _learned(), class_="columns"))
     return page("Playground", body, nav=nav, current="/play", script=script)
 

@@ -137,7 +137,7 @@ function listRankers(rankers) {
   if (focused) [...$("rankers").querySelectorAll("a")].find((link) => link.textContent === focused)?.focus();
 }
 
-/** What is not as usual with a ranker; `live.py` says the same. */
+/** What is not as usual with a ranker. */
 function standing(row) {
   const said = [row.stopped ? "stopped" : null, row.frozen ? "frozen" : null, row.pinned === null ? null : "pinned",
     row.set_aside ? `${whole(row.set_aside)} set aside` : null].filter(Boolean);
