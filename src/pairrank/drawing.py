@@ -12,6 +12,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 
 import numpy as np
 from scipy.special import ndtr
@@ -19,42 +20,7 @@ from scipy.special import ndtr
 from pairrank.errors import InputError
 from pairrank.types import Inspection, IntArray
 
-STYLE = """
-.pr-drawing{font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
-.pr-drawing text{fill:#1d2129}
-.pr-drawing .pr-quiet{fill:#566070;font-size:11.5px}
-.pr-drawing .pr-heading{font-weight:600;font-size:14px}
-.pr-drawing .pr-number{font-variant-numeric:tabular-nums}
-.pr-drawing .pr-band{fill:#eef3f4;stroke:#c9d6d8;stroke-width:1}
-.pr-drawing .pr-band-open{fill:#fdf3e0;stroke:#ecc987;stroke-width:1}
-.pr-drawing .pr-field{fill-opacity:0}
-.pr-drawing .pr-node{fill:#0f7173;stroke:#ffffff;stroke-width:1.5}
-.pr-drawing .pr-node-open{fill:#c77700;stroke:#ffffff;stroke-width:1.5}
-.pr-drawing .pr-uncertain{fill:none;stroke:#c77700;stroke-width:1.3;stroke-dasharray:4 3;stroke-opacity:.85}
-.pr-drawing .pr-certain{fill:none;stroke:#0f7173;stroke-width:1.2;stroke-opacity:.7}
-.pr-drawing .pr-tip{fill:#0f7173}
-.pr-drawing .pr-link{fill:none;stroke:#aab4bf;stroke-width:1.3}
-.pr-drawing .pr-link-open{fill:none;stroke:#dba347;stroke-width:1.3}
-.pr-drawing .pr-chip{fill:#ffffff;stroke:#aab4bf;stroke-width:1.2}
-.pr-drawing .pr-clicked{fill:#1a7f37;stroke:#1a7f37}
-.pr-drawing .pr-clicked-text{fill:#ffffff;font-weight:600}
-@media (prefers-color-scheme:dark){
-.pr-drawing text{fill:#e4e8ee}
-.pr-drawing .pr-quiet{fill:#98a3b3}
-.pr-drawing .pr-band{fill:#17272b;stroke:#2c454b}
-.pr-drawing .pr-band-open{fill:#33270f;stroke:#75571b}
-.pr-drawing .pr-node{fill:#4fc3c0;stroke:#10151c}
-.pr-drawing .pr-node-open{fill:#f0a93b;stroke:#10151c}
-.pr-drawing .pr-uncertain{stroke:#f0a93b}
-.pr-drawing .pr-certain{stroke:#4fc3c0}
-.pr-drawing .pr-tip{fill:#4fc3c0}
-.pr-drawing .pr-link{stroke:#566273}
-.pr-drawing .pr-link-open{stroke:#a67726}
-.pr-drawing .pr-chip{fill:#10151c;stroke:#566273}
-.pr-drawing .pr-clicked{fill:#3fb950;stroke:#3fb950}
-.pr-drawing .pr-clicked-text{fill:#06170a}
-}
-""".strip()
+STYLE = files("pairrank").joinpath("drawing.css").read_text(encoding="utf-8").strip()
 
 # Above this many uncertain pairs only each document's arc to its last uncertain partner is drawn: those make the
 # blocks, and thousands of arcs are neither readable nor quick.

@@ -30,7 +30,6 @@ examples:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Vary one choice of PairRank's with all else equal, and draw one figure of what it changes."
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -44,7 +43,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     tuned = tuned_options.load(args.settings) if args.settings else {}
     base = args.ranker or ablations.STUDIES[args.study].base
     experiment = ablations.experiment(

@@ -34,7 +34,6 @@ _ROUNDS = (30, 100, 300, 1000, 2000, 5000, 10_000)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Measure on data with known weights how often orders called certain are wrong, and why."
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -50,7 +49,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     rounds = (*(t for t in _ROUNDS if t < args.rounds), args.rounds)
     users = tuple(dict.fromkeys(args.clicks or USERS))
     study = calibration.Study(features=args.features, rounds=rounds, seeds=args.seeds, users=users)

@@ -17,7 +17,6 @@ measured; open it in a browser. Ctrl-C and the same command again go on where it
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Compare PairRank with all baselines for three kinds of users, on synthetic data that need no "
         "download; print a table and write a report with figures."
@@ -32,7 +31,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     experiment = paper.comparison(
         replace(paper.DEMO, rounds=args.rounds or paper.DEMO.rounds),
         title="PairRank in a minute",

@@ -13,7 +13,6 @@ from pairrank.errors import ExportError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Write a linear model in a format that search engines read. MODEL is a ranker's file, a "
         "service's store (a SQLite file or postgresql://…), a model in one of the formats written here, or weights "

@@ -34,7 +34,6 @@ _LEARNED = 200
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Draw pictures for documents."
     kinds = parser.add_subparsers(dest="figure", metavar="FIGURE", required=True)
     blocks = kinds.add_parser(

@@ -24,7 +24,6 @@ DEFAULT_RANKER = "pairrank"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Learn a ranker from click logs. LOGS are Parquet click logs, our own event logs (JSON lines), "
         "stores of the service (a SQLite file, postgresql://…), or User Behavior Insights 1.3 (JSON lines of queries "

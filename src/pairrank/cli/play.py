@@ -13,7 +13,6 @@ from pairrank.progress import progress
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Open a search over the documentation of this machine's Python standard library, ranked by "
         "PairRank, which learns from what you click. Everything runs in this process and on this machine; the index "

@@ -26,7 +26,6 @@ examples:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Compare one ranker with its rivals over data sets and users, paired run by run, tests corrected."
     )
@@ -53,7 +52,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     rivals = tuple(args.rival or quality.RIVALS)
     specs = quality.specs(
         [

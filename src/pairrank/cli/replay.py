@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import closing
 from dataclasses import asdict
 
 from pairrank import threads
@@ -13,7 +14,6 @@ from pairrank.service.store import open_store
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Build every model of a store again from its log alone and compare it, bit for bit, with the one "
         "that is stored. Exit code 0: the same; 1: not the same. The service may be running."
@@ -26,16 +26,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Replay; the exit code says whether all is the same."""
-    store = open_store(args.store, create=False)
-    try:
-        # One moment of the store, also while the service runs; one thread, as the learner: the same sums in one order.
-        with store.database.snapshot(), threads.single():
-            rows = [row for row in store.rankers() if args.ranker in (None, row.name)]
-            if args.ranker is not None and not rows:
-                raise UnknownNameError(f"no ranker is called {args.ranker!r}")
-            results = [replay(store, row) for row in rows]
-    finally:
-        store.close()
+    # One moment of the store, also while the service runs; one thread, as the learner: the same sums in one order.
+    with closing(open_store(args.store, create=False)) as store, store.database.snapshot(), threads.single():
+        rows = [row for row in store.rankers() if args.ranker in (None, row.name)]
+        if args.ranker is not None and not rows:
+            raise UnknownNameError(f"no ranker is called {args.ranker!r}")
+        results = [replay(store, row) for row in rows]
     if args.json:
         print(json.dumps([asdict(result) | {"same": result.same} for result in results]))
     else:

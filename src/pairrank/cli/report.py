@@ -8,7 +8,6 @@ from pairrank.cli import experiment_options
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Make the figures and the report of a folder again from the records of the runs that are done; "
         "it does no harm while other runs are still under way."
@@ -18,6 +17,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     experiment_options.show_report(args.out)
     return 0

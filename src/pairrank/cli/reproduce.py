@@ -20,7 +20,6 @@ examples:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Run all of the paper's experiments, draw its figures, test its claims and write a report."
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -32,7 +31,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     experiment = paper.comparison(
         experiment_options.protocol(args),
         command=experiment_options.command("reproduce", args),

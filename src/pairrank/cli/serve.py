@@ -22,7 +22,6 @@ _FLAGS = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Serve rank and feedback over HTTP. Starts with no configuration: a SQLite file in this folder, "
         "on this machine alone."

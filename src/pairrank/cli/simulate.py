@@ -39,7 +39,6 @@ examples:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Run rankers against simulated users and say how well they rank and how well they learned."
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -76,7 +75,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     specs = [_given(args.spec)] if args.spec else _specs(args)
     summaries = experiment_options.run_all(specs, args, args.out)
     rows = [_row(list(group)) for _, group in groupby(summaries, key=lambda s: (s.spec.ranker, s.spec.clicks))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import closing
 
 from pairrank.errors import OptionError, UnknownNameError
 from pairrank.service.auth import new_key
@@ -16,7 +17,6 @@ _STORE = "sqlite:///FILE, a path, or postgresql://…"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     acts = parser.add_subparsers(dest="act", metavar="ACT", required=True)
     act = acts.add_parser("verify", help="check pages, log, checksums and digests; exit code 1 when something is wrong")
     act.add_argument("store", metavar="STORE", help=_STORE)
@@ -49,12 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    store = open_store(args.store, create=False)
-    try:
-        faults = verify(store)
-        rankers = len(store.rankers())
-    finally:
-        store.close()
+    with closing(open_store(args.store, create=False)) as store:
+        faults, rankers = verify(store), len(store.rankers())
     for fault in faults:
         print(fault)
     print(f"{rankers} rankers: {'whole' if not faults else f'{len(faults)} faults'}")
@@ -62,11 +58,8 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _backup(args: argparse.Namespace) -> int:
-    store = open_store(args.store, create=False)
-    try:
+    with closing(open_store(args.store, create=False)) as store:
         backup(store, args.file)
-    finally:
-        store.close()
     print(f"Backed up into {args.file}")
     return 0
 
@@ -78,8 +71,7 @@ def _restore(args: argparse.Namespace) -> int:
 
 
 def _compact(args: argparse.Namespace) -> int:
-    store = open_store(args.store, create=False)
-    try:
+    with closing(open_store(args.store, create=False)) as store:
         rows = [row for row in store.rankers() if args.ranker in (None, row.name)]
         if args.ranker is not None and not rows:
             raise UnknownNameError(f"no ranker is called {args.ranker!r}")
@@ -89,16 +81,13 @@ def _compact(args: argparse.Namespace) -> int:
             dropped = store.compact(row, model.ranker.to_bytes(), time.time(), "command line")
             print(f"{row.name}: {dropped} entries dropped")
         store.database.vacuum()
-    finally:
-        store.close()
     return 0
 
 
 def _keys(args: argparse.Namespace) -> int:
     if args.add and not args.role:
         raise OptionError("--add needs --role rank, feedback or admin")
-    store = open_store(args.store)
-    try:
+    with closing(open_store(args.store)) as store:
         if args.add:
             key, secret = new_key(args.add, args.role, time.time())
             store.put_key(key, "command line")
@@ -111,6 +100,4 @@ def _keys(args: argparse.Namespace) -> int:
             for key in store.access_keys():
                 made = time.strftime("%Y-%m-%d %H:%M", time.gmtime(key.created))
                 print(f"{key.name}: {', '.join(sorted(key.roles))}, made {made} UTC")
-    finally:
-        store.close()
     return 0

@@ -36,7 +36,6 @@ examples:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Simulate experiments and launches, and say what they take and how far they can be trusted."
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -76,7 +75,6 @@ def _count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     study = trial.Study(
         data=args.data,
         a=args.a,

@@ -22,7 +22,6 @@ example:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Find the options of rankers that do best on the validation split."
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -48,7 +47,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     prepare(args.out)
     given = tuned_options.load(args.settings) if args.settings else {}
     task = tune.Task(

@@ -18,7 +18,6 @@ from pairrank.rankers import priors
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Make a ranker that begins with what is known already: the weights of another model, labelled data "
         "(LETOR), or click logs. --strength says how many pairs of clicks that knowledge is worth: exploration begins "

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from importlib import metadata
+from importlib.resources import files
 from pathlib import Path
 
 from pairrank import archive
@@ -195,7 +196,10 @@ class _Page:
 
     def html(self, plates: Sequence[tuple[Plate, bytes]]) -> str:
         """The report as one HTML file."""
-        title = escape(self.experiment.title)
+        title, css = (
+            escape(self.experiment.title),
+            files("pairrank.lab").joinpath("report.css").read_text(encoding="utf-8"),
+        )
         facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(told)}</dd>" for name, told in self.facts())
         body = [f"<h1>{title}</h1><dl>{facts}</dl>"]
         body += [f"<h2>{escape(name)}</h2>{_table(*table)}" for name, table in self.first()]
@@ -204,7 +208,7 @@ class _Page:
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-            f"<style>{_CSS}</style></head><body><main>{''.join(body)}</main></body></html>\n"
+            f"<style>{css}</style></head><body><main>{''.join(body)}</main></body></html>\n"
         )
 
 
@@ -255,20 +259,3 @@ def _known(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_known(item) for item in value]
     return None if isinstance(value, float) and value != value else value
-
-
-_CSS = """
-:root { color-scheme: light; }
-body { margin: 0; background: #fff; color: #1d2126; font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 1240px; margin: 0 auto; padding: 24px; }
-h1 { font-size: 1.7rem; margin: 0 0 .6rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; font-size: .9rem; }
-dt { font-weight: 600; } dd { margin: 0; overflow-wrap: anywhere; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; }
-th, td { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid #e3e6ea; vertical-align: top; }
-th { border-bottom: 2px solid #9aa3ad; } td { font-variant-numeric: tabular-nums; }
-.best { font-weight: 700; background: #fdf1e7; } .holds, .fails, .open { font-weight: 600; white-space: nowrap; }
-.holds { color: #00614a; } .fails { color: #a33d00; } .open { color: #555; }
-figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size: .85rem; color: #4a5158; }
-@media (max-width: 640px) { main { padding: 12px; } dl { grid-template-columns: 1fr; } }
-"""

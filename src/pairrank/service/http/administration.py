@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from pairrank.service.answers import RefusalError, answer
 from pairrank.service.auth import check_name
 from pairrank.service.http.schemas import (
     KEY,
+    B,
     CreateBody,
     FreezeBody,
     LimitsBody,
@@ -162,59 +164,37 @@ def routes(desk: Desk) -> APIRouter:
         row = await desk.ranker(name)
         return answer({"versions": await desk.reports.versions(row)})
 
-    @router.post(
-        "/{name}/freeze",
-        openapi_extra=body_of(FreezeBody, required=False),
-        summary="Stop learning or resume",
-        responses=changed,
-    )
-    async def freeze(name: str, request: Request) -> Response:
-        actor = desk.allow(request, "admin")
-        body = parse(FreezeBody, await desk.body(request))
-        await desk.administer(desk.store.set_frozen, name, body.frozen, desk.clock(), actor)
-        return answer(describe(await desk.ranker(name)))
+    def act(what: str, summary: str, model: type[B], change: Callable[[str, B, str], Awaitable[Any]]) -> None:
+        """Add the administrative act ``what``: ``change(name, body, actor)`` does it, the answer is the ranker then."""
 
-    @router.post(
-        "/{name}/limits",
-        openapi_extra=body_of(LimitsBody),
-        summary="Change what may be explored and kept",
-        responses=changed,
-    )
-    async def limit(name: str, request: Request) -> Response:
-        actor = desk.allow(request, "admin")
-        body = parse(LimitsBody, await desk.body(request))
+        async def endpoint(name: str, request: Request) -> Response:
+            actor = desk.allow(request, "admin")
+            await change(name, parse(model, await desk.body(request)), actor)
+            return answer(describe(await desk.ranker(name)))
+
+        endpoint.__name__ = what
+        body = body_of(model, required=model is not FreezeBody)
+        router.post(f"/{{name}}/{what}", openapi_extra=body, summary=summary, responses=changed)(endpoint)
+
+    async def freeze(name: str, body: FreezeBody, actor: str) -> None:
+        await desk.administer(desk.store.set_frozen, name, body.frozen, desk.clock(), actor)
+
+    async def limit(name: str, body: LimitsBody, actor: str) -> None:
         limits = (await desk.ranker(name)).limits.changed(_given(body))
         await desk.administer(desk.store.set_limits, name, limits, desk.clock(), actor)
-        return answer(describe(await desk.ranker(name)))
 
-    @router.post(
-        "/{name}/pin",
-        openapi_extra=body_of(PinBody),
-        summary="Serve one version; learning goes on",
-        responses=changed,
-    )
-    async def pin(name: str, request: Request) -> Response:
-        actor = desk.allow(request, "admin")
-        body = parse(PinBody, await desk.body(request))
+    async def pin(name: str, body: PinBody, actor: str) -> None:
         await desk.administer(desk.store.pin, name, body.version, desk.clock(), actor)
-        return answer(describe(await desk.ranker(name)))
 
-    @router.post(
-        "/{name}/rollback",
-        openapi_extra=body_of(RollbackBody),
-        summary="Go on learning from a version",
-        responses=changed,
-    )
-    async def rollback(name: str, request: Request) -> Response:
-        actor = desk.allow(request, "admin")
-        body = parse(RollbackBody, await desk.body(request))
+    async def roll_back(name: str, body: RollbackBody, actor: str) -> None:
         await desk.administer(desk.store.roll_back, name, body.version, desk.clock(), actor)
-        row = await desk.shelf.caught_up(name, ROLLBACK_SECONDS)
+        await desk.shelf.caught_up(name, ROLLBACK_SECONDS)
         await desk.shelf.refresh()
-        if row is None:
-            raise UnknownNameError(f"no ranker is called {name[:70]!r}")
-        return answer(describe(row))
 
+    act("freeze", "Stop learning or resume", FreezeBody, freeze)
+    act("limits", "Change what may be explored and kept", LimitsBody, limit)
+    act("pin", "Serve one version; learning goes on", PinBody, pin)
+    act("rollback", "Go on learning from a version", RollbackBody, roll_back)
     return router
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import orjson
 
 from pairrank.errors import FeatureError, InputError
-from pairrank.service.http import arrow, plain_json
-from pairrank.types import AnyArray, FloatArray
+from pairrank.service.http import plain_json
+from pairrank.types import FloatArray
 
 ARROW_TYPES = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file")
 # JSON by its name; and what curl -d and sendBeacon say when nobody tells them.
@@ -107,20 +107,10 @@ def _by_name(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
 
 def from_arrow(body: bytes, n_features: int, max_documents: int, k: str | None, query_id: str | None) -> Query:
     """A rank request as an Arrow IPC stream or file with columns id and features; ``k`` comes with the address."""
-    ids, features = arrow.read(body) or _arrow_columns(body, n_features, max_documents)
-    _check_count(len(ids), max_documents)
-    if k is not None and not (k.isascii() and k.isdigit() and len(k) < 10):
-        raise InputError(f"k is {k[:20]!r}; expected a whole number")
-    if features.shape[1] != n_features:
-        raise FeatureError(f"a document has {features.shape[1]} features; this ranker was made for {n_features}")
-    matrix = features.astype(np.float64, copy=False)
-    return Query(_query_id(query_id), _check_ids(ids), matrix, _k(None if k is None else int(k)))
-
-
-def _arrow_columns(body: bytes, n_features: int, max_documents: int) -> arrow.Columns:
-    """The columns of any Arrow stream or file."""
     import pyarrow as pa
 
+    if k is not None and not (k.isascii() and k.isdigit() and len(k) < 10):
+        raise InputError(f"k is {k[:20]!r}; expected a whole number")
     try:
         source = pa.py_buffer(body)
         opened = pa.ipc.open_file(source) if body[:6] == b"ARROW1" else pa.ipc.open_stream(source)
@@ -134,10 +124,11 @@ def _arrow_columns(body: bytes, n_features: int, max_documents: int) -> arrow.Co
         raise InputError("the Arrow table has no rows; expected one document at least")
     _check_count(table.num_rows, max_documents)
     matrix = _arrow_matrix(pa, table.column("features").combine_chunks(), table.num_rows, n_features)
-    return arrow.Columns(table.column("id").to_pylist(), matrix)
+    ids = _check_ids(table.column("id").to_pylist())
+    return Query(_query_id(query_id), ids, matrix, _k(None if k is None else int(k)))
 
 
-def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> AnyArray:
+def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> FloatArray:
     kind = column.type
     fixed = pa.types.is_fixed_size_list(kind)
     lists = fixed or pa.types.is_list(kind) or pa.types.is_large_list(kind)
@@ -150,7 +141,7 @@ def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> AnyArra
         raise FeatureError(f"a document has {kind.list_size} features; this ranker was made for {n_features}")
     if not (fixed or np.all(np.diff(column.offsets.to_numpy()) == n_features)) or len(values) != n_docs * n_features:
         raise FeatureError(f"a document has another number of features than the {n_features} of this ranker")
-    matrix: AnyArray = values.to_numpy(zero_copy_only=False)
+    matrix: FloatArray = values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     return matrix.reshape(n_docs, n_features)
 
 

@@ -404,6 +404,10 @@ def body_of(model: type[Body], *, many: bool = False, required: bool = True) -> 
     schema = model.model_json_schema()
     if many:
         schema = {"type": "array", "items": schema, "maxItems": MAX_EVENTS}
+    return _body(schema, required)
+
+
+def _body(schema: dict[str, Any], required: bool = True) -> dict[str, Any]:
     return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
 
 
@@ -430,51 +434,37 @@ _TEXT = {
         {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}},
     ]
 }
-RERANK_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["query", "documents"],
-                    "properties": {
-                        "model": {"type": ["string", "null"], "description": "the ranker's name"},
-                        "query": {"type": "string", "minLength": 1},
-                        "documents": {"type": "array", "minItems": 1, "items": _TEXT},
-                        "top_n": {"type": ["integer", "null"], "minimum": 1},
-                        "return_documents": {"type": ["boolean", "null"]},
-                        "rank_fields": {"type": ["array", "null"], "items": {"type": "string"}},
-                    },
-                }
-            }
+RERANK_BODY = _body(
+    {
+        "type": "object",
+        "required": ["query", "documents"],
+        "properties": {
+            "model": {"type": ["string", "null"], "description": "the ranker's name"},
+            "query": {"type": "string", "minLength": 1},
+            "documents": {"type": "array", "minItems": 1, "items": _TEXT},
+            "top_n": {"type": ["integer", "null"], "minimum": 1},
+            "return_documents": {"type": ["boolean", "null"]},
+            "rank_fields": {"type": ["array", "null"], "items": {"type": "string"}},
         },
     }
-}
-RANK_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["documents"],
-                    "additionalProperties": False,
-                    "properties": {
-                        "query_id": {"type": ["string", "null"], "maxLength": MAX_ID},
-                        "documents": {"type": "array", "minItems": 1, "items": _DOCUMENT},
-                        "k": {"type": ["integer", "null"], "minimum": 1, "maximum": 2**63 - 1},
-                    },
-                }
-            },
-            ARROW_TYPES[0]: {
-                "schema": {
-                    "type": "string",
-                    "format": "binary",
-                    "description": "Arrow IPC: columns id (string) and features (list of float32 or float64); "
-                    "k and query_id as query parameters",
-                }
-            },
+)
+RANK_BODY = _body(
+    {
+        "type": "object",
+        "required": ["documents"],
+        "additionalProperties": False,
+        "properties": {
+            "query_id": {"type": ["string", "null"], "maxLength": MAX_ID},
+            "documents": {"type": "array", "minItems": 1, "items": _DOCUMENT},
+            "k": {"type": ["integer", "null"], "minimum": 1, "maximum": 2**63 - 1},
         },
+    }
+)
+RANK_BODY["requestBody"]["content"][ARROW_TYPES[0]] = {
+    "schema": {
+        "type": "string",
+        "format": "binary",
+        "description": "Arrow IPC: columns id (string) and features (list of float32 or float64); "
+        "k and query_id as query parameters",
     }
 }
