@@ -31,6 +31,7 @@ class Purpose(IntEnum):
     INIT = 7
     BOOTSTRAP = 8
     NOISE = 9
+    TEAMS = 10
 
 
 def check_seed(seed: int) -> int:

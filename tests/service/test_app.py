@@ -17,8 +17,9 @@ from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app, runn
 from pairrank.client import Client
 from pairrank.errors import StorageError
 from pairrank.service.auth import new_key
-from pairrank.service.http.ranking import explores, parse_impression
+from pairrank.service.http.ranking import parse_impression
 from pairrank.service.store import open_store
+from pairrank.service.worker.lists import explores
 
 ARROW = "application/vnd.apache.arrow.stream"
 

@@ -105,7 +105,7 @@ def test_features_arrive_as_they_were_sent(rows: list[list[float]]) -> None:
 @settings(max_examples=200)
 def test_any_bytes_are_arrow_or_an_input_error(body: bytes) -> None:
     with pytest.raises(InputError):
-        from_arrow(body, 2, 100, None, None)
+        from_arrow(body, 2, 100, {})
 
 
 @given(place=st.integers(0, 10_000), byte=st.integers(0, 255))
@@ -114,7 +114,7 @@ def test_a_damaged_arrow_body_is_a_query_or_an_input_error(place: int, byte: int
     body = bytearray(_arrow())
     body[place % len(body)] = byte
     try:
-        query = from_arrow(bytes(body), 2, 100, "3", None)
+        query = from_arrow(bytes(body), 2, 100, {"k": "3"})
     except InputError:
         return
     assert query.features.shape == (len(query.ids), 2)

@@ -109,6 +109,12 @@ def test_every_good_answer_is_the_one_declared(walk: Walk, monkeypatch: pytest.M
     walk("POST", f"{one}/freeze", 200, json={})
     walk("POST", f"{one}/pin", 200, json={"version": 0})
     walk("POST", f"{one}/rollback", 200, json={"version": 0})
+    trial = {"a": "a", "b": "as-sent", "share": 0.5}
+    assert walk("PUT", "/v1/experiments/new", 201, json=trial)["verdict"] == "undecided"
+    walk("PUT", "/v1/experiments/new", 200, json=trial)
+    walk("GET", "/v1/experiments/new", 200)
+    walk("GET", "/v1/experiments", 200)
+    walk("POST", "/v1/experiments/new/stop", 200)
     walk("POST", "/v1/rerank", 200, json={"model": "texts", "query": "red shoes", "documents": ["red", "shoes"]})
     walk("GET", "/v1/audit", 200)
     walk("GET", "/healthz", 200)
@@ -153,6 +159,12 @@ def test_every_refusal_is_the_one_declared(walk: Walk, monkeypatch: pytest.Monke
     walk("GET", f"{one}/impressions?limit=0", 422)
     walk("GET", "/v1/audit?limit=x", 422)
     walk("DELETE", "/v1/rankers/nobody", 404)
+    walk("PUT", "/v1/experiments/new", 201, json={"a": "a", "b": "as-sent"})
+    walk("PUT", "/v1/experiments/new", 409, json={"a": "a", "b": "b"})
+    walk("PUT", "/v1/experiments/more", 422, json={"a": "a", "b": "nobody"})
+    walk("DELETE", one, 409)
+    for path in ("", "/stop"):
+        walk("POST" if path else "GET", f"/v1/experiments/nobody{path}", 404)
     for path in ("/healthz", "/metrics", "/v1/stream", f"{one}/weights"):
         walk("GET", path, 421, headers={"Host": "elsewhere.example"})
 

@@ -69,9 +69,9 @@ def test_an_arrow_stream_is_read(
     body = body[:-8] if cut else body  # the end-of-stream mark is optional
     if any(name == "" for name, _ in given) or len(given) > 5:
         with pytest.raises(InputError):
-            from_arrow(body, N_FEATURES, 5, "3", "q")
+            from_arrow(body, N_FEATURES, 5, {"k": "3", "query_id": "q"})
         return
-    found = from_arrow(body, N_FEATURES, 5, "3", "q")
+    found = from_arrow(body, N_FEATURES, 5, {"k": "3", "query_id": "q"})
     assert (found.query_id, found.k, found.ids) == ("q", 3, [name for name, _ in given])
     assert found.features.tolist() == [row for _, row in given]
     assert found.features.dtype == np.float64
@@ -92,7 +92,7 @@ PLAIN = batch(["a", "b"], ROWS)
     ],
 )
 def test_other_arrow_streams_are_read_too(body: bytes) -> None:
-    found = from_arrow(body, N_FEATURES, 5, None, None)
+    found = from_arrow(body, N_FEATURES, 5, {})
     assert (found.ids, found.features.tolist()) == (["a", "b"], ROWS)
 
 
@@ -110,12 +110,12 @@ def test_other_arrow_streams_are_read_too(body: bytes) -> None:
 )
 def test_what_is_no_request_in_arrow_is_refused(body: bytes) -> None:
     with pytest.raises(InputError):
-        from_arrow(body, N_FEATURES, 5, None, None)
+        from_arrow(body, N_FEATURES, 5, {})
 
 
 def test_an_arrow_stream_of_another_width_is_refused() -> None:
     with pytest.raises(InputError, match="2 features"):
-        from_arrow(stream(PLAIN), 3, 5, None, None)
+        from_arrow(stream(PLAIN), 3, 5, {})
 
 
 @given(st.integers(0, len(stream(PLAIN)) - 1), st.integers(0, 255))
@@ -123,7 +123,7 @@ def test_a_damaged_arrow_stream_is_refused_or_read_whole(place: int, byte: int) 
     body = bytearray(stream(PLAIN))
     body[place] = byte
     try:
-        found = from_arrow(bytes(body), N_FEATURES, 5, None, None)
+        found = from_arrow(bytes(body), N_FEATURES, 5, {})
     except InputError:
         return
     assert found.features.shape == (len(found.ids), N_FEATURES)

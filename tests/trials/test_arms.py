@@ -19,14 +19,20 @@ def define(**more: Any) -> Definition:
 
 @pytest.mark.parametrize(
     ("text", "arm"),
-    [("shop", Arm("shop")), ("shop@1200", Arm("shop", 1200)), ("as-sent", Arm(None)), ("other_2.x", Arm("other_2.x"))],
+    [
+        ("shop", Arm("shop")),
+        ("shop@1200", Arm("shop", 1200)),
+        ("shop@0", Arm("shop", 0)),
+        ("as-sent", Arm(None)),
+        ("other_2.x", Arm("other_2.x")),
+    ],
 )
 def test_arms_parse_and_print(text: str, arm: Arm) -> None:
     assert Arm.parse(text) == arm
     assert str(arm) == text
 
 
-@pytest.mark.parametrize("text", ["", "shop@", "shop@0", "shop@-1", "a b", "@12", "shop@1@2"])
+@pytest.mark.parametrize("text", ["", "shop@", "shop@01", "shop@-1", "a b", "@12", "shop@1@2"])
 def test_what_is_no_arm_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match="arm"):
         Arm.parse(text)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from pairrank.errors import InputError, PairRankError, StorageError, UnknownNameError
 from pairrank.service.auth import NoKeyError, RoleError
 from pairrank.service.http.rank_request import MalformedError
-from pairrank.service.store.values import RankerExistsError, VersionError
+from pairrank.service.store.values import ConflictError, RankerExistsError, VersionError
 
 logger = logging.getLogger("pairrank.requests")
 
@@ -32,6 +32,7 @@ _STATUS: tuple[tuple[type[PairRankError], int, str], ...] = (
     (UnknownNameError, 404, "unknown"),
     (VersionError, 404, "version"),
     (RankerExistsError, 409, "exists"),
+    (ConflictError, 409, "conflict"),
     (InputError, 422, "input"),
     (StorageError, 503, "store"),
 )

@@ -22,7 +22,7 @@ from pairrank.trials.verdict import LEVEL, Evidence, split_outcome
 KINDS = ("interleave", "split")
 AS_SENT = "as-sent"
 VERDICTS = {1: "a", -1: "b", 0: "undecided"}
-_ARM = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)(?:@([1-9][0-9]*))?")
+_ARM = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)(?:@(0|[1-9][0-9]{0,17}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Arm:
             raise OptionError(
                 f"the arm is {text!r}; expected a ranker, a version of one such as shop@1200, or {AS_SENT}"
             )
-        return cls(match[1], int(match[2]) if match[2] else None)
+        return cls(match[1], None if match[2] is None else int(match[2]))
 
     def __str__(self) -> str:
         version = "" if self.version is None else f"@{self.version}"
@@ -58,6 +58,7 @@ class Definition:
     name : of the experiment. a, b : the arms, in their short text. kind : "interleave" or "split".
     share : of all clients that take part. start : where its share begins on the line from 0 to 1 that all experiments
         have to divide among themselves. credit : of an interleaved list's clicks. level : α of the verdict.
+    ranker : whose requests take part; by default the first arm that names one. learn : whether it learns from them.
     """
 
     name: str
@@ -68,6 +69,8 @@ class Definition:
     start: float = 0.0
     credit: str = "choice"
     level: float = LEVEL
+    ranker: str | None = None
+    learn: bool = True
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
@@ -77,10 +80,16 @@ class Definition:
                 f"both arms are {self.a!r}, which have no picks of their own; expected two that differ, or for an A/A "
                 'test credit="team" or a split'
             )
+        check_number_in("level", self.level, 0.0, 0.5, open_low=True)
         check_number_in("share", self.share, 0.0, 1.0, open_low=True)
         check_number_in("start", self.start, 0.0, 1.0)
         if self.start + self.share > 1.0 + 1e-12:
             raise OptionError(f"share is {self.share} from {self.start} on; expected shares that sum to 1 at most")
+
+    @property
+    def arms(self) -> tuple[Arm, Arm]:
+        """What a and b show."""
+        return Arm.parse(self.a), Arm.parse(self.b)
 
     @property
     def digest(self) -> str:

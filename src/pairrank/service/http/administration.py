@@ -146,7 +146,7 @@ def routes(desk: Desk) -> APIRouter:
         return answer(describe(row))
 
     @router.delete(
-        "/{name}", summary="Delete a ranker with its log and models", responses=answers(StatusAnswer, 404, 422)
+        "/{name}", summary="Delete a ranker with its log and models", responses=answers(StatusAnswer, 404, 409, 422)
     )
     async def delete(name: str, request: Request) -> Response:
         actor = desk.allow(request, "admin")

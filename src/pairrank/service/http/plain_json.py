@@ -1,6 +1,6 @@
 """The JSON that nearly every client sends, read in half the time where simdjson is installed (`pairrank[fast]`).
 
-That is an object with documents, each of an id and a list of numbers, and perhaps k and query_id. simdjson copies the
+That is an object with documents, each of an id and a list of numbers, and perhaps k and some ids. simdjson copies the
 numbers into an array without making a Python object of each. Whatever is not exactly this is left to the strict
 reader, which also says what is wrong with it.
 """
@@ -14,16 +14,18 @@ import numpy as np
 
 from pairrank.types import FloatArray
 
-_KEYS = ("documents", "k", "query_id")
+_KEYS = ("documents", "k", "query_id", "client_id", "page_of")
 
 
 class Request(NamedTuple):
-    """A rank request as it came: k and query_id may be anything."""
+    """A rank request as it came: all but documents may be anything."""
 
     ids: list[Any]
     features: FloatArray
     k: Any
     query_id: Any
+    client_id: Any
+    page_of: Any
 
 
 @lru_cache(maxsize=1)

@@ -19,6 +19,7 @@ ARROW_TYPES = ("application/vnd.apache.arrow.stream", "application/vnd.apache.ar
 # JSON by its name; and what curl -d and sendBeacon say when nobody tells them.
 JSON_TYPES = ("application/json", "application/x-www-form-urlencoded", "text/plain")
 MAX_ID = 256
+_TEXTS = ("query_id", "client_id", "page_of")
 
 
 class MalformedError(InputError):
@@ -26,12 +27,17 @@ class MalformedError(InputError):
 
 
 class Query(NamedTuple):
-    """A checked rank request: ids and features of the candidates, how many to show."""
+    """A checked rank request: ids and features of the candidates in the order as sent, how many to show.
+
+    client_id : who asks, for experiments. page_of : the id of the impression whose list goes on.
+    """
 
     query_id: str | None
     ids: list[str]
     features: FloatArray
     k: int | None
+    client_id: str | None = None
+    page_of: str | None = None
 
 
 def parse_json(body: bytes) -> Any:
@@ -47,13 +53,20 @@ def from_json(body: bytes, n_features: int, names: Sequence[str] | None, max_doc
     plain = plain_json.read(body, n_features)
     if plain is not None:
         _check_count(len(plain.ids), max_documents)
-        return Query(_query_id(plain.query_id), _check_ids(plain.ids), plain.features, _k(plain.k))
+        return Query(
+            _text("query_id", plain.query_id),
+            _check_ids(plain.ids),
+            plain.features,
+            _k(plain.k),
+            _text("client_id", plain.client_id),
+            _text("page_of", plain.page_of),
+        )
     request = parse_json(body)
     if not isinstance(request, dict):
         raise InputError("the body is not a JSON object with documents")
-    unknown = request.keys() - {"query_id", "documents", "k"}
+    unknown = request.keys() - {"documents", "k", *_TEXTS}
     if unknown:
-        raise InputError(f"the body has {min(unknown)!r}; expected documents, k and query_id")
+        raise InputError(f"the body has {min(unknown)!r}; expected documents, k, {', '.join(_TEXTS)}")
     documents = request.get("documents")
     if not isinstance(documents, list) or not documents:
         raise InputError("documents must be a list with one document at least")
@@ -67,8 +80,9 @@ def from_json(body: bytes, n_features: int, names: Sequence[str] | None, max_doc
         raise InputError("a document has more than id and features")
     if names is not None:
         rows = [_by_name(row, names) if isinstance(row, dict) else row for row in rows]
-    query_id, checked = _query_id(request.get("query_id")), _check_ids(ids)
-    return Query(query_id, checked, _matrix(rows, n_features, _may_hold_booleans(body)), _k(request.get("k")))
+    query_id, client_id, page_of = (_text(name, request.get(name)) for name in _TEXTS)
+    checked, matrix = _check_ids(ids), _matrix(rows, n_features, _may_hold_booleans(body))
+    return Query(query_id, checked, matrix, _k(request.get("k")), client_id, page_of)
 
 
 def _may_hold_booleans(body: bytes) -> bool:
@@ -105,10 +119,11 @@ def _by_name(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
     return [row.get(name, 0.0) for name in names]
 
 
-def from_arrow(body: bytes, n_features: int, max_documents: int, k: str | None, query_id: str | None) -> Query:
-    """A rank request as an Arrow IPC stream or file with columns id and features; ``k`` comes with the address."""
+def from_arrow(body: bytes, n_features: int, max_documents: int, given: Mapping[str, str]) -> Query:
+    """A rank request as an Arrow IPC stream or file with columns id and features; the rest comes with the address."""
     import pyarrow as pa
 
+    k = given.get("k")
     if k is not None and not (k.isascii() and k.isdigit() and len(k) < 10):
         raise InputError(f"k is {k[:20]!r}; expected a whole number")
     try:
@@ -125,7 +140,8 @@ def from_arrow(body: bytes, n_features: int, max_documents: int, k: str | None, 
     _check_count(table.num_rows, max_documents)
     matrix = _arrow_matrix(pa, table.column("features").combine_chunks(), table.num_rows, n_features)
     ids = _check_ids(table.column("id").to_pylist())
-    return Query(_query_id(query_id), ids, matrix, _k(None if k is None else int(k)))
+    query_id, client_id, page_of = (_text(name, given.get(name)) for name in _TEXTS)
+    return Query(query_id, ids, matrix, _k(None if k is None else int(k)), client_id, page_of)
 
 
 def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> FloatArray:
@@ -160,9 +176,9 @@ def _check_ids(ids: list[Any]) -> list[str]:
     return ids
 
 
-def _query_id(value: Any) -> str | None:
+def _text(name: str, value: Any) -> str | None:
     if value is not None and (type(value) is not str or len(value) > MAX_ID or "\0" in value):
-        raise InputError(f"query_id must be a text of at most {MAX_ID} characters")
+        raise InputError(f"{name} must be a text of at most {MAX_ID} characters")
     return None if value is None else str(value)
 
 

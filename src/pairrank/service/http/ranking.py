@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
 from pairrank.errors import InputError
+from pairrank.rankers import Ranker
 from pairrank.service.answers import RefusalError, answer
 from pairrank.service.http.rank_request import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
 from pairrank.service.http.schemas import (
@@ -31,18 +32,12 @@ from pairrank.service.http.schemas import (
     parse,
 )
 from pairrank.service.store.values import Event, Feedback, Served, Status, token_of
+from pairrank.service.worker.lists import FIRST, Page, Setting, draw
 from pairrank.service.worker.models import Shelved
 from pairrank.service.worker.state import Desk
+from pairrank.trials.experiment import Arm
 
 logger = logging.getLogger("pairrank.ranking")
-
-# The fractional parts of n·φ are spread evenly, so any share of consecutive numbers is explored to within one list.
-GOLDEN = 0.6180339887498949
-
-
-def explores(number: int, share: float) -> bool:
-    """Whether impression ``number`` belongs to the share of traffic that may explore."""
-    return share >= 1.0 or (number * GOLDEN) % 1.0 < share
 
 
 def parse_impression(text: str) -> tuple[int, str] | None:
@@ -61,7 +56,7 @@ def routes(desk: Desk) -> APIRouter:
         "/rank",
         openapi_extra=RANK_BODY,
         summary="Order documents for one query",
-        responses=answers(RankAnswer, 404, 415, 429, body=True),
+        responses=answers(RankAnswer, 404, 410, 415, 429, body=True),
     )
     async def rank(name: str, request: Request) -> Response:
         return await _rank(desk, name, request)
@@ -172,9 +167,7 @@ async def _query(desk: Desk, request: Request, item: Shelved) -> Query:
     config, most = item.row.config, desk.settings.max_documents
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind in ARROW_TYPES:
-        given = request.query_params
-        body = await desk.body(request)
-        return from_arrow(body, config.n_features, most, given.get("k"), given.get("query_id"))
+        return from_arrow(await desk.body(request), config.n_features, most, request.query_params)
     if kind not in JSON_TYPES:
         raise RefusalError(415, "type", f"the content type is {kind[:80]!r}; expected JSON or {ARROW_TYPES[0]}")
     return from_json(await desk.body(request), config.n_features, config.feature_names, most)
@@ -182,16 +175,19 @@ async def _query(desk: Desk, request: Request, item: Shelved) -> Query:
 
 async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
     """Draw one list, keep its impression, and say what is shown: the answer of the rank endpoint."""
+    page = FIRST if query.page_of is None else await _page(desk, item, query.page_of)
+    query = _rest(query, page)
+    experiments, arms = desk.shelf.experiments(item.row.id), await _arms(desk, item)
+    if item.next_number >= item.end_number:  # other requests took the last one meanwhile
+        item = await desk.shelf.get(item.row.name)
     # A newer model may be put on the shelf while this waits: one list is one model's.
     row, ranker, number, batch, version = item.row, item.ranker, item.next_number, item.batch, item.version
+    arms[Arm(row.name)] = ranker
     try:
-        impression = ranker.rank(
-            query.features,
-            query.k,
-            number=number,
-            explore=explores(number, row.limits.explore_share),
-            locked=row.limits.locked,
+        drawn = draw(
+            Setting(ranker, row.limits, number, query.features, query.k, query.client_id, page, experiments, arms)
         )
+        impression = drawn.impression
         scores = ranker.score(impression.features)
         if not np.isfinite(scores).all():
             raise ArithmeticError("scores are not finite")
@@ -219,6 +215,7 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
             query_id=query.query_id,
             ids=orjson.dumps(shown).decode(),
             body=impression.to_bytes(),
+            **drawn.fields(),
         )
     )
     counted = desk.metrics.ranked(row.name)
@@ -226,12 +223,47 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
     counted.blocks.inc(n_blocks)
     if impression.explored:
         counted.explored.inc()
+    first = len(page.before) + 1
     return {
         "impression_id": f"{number}-{token}",
         "model_version": version,
         "explored": impression.explored,
         "ranking": [
             {"id": name, "position": position, "score": score, "block": block}
-            for position, (name, score, block) in enumerate(zip(shown, scores.tolist(), blocks, strict=True), 1)
+            for position, (name, score, block) in enumerate(zip(shown, scores.tolist(), blocks, strict=True), first)
         ],
     }
+
+
+async def _arms(desk: Desk, item: Shelved) -> dict[Arm, Ranker]:
+    """The models of the arms that a ranker's requests may be shown, those of as-sent left out."""
+    arms: dict[Arm, Ranker] = {}
+    for row in desk.shelf.experiments(item.row.id):
+        for arm in row.definition.arms:
+            model = await desk.shelf.arm(arm)
+            if model is not None:
+                arms[arm] = model
+    return arms
+
+
+async def _page(desk: Desk, item: Shelved, impression_id: str) -> Page:
+    """What a list and its earlier pages have shown."""
+    place = parse_impression(impression_id)
+    found = Status.UNKNOWN if place is None else await desk.shelf.read(desk.store.page, item.row.id, *place)
+    if found is Status.EXPIRED:
+        raise RefusalError(410, "expired", "the list to go on with has expired; ask for it from the top")
+    if isinstance(found, Status):
+        raise RefusalError(404, "unknown", "page_of names no impression that was served")
+    ids, noted = found
+    return Page([*noted.get("before", ()), *ids], noted)
+
+
+def _rest(query: Query, page: Page) -> Query:
+    """The request without the documents that earlier pages have shown."""
+    if not page.before:
+        return query
+    gone = set(page.before)
+    rows = [row for row, name in enumerate(query.ids) if name not in gone]
+    if not rows:
+        raise InputError("every document of this request stands on an earlier page; send more documents")
+    return query._replace(ids=[query.ids[row] for row in rows], features=query.features[rows])

@@ -350,7 +350,7 @@ _REFUSED = {
     403: "the key lacks the role, or the page's origin may not write",
     404: "there is nothing of this name, version or id",
     408: "the body took too long to arrive",
-    409: "a ranker of this name has another configuration",
+    409: "something else has this name, or something that runs needs what should go",
     410: "the impression has expired, or is from before a restore",
     413: "the body is too large",
     415: "the content type is not known",
@@ -455,8 +455,23 @@ RANK_BODY = _body(
         "additionalProperties": False,
         "properties": {
             "query_id": {"type": ["string", "null"], "maxLength": MAX_ID},
-            "documents": {"type": "array", "minItems": 1, "items": _DOCUMENT},
+            "documents": {
+                "type": "array",
+                "minItems": 1,
+                "items": _DOCUMENT,
+                "description": "in the order of the present system, which experiments call as-sent",
+            },
             "k": {"type": ["integer", "null"], "minimum": 1, "maximum": 2**63 - 1},
+            "client_id": {
+                "type": ["string", "null"],
+                "maxLength": MAX_ID,
+                "description": "who asks, so that experiments treat them alike each time",
+            },
+            "page_of": {
+                "type": ["string", "null"],
+                "maxLength": MAX_ID,
+                "description": "an impression_id, to go on where that list ended",
+            },
         },
     }
 )
@@ -465,6 +480,6 @@ RANK_BODY["requestBody"]["content"][ARROW_TYPES[0]] = {
         "type": "string",
         "format": "binary",
         "description": "Arrow IPC: columns id (string) and features (list of float32 or float64); "
-        "k and query_id as query parameters",
+        "k, query_id, client_id and page_of as query parameters",
     }
 }

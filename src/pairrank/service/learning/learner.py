@@ -11,6 +11,7 @@ from pairrank import threads
 from pairrank.errors import FileFormatError, StorageError
 from pairrank.service.learning.model import Log, Model, load_head
 from pairrank.service.learning.replay import rebuild
+from pairrank.service.learning.trials import Trials
 from pairrank.service.store.log import SqlStore
 
 logger = logging.getLogger("pairrank.learner")
@@ -31,6 +32,7 @@ class Learner:
         self._store = store
         self._clock = clock
         self._models: dict[int, Model] = {}
+        self._trials: dict[int, Trials] = {}
         self._changed: set[int] = set()  # rankers with something applied and not yet published
         self._published: dict[int, float] = {}
         self._broken: set[int] = set()
@@ -62,6 +64,7 @@ class Learner:
     def _forget(self) -> None:
         """Drop what is in memory: the store says where to go on from."""
         self._models.clear()
+        self._trials.clear()
         self._changed.clear()
         self._broken.clear()
 
@@ -71,7 +74,7 @@ class Learner:
         self._tend()
         heads = self._store.heads()
         for gone in self._models.keys() - heads.keys():
-            del self._models[gone]
+            del self._models[gone], self._trials[gone]
             self._changed.discard(gone)
         busy = False
         for ranker_id, head in heads.items():
@@ -93,12 +96,14 @@ class Learner:
         model = self._models.get(ranker_id) or self._load(ranker_id)
         if model is None or model.applied >= log_seq:
             return False
-        self._models[ranker_id] = model
-        log = Log(self._store, ranker_id)
+        if ranker_id not in self._models:
+            self._models[ranker_id], self._trials[ranker_id] = model, Trials.restore(self._store, ranker_id)
+        log, trials = Log(self._store, ranker_id), self._trials[ranker_id]
         for entry in self._store.log(ranker_id, model.applied, BATCH):
             if entry.kind == "rollback":
                 self._publish(ranker_id)  # so that the version before it can be gone back to
             model.apply(entry, log)
+            trials.apply(entry)
             self._changed.add(ranker_id)
         return True
 
@@ -115,9 +120,11 @@ class Learner:
     def _publish(self, ranker_id: int) -> None:
         if ranker_id not in self._changed:
             return
-        model = self._models[ranker_id]
-        self._store.publish(ranker_id, model.snapshot(self._clock()), model.applied, model.aside)
+        model, trials = self._models[ranker_id], self._trials[ranker_id]
+        states = trials.texts(trials.changed)
+        self._store.publish(ranker_id, model.snapshot(self._clock()), model.applied, model.aside, states)
         model.aside = []
+        trials.changed.clear()
         self._changed.discard(ranker_id)
         self._published[ranker_id] = time.monotonic()
 
@@ -128,6 +135,7 @@ class Learner:
         if isinstance(problem, FileFormatError):  # found before the model was touched: what came before it is sound
             self._publish(ranker_id)
         self._models.pop(ranker_id, None)
+        self._trials.pop(ranker_id, None)
         self._changed.discard(ranker_id)
         self._store.stop(ranker_id, reason)
 

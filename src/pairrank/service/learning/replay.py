@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pairrank import threads
 from pairrank.errors import FileFormatError
 from pairrank.service.learning.model import Log, Model
+from pairrank.service.learning.trials import replayed
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import Entry, RankerRow
 
@@ -26,11 +27,13 @@ class Replay:
     wrong_versions: tuple[int, ...]
     set_aside: tuple[int, ...]  # entries that made the ranker fail
     set_aside_stored: tuple[int, ...]
+    wrong_trials: tuple[str, ...] = ()  # experiments whose stored states are not the log's
 
     @property
     def same(self) -> bool:
-        """Whether the stored model, every version kept on the way and what was set aside are the log's."""
-        return self.stored == self.replayed and not self.wrong_versions and self.set_aside == self.set_aside_stored
+        """Whether the stored model, all versions kept on the way, what was set aside and all verdicts are the log's."""
+        faults = self.wrong_versions or self.wrong_trials
+        return self.stored == self.replayed and not faults and self.set_aside == self.set_aside_stored
 
 
 @threads.single()
@@ -56,6 +59,7 @@ def replay(store: SqlStore, row: RankerRow) -> Replay:
         tuple(wrong),
         tuple(item.seq for item in model.aside),
         tuple(item.seq for item in store.set_aside(row.id, row.base) if item.seq <= row.applied),
+        replayed(store, row, Log(store, row.id).entries(row.base, row.applied)),
     )
 
 

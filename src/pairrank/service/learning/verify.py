@@ -28,7 +28,7 @@ def _log_faults(store: SqlStore, row: RankerRow) -> list[str]:
             seq += 1
             if entry.seq != seq:
                 return [*faults, f"the log has a gap: entry {seq} is missing"]
-            if entry.kind == "rollback":
+            if entry.kind in ("rollback", "launch"):
                 continue
             try:
                 impression = Impression.from_bytes(entry.body or b"")

@@ -9,7 +9,7 @@ from pairrank.service.pages.layout import Nav, page
 from pairrank.service.pages.markup import Child, Markup, join, tag
 
 Node = Mapping[str, Any]
-_TITLES = {"ranking": "Rank and learn", "rankers": "Rankers", "observation": "Look"}
+_TITLES = {"ranking": "Rank and learn", "rankers": "Rankers", "experiments": "Experiments", "observation": "Look"}
 _INDENT = "  "
 
 

@@ -12,6 +12,10 @@ An impression that waits is a row of ``impressions`` (``collecting`` = 1 once an
 row into ``log``, where (ranker, number) is unique: the database itself refuses a second time. An id is that of a row
 when both number and token are the row's. The token proves by itself that the id was served (`proves`), so one that is
 in neither table has expired.
+
+Lists whose value is compared (a split's, a guarded launch's) are ``held``: they are collecting from the start, whole
+feedback waits in the row, and all are logged when their window closes, in the order in which they were served, with or
+without a click. Logged when a click comes, those that were liked would count sooner.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pairrank.service.store.rankers import RankerTables
+from pairrank.service.store.experiments import ExperimentTables
 from pairrank.service.store.values import Event, Feedback, ImpressionRow, Served, Status, Verdict, proves
 
 
@@ -31,6 +35,9 @@ class _Waiting(NamedTuple):
     closes: float
     expires: float
     ids: list[str]
+    held: bool
+    clicks: bytes | None  # whole feedback that waits for the window
+    counting: tuple[int, int] | None  # of a split: experiment and client
 
 
 class _Desk(NamedTuple):
@@ -52,7 +59,7 @@ class _Desk(NamedTuple):
         return Status.EXPIRED if proves(self.secret, number, token) else Status.UNKNOWN
 
 
-class ImpressionTables(RankerTables):
+class ImpressionTables(ExperimentTables):
     """Serving, feedback, events, windows and expiry."""
 
     def allocate(self, ranker_id: int, count: int) -> int:
@@ -91,7 +98,12 @@ class ImpressionTables(RankerTables):
                     elif verdict.status is Status.ACCEPTED:
                         accepted[items[place].number] = verdict.positions
                     verdicts[place] = verdict
-                self._append(ranker_id, desk, accepted, now)
+                held = {number: positions for number, positions in accepted.items() if desk.waiting[number].held}
+                self.database.many(
+                    "UPDATE impressions SET clicks = ? WHERE ranker_id = ? AND number = ?",
+                    [(_mask(desk.waiting[n], clicked), ranker_id, n) for n, clicked in held.items()],
+                )
+                self._append(ranker_id, desk, {n: p for n, p in accepted.items() if n not in held}, now)
         return verdicts
 
     def events(self, items: Sequence[Event], now: float) -> list[Verdict]:
@@ -113,6 +125,8 @@ class ImpressionTables(RankerTables):
             return Verdict(Status.FOREIGN)
         if found.closes <= now:
             return Verdict(Status.LATE)
+        if found.clicks is not None:  # whole feedback has come
+            return Verdict(Status.DUPLICATE)
         new = self.database.all(
             "INSERT INTO events (ranker_id, number, event_id, position, created) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (ranker_id, number, event_id) DO NOTHING RETURNING position",
@@ -127,11 +141,11 @@ class ImpressionTables(RankerTables):
         return Verdict(Status.ACCEPTED, positions=(int(new[0][0]),), shown=len(found.ids))
 
     def close_windows(self, now: float, limit: int = 500) -> int:
-        """Log the impressions that have collected events and whose window is over; how many there were."""
+        """Log the impressions that collect and whose window is over, in the order of that; how many there were."""
         with self.database.reading():
             due = self.database.all(
                 "SELECT ranker_id, number FROM impressions WHERE collecting = 1 AND closes <= ? "
-                "ORDER BY closes LIMIT ?",
+                "ORDER BY closes, number LIMIT ?",
                 (now, limit),
             )
         if not due:
@@ -145,7 +159,7 @@ class ImpressionTables(RankerTables):
                 desk = self._desk(ranker_id, numbers[ranker_id])
                 if desk is None:
                     continue
-                waiting = list(desk.waiting)
+                waiting = [number for number in numbers[ranker_id] if number in desk.waiting]
                 clicks: dict[int, tuple[int, ...]] = dict.fromkeys(waiting, ())
                 rows = self.database.all(
                     f"SELECT number, position FROM events WHERE ranker_id = ? AND number IN {_list(waiting)}",
@@ -153,6 +167,10 @@ class ImpressionTables(RankerTables):
                 )
                 for number, position in rows:
                     clicks[number] = (*clicks[number], position)
+                for number in waiting:
+                    whole = desk.waiting[number].clicks
+                    if whole is not None:
+                        clicks[number] = tuple(place for place, byte in enumerate(whole) if byte)
                 self._append(ranker_id, desk, clicks, now)
                 closed += len(clicks)
         return closed
@@ -175,7 +193,8 @@ class ImpressionTables(RankerTables):
             return None
         marks, values = _list(numbers), (ranker_id, *numbers)
         waiting = self.database.all(
-            f"SELECT number, token, closes, expires, ids FROM impressions WHERE ranker_id = ? AND number IN {marks}",
+            "SELECT number, token, closes, expires, ids, held, clicks, experiment_id, client FROM impressions "
+            f"WHERE ranker_id = ? AND number IN {marks}",
             values,
         )
         logged = self.database.all(f"SELECT number, token FROM log WHERE ranker_id = ? AND number IN {marks}", values)
@@ -184,8 +203,16 @@ class ImpressionTables(RankerTables):
             bool(head[1]),
             str(head[2]),
             {
-                number: _Waiting(token, closes, expires, json.loads(ids))
-                for number, token, closes, expires, ids in waiting
+                number: _Waiting(
+                    token,
+                    closes,
+                    expires,
+                    json.loads(ids),
+                    bool(held),
+                    clicks,
+                    None if client is None else (experiment, client),
+                )
+                for number, token, closes, expires, ids, held, clicks, experiment, client in waiting
             },
             dict(logged),
         )
@@ -197,23 +224,43 @@ class ImpressionTables(RankerTables):
         kind = "frozen" if desk.frozen else "feedback"
         rows = []
         for seq, (number, positions) in enumerate(clicks.items(), desk.log_seq + 1):
-            mask = bytearray(len(desk.waiting[number].ids))
-            for position in positions:
-                mask[position] = 1
-            rows.append((seq, kind, now, bytes(mask), ranker_id, number))
+            waiting = desk.waiting[number]
+            counts = None if waiting.counting is None else self._is_first(*waiting.counting)
+            rows.append((seq, kind, now, _mask(waiting, positions), counts, ranker_id, number))
         self.database.many(
             "INSERT INTO log (ranker_id, seq, kind, created, number, token, served, version, query_id, ids, clicks, "
-            "body) SELECT ranker_id, ?, ?, ?, number, token, created, version, query_id, ids, ?, body "
+            "counts, body, experiment_id, trial, candidates) SELECT ranker_id, ?, ?, ?, number, token, created, "
+            "version, query_id, ids, ?, ?, body, experiment_id, trial, candidates "
             "FROM impressions WHERE ranker_id = ? AND number = ?",
             rows,
         )
-        keys = [row[4:] for row in rows]
+        keys = [row[5:] for row in rows]
         self.database.many("DELETE FROM impressions WHERE ranker_id = ? AND number = ?", keys)
         self.database.many("DELETE FROM events WHERE ranker_id = ? AND number = ?", keys)
         self.database.all(
             "UPDATE rankers SET log_seq = log_seq + ?, feedback_count = feedback_count + ? WHERE id = ?",
             (len(rows), len(rows), ranker_id),
         )
+
+    def _is_first(self, experiment_id: int, client: int) -> int:
+        """1 when this list is the client's first in a split, the one that counts."""
+        new = self.database.all(
+            "INSERT INTO clients (experiment_id, client) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING client",
+            (experiment_id, client),
+        )
+        return len(new)
+
+    def page(self, ranker_id: int, number: int, token: str) -> tuple[list[str], dict[str, Any]] | Status:
+        """What a list showed and what its next page needs to know of it, or why there is none."""
+        with self.database.reading():
+            for table in ("impressions", "log"):
+                row = self.database.one(
+                    f"SELECT token, ids, trial FROM {table} WHERE ranker_id = ? AND number = ?", (ranker_id, number)
+                )
+                if row is not None and _equal(token, row[0]):
+                    return json.loads(row[1]), json.loads(row[2] or "{}")
+            secret = self.database.one("SELECT secret FROM rankers WHERE id = ?", (ranker_id,))
+        return Status.EXPIRED if secret and proves(secret[0], number, token) else Status.UNKNOWN
 
     def impressions(self, ranker_id: int, limit: int = 50, number: int | None = None) -> list[ImpressionRow]:
         """The newest impressions, waiting or logged (or the one with this number, with its features)."""
@@ -254,6 +301,14 @@ def _impression(row: dict[str, Any], came: set[int] | None) -> ImpressionRow:
     return ImpressionRow(**row | {"ids": ids, "clicks": clicks})
 
 
+def _mask(waiting: _Waiting, positions: Iterable[int]) -> bytes:
+    """One byte per shown position, 1 where it was clicked."""
+    mask = bytearray(len(waiting.ids))
+    for position in positions:
+        mask[position] = 1
+    return bytes(mask)
+
+
 def _equal(given: str, kept: str) -> bool:
     return hmac.compare_digest(given.encode(), kept.encode())
 
@@ -264,6 +319,8 @@ def _judge(desk: _Desk, item: Feedback, now: float) -> Verdict:
         return Verdict(found)
     if not item.clicks <= set(found.ids):
         return Verdict(Status.FOREIGN)
+    if found.clicks is not None:
+        return Verdict(Status.DUPLICATE)
     positions = tuple(place for place, name in enumerate(found.ids) if name in item.clicks)
     return Verdict(Status.ACCEPTED, late=found.closes <= now, positions=positions, shown=len(found.ids))
 

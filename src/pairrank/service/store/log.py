@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from pairrank.service.store.values import Aside, Entry, RankerRow, Snapshot
 
 HOUR = 3600.0
 NEWEST_KEPT = 10
+_ENTRY = ", ".join(Entry._fields)
 
 
 class SqlStore(ImpressionTables):
@@ -21,8 +22,7 @@ class SqlStore(ImpressionTables):
         """The entries that follow number ``after``, in order."""
         with self.database.reading():
             rows = self.database.named(
-                "SELECT seq, kind, created, target, clicks, body FROM log WHERE ranker_id = ? AND seq > ? "
-                "ORDER BY seq LIMIT ?",
+                f"SELECT {_ENTRY} FROM log WHERE ranker_id = ? AND seq > ? ORDER BY seq LIMIT ?",
                 (ranker_id, after, limit),
             )
         return [Entry(**row) for row in rows]
@@ -31,8 +31,7 @@ class SqlStore(ImpressionTables):
         """The entries up to number ``upto``, newest first."""
         with self.database.reading():
             rows = self.database.named(
-                "SELECT seq, kind, created, target, clicks, body FROM log WHERE ranker_id = ? AND seq <= ? "
-                "ORDER BY seq DESC LIMIT ?",
+                f"SELECT {_ENTRY} FROM log WHERE ranker_id = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
                 (ranker_id, upto, limit),
             )
         return [Entry(**row) for row in rows]
@@ -63,9 +62,16 @@ class SqlStore(ImpressionTables):
             )
         return [_snapshot(row | {"body": b""}) for row in rows]
 
-    def publish(self, ranker_id: int, snapshot: Snapshot, applied: int, aside: Sequence[Aside] = ()) -> None:
-        """Make a model the head, if the ranker is still there and nobody has gone further; ``aside``: what was set
-        aside since the last one."""
+    def publish(
+        self,
+        ranker_id: int,
+        snapshot: Snapshot,
+        applied: int,
+        aside: Sequence[Aside] = (),
+        trials: Mapping[int, str] | None = None,
+    ) -> None:
+        """Make a model the head, if the ranker is still there and nobody has gone further; with what was set aside
+        since the last one, and the states of experiments that have changed."""
         with self.database.transaction(flush=False):
             moved = self.database.all(
                 "UPDATE heads SET version = ?, applied = ?, learned = ?, skipped = ?, digest = ?, updated = ?, "
@@ -101,6 +107,7 @@ class SqlStore(ImpressionTables):
                 "INSERT INTO set_aside (ranker_id, seq, reason) VALUES (?, ?, ?)",
                 [(ranker_id, item.seq, item.reason) for item in aside],
             )
+            self._put_states(ranker_id, trials or {})
 
     def set_aside(self, ranker_id: int, after: int = 0) -> list[Aside]:
         """The entries after number ``after`` that were set aside, in order."""
@@ -168,7 +175,9 @@ class SqlStore(ImpressionTables):
 
         ``body`` is the head with the lists that it keeps, which the log will no longer have.
         """
+        arms = sorted(self.arm_versions(ranker))
         with self.database.transaction():
+            self._rebase_states(ranker.id)
             self.database.all(
                 "UPDATE snapshots SET kept = 1, body = ? WHERE ranker_id = ? AND version = ?",
                 (body, ranker.id, ranker.version),
@@ -179,8 +188,10 @@ class SqlStore(ImpressionTables):
             self.database.all(
                 "DELETE FROM snapshots WHERE ranker_id = ? AND version < ? "
                 "AND version NOT IN (SELECT target FROM log WHERE ranker_id = ? AND target IS NOT NULL) "
-                "AND version NOT IN (SELECT pinned FROM rankers WHERE id = ? AND pinned IS NOT NULL)",
-                (ranker.id, ranker.version, ranker.id, ranker.id),
+                "AND version NOT IN (SELECT pinned FROM rankers WHERE id = ? AND pinned IS NOT NULL) "
+                + "AND version <> ? "
+                * len(arms),
+                (ranker.id, ranker.version, ranker.id, ranker.id, *arms),
             )
             self.database.all("UPDATE rankers SET base = ? WHERE id = ?", (ranker.version, ranker.id))
             self._record(now, actor, "compact", ranker.name, f'{{"base": {ranker.version}}}')

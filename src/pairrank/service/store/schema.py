@@ -129,6 +129,50 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (ranker_id, seq)
     );
     """,
+    """
+    CREATE TABLE experiments (
+        id SERIAL_KEY,
+        name TEXT NOT NULL UNIQUE,
+        ranker_id BIGINT NOT NULL REFERENCES rankers(id) ON DELETE CASCADE,
+        definition TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        ended DOUBLE PRECISION
+    );
+    CREATE TABLE clients (
+        experiment_id BIGINT NOT NULL REFERENCES experiments(id) ON DELETE CASCADE,
+        client BIGINT NOT NULL,
+        PRIMARY KEY (experiment_id, client)
+    );
+    CREATE TABLE trials (
+        ranker_id BIGINT NOT NULL REFERENCES rankers(id) ON DELETE CASCADE,
+        experiment_id BIGINT NOT NULL,
+        state TEXT NOT NULL,
+        base TEXT,
+        base_seq BIGINT NOT NULL DEFAULT 0,
+        PRIMARY KEY (ranker_id, experiment_id)
+    );
+    CREATE TABLE launches (
+        ranker_id BIGINT PRIMARY KEY REFERENCES rankers(id) ON DELETE CASCADE,
+        mode TEXT NOT NULL,
+        epoch BIGINT NOT NULL,
+        most_lost DOUBLE PRECISION NOT NULL,
+        share DOUBLE PRECISION NOT NULL DEFAULT 0,
+        looked DOUBLE PRECISION NOT NULL DEFAULT 0,
+        breaches BIGINT NOT NULL DEFAULT 0
+    );
+    ALTER TABLE impressions ADD COLUMN experiment_id BIGINT;
+    ALTER TABLE impressions ADD COLUMN client BIGINT;
+    ALTER TABLE impressions ADD COLUMN share DOUBLE PRECISION;
+    ALTER TABLE impressions ADD COLUMN held BIGINT NOT NULL DEFAULT 0;
+    ALTER TABLE impressions ADD COLUMN clicks BYTES;
+    ALTER TABLE impressions ADD COLUMN trial TEXT;
+    ALTER TABLE impressions ADD COLUMN candidates BYTES;
+    ALTER TABLE log ADD COLUMN experiment_id BIGINT;
+    ALTER TABLE log ADD COLUMN counts BIGINT;
+    ALTER TABLE log ADD COLUMN trial TEXT;
+    ALTER TABLE log ADD COLUMN candidates BYTES;
+    CREATE INDEX impressions_share ON impressions (ranker_id, created) WHERE share IS NOT NULL;
+    """,
 )
 
 VERSION = len(MIGRATIONS)
@@ -147,4 +191,8 @@ TABLES: tuple[str, ...] = (
     "keys",
     "audit",
     "set_aside",
+    "experiments",
+    "clients",
+    "trials",
+    "launches",
 )

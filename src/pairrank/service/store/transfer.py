@@ -62,7 +62,7 @@ def copy_rows(source: SqlStore, target: SqlStore) -> None:
             insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
             for rows in source.database.batches(f"SELECT {', '.join(columns)} FROM {table}", BATCH):
                 target.database.many(insert, rows)
-        for table in ("rankers", "audit"):
+        for table in ("rankers", "audit", "experiments"):
             target.database.restart_serial(table)
         target.database.bump()
 

@@ -15,12 +15,17 @@ from typing import Any, NamedTuple
 from pairrank import rankers
 from pairrank.errors import OptionError, PairRankError
 from pairrank.rankers import priors
+from pairrank.trials.experiment import Definition
 
 DAY = 86_400.0
 
 
 class RankerExistsError(PairRankError):
     """A ranker of this name has another configuration; configurations are frozen."""
+
+
+class ConflictError(PairRankError):
+    """Something of this name is another, or something that runs needs what should go."""
 
 
 class VersionError(PairRankError):
@@ -210,6 +215,13 @@ class Served(NamedTuple):
     query_id: str | None
     ids: str  # JSON: the shown documents' ids in shown order
     body: bytes  # Impression.to_bytes()
+    experiment_id: int | None = None  # where it counts
+    client: int | None = None  # of a split: a hash of who got it
+    share: float | None = None  # of a guarded launch: with which probability it was ours
+    held: int = 0  # 1: logged when its window closes, in the order served, with or without a click
+    collecting: int = 0
+    trial: str | None = None  # JSON: what else counting and further pages need
+    candidates: bytes | None = None  # the features of what was not shown, float64, by row number
 
 
 class Feedback(NamedTuple):
@@ -241,7 +253,7 @@ class Verdict(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One entry of a ranker's log. Kinds: feedback, frozen (kept, never learned), rollback."""
+    """One entry of a ranker's log. Kinds: feedback, frozen (kept, never learned), rollback, launch (a mode begins)."""
 
     seq: int
     kind: str
@@ -249,6 +261,21 @@ class Entry(NamedTuple):
     target: int | None
     clicks: bytes | None  # one byte a shown position, 0 or 1
     body: bytes | None
+    experiment_id: int | None = None
+    counts: int | None = None  # 0: a client of a split that has counted before
+    trial: str | None = None
+
+
+class ExperimentRow(NamedTuple):
+    """An experiment as the store has it; ``state`` is what the log has shown so far, None before anything."""
+
+    id: int
+    name: str
+    ranker_id: int
+    definition: Definition
+    created: float
+    ended: float | None
+    state: dict[str, Any] | None
 
 
 class Snapshot(NamedTuple):

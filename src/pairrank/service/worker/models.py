@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,7 +14,8 @@ from pairrank import rankers
 from pairrank.errors import PairRankError, StorageError, UnknownNameError
 from pairrank.service.learning.model import Model
 from pairrank.service.store.log import SqlStore
-from pairrank.service.store.values import Head, Key, RankerRow, new_batch
+from pairrank.service.store.values import ExperimentRow, Head, Key, RankerRow, new_batch
+from pairrank.trials.experiment import Arm
 
 logger = logging.getLogger("pairrank.shelf")
 
@@ -52,6 +53,8 @@ class Shelf:
         self._targets: dict[int, int] | None = None
         self._poll: asyncio.Task[None] | None = None
         self.keys: list[Key] = []
+        self._experiments: dict[int, list[ExperimentRow]] = {}  # running ones by ranker
+        self._pinned: dict[tuple[int, int], rankers.Ranker] = {}  # versions that are arms
 
     async def start(self) -> None:
         """Read the store once, then follow it."""
@@ -76,6 +79,12 @@ class Shelf:
 
     async def get(self, name: str) -> Shelved:
         """The ranker of this name, ready to rank."""
+        found = self._items.get(name) or await self._loaded(name)
+        while found.next_number >= found.end_number:
+            await self._number(found)
+        return found
+
+    async def _loaded(self, name: str) -> Shelved:
         found = self._items.get(name)
         if found is None:
             task = self._loading.get(name)
@@ -83,9 +92,23 @@ class Shelf:
                 task = self._loading[name] = asyncio.create_task(self._load(name))
                 task.add_done_callback(lambda _: self._loading.pop(name, None))
             found = await asyncio.shield(task)
-        while found.next_number >= found.end_number:
-            await self._number(found)
         return found
+
+    def experiments(self, ranker_id: int) -> Sequence[ExperimentRow]:
+        """The running experiments that a ranker's requests take part in."""
+        return self._experiments.get(ranker_id, ())
+
+    async def arm(self, arm: Arm) -> rankers.Ranker | None:
+        """The model that an arm ranks with; None for the order in which documents came."""
+        if arm.ranker is None:
+            return None
+        found = await self._loaded(arm.ranker)
+        if arm.version is None:
+            return found.ranker
+        key = (found.row.id, arm.version)
+        if key not in self._pinned:
+            self._pinned[key] = await self.read(self._open, found.row, arm.version)
+        return self._pinned[key]
 
     async def caught_up(self, name: str, seconds: float) -> RankerRow | None:
         """The ranker's row once its model has caught up with its log as it is now, ``seconds`` later at the latest."""
@@ -128,6 +151,12 @@ class Shelf:
                     del self._items[name]
                 else:
                     item.row = row
+            running: dict[int, list[ExperimentRow]] = {}
+            for experiment in await self.read(self._store.running):
+                running.setdefault(experiment.ranker_id, []).append(experiment)
+            self._experiments = running
+            if not running:
+                self._pinned.clear()
             self._epoch = epoch
         for item in list(self._items.values()):
             head = heads.get(item.row.id)

@@ -1,0 +1,106 @@
+"""Experiments: which of two orders users prefer, in one list or by a split of the clients."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from pairrank.errors import InputError
+from pairrank.service.answers import answer
+from pairrank.service.auth import check_name
+from pairrank.service.http.administration import WAIT_SECONDS
+from pairrank.service.http.schemas import KEY, answers, body_of, parse
+from pairrank.service.http.trial_schemas import ExperimentAnswer, ExperimentBody, ExperimentsAnswer
+from pairrank.service.learning.trials import course_of
+from pairrank.service.store.experiments import learns_from_any_list
+from pairrank.service.store.values import ExperimentRow
+from pairrank.service.worker.state import Desk
+from pairrank.trials.experiment import Arm, Definition
+
+_DEFINED = ("name", "a", "b", "kind", "share", "credit", "level", "learn", "ranker")
+
+
+def describe(row: ExperimentRow) -> dict[str, Any]:
+    """An experiment as the API shows it: its definition and what the log has shown."""
+    course = course_of(row)
+    told = course.tally.answer()
+    if not told["impressions"]:
+        waits = "; only requests with a client_id take part in a split" if row.definition.kind == "split" else ""
+        told["sentence"] = f"No list has come back yet{waits}."
+    return {
+        **{name: getattr(row.definition, name) for name in _DEFINED},
+        "created": row.created,
+        "ended": row.ended,
+        **told,
+        "decided_at": _decided_at(told, course.first, course.last),
+        "points": [
+            {"time": at, "lists": lists, "effect": effect, "interval": [low, high]}
+            for at, lists, effect, low, high in course.points
+        ],
+    }
+
+
+def _decided_at(told: dict[str, Any], first: float, last: float) -> float | None:
+    """When so many more lists will have come, at the rate of those that came."""
+    more, came = told["more_lists"], told["impressions"]
+    return last + more * (last - first) / (came - 1) if more is not None and came > 1 else None
+
+
+def routes(desk: Desk) -> APIRouter:
+    """The router with the experiments."""
+    router = APIRouter(prefix="/v1/experiments", tags=["experiments"], dependencies=[KEY])
+
+    @router.get("", summary="All experiments", responses=answers(ExperimentsAnswer))
+    async def index(request: Request) -> Response:
+        desk.allow(request, None)
+        return answer({"experiments": [describe(row) for row in await desk.shelf.read(desk.store.experiments)]})
+
+    @router.put(
+        "/{name}",
+        openapi_extra=body_of(ExperimentBody),
+        summary="Start an experiment",
+        description="201 when it is new, 200 when it was there with the same definition.",
+        status_code=201,
+        responses=answers(ExperimentAnswer, 409, status=201, also=200, body=True),
+    )
+    async def start(name: str, request: Request) -> Response:
+        actor = desk.allow(request, "admin")
+        check_name(name, "experiment")
+        body = parse(ExperimentBody, await desk.body(request))
+        definition = Definition(name=name, **body.model_dump() | {"learn": await _learns(desk, body)})
+        row, new = await desk.administer(desk.store.define, definition, desk.clock(), actor)
+        return answer(describe(row), 201 if new else 200)
+
+    @router.get(
+        "/{name}",
+        summary="What an experiment has shown so far, valid whenever it is looked at",
+        responses=answers(ExperimentAnswer, 404, 422),
+    )
+    async def read(name: str, request: Request, wait: Annotated[float, Query(ge=0, le=30)] = WAIT_SECONDS) -> Response:
+        desk.allow(request, None)
+        row = await desk.shelf.read(desk.store.experiment, name)
+        await desk.shelf.caught_up(str(row.definition.ranker), wait)
+        return answer(describe(await desk.shelf.read(desk.store.experiment, name)))
+
+    @router.post(
+        "/{name}/stop",
+        summary="Stop an experiment; lists that were served still count when they come back",
+        responses=answers(ExperimentAnswer, 404, 422),
+    )
+    async def stop(name: str, request: Request) -> Response:
+        actor = desk.allow(request, "admin")
+        return answer(describe(await desk.administer(desk.store.end, name, desk.clock(), actor)))
+
+    return router
+
+
+async def _learns(desk: Desk, body: ExperimentBody) -> bool:
+    """Whether the ranker learns from the lists: as the body says, else where it rightly can."""
+    if body.learn is not None:
+        return body.learn
+    name = body.ranker or Arm.parse(body.a).ranker or Arm.parse(body.b).ranker
+    if name is None:
+        raise InputError('both arms are as-sent; say with "ranker" whose requests take part')
+    found = await desk.shelf.read(desk.store.ranker, name)
+    return found is not None and await desk.shelf.read(learns_from_any_list, found)

@@ -1,0 +1,166 @@
+"""What one list shows: the ranker's own draw, an experiment's, a launch's, or the next page of any of these.
+
+Everything is decided by the impression's number, the client's id and what the store says: nothing is drawn that could
+not be drawn again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from pairrank.rankers import Ranker
+from pairrank.rng import Purpose, generator
+from pairrank.service.store.values import ExperimentRow, Limits
+from pairrank.trials import interleaving
+from pairrank.trials.experiment import Arm
+from pairrank.trials.shown import as_shown
+from pairrank.types import FloatArray, Impression, IntArray
+
+# The fractional parts of n·φ are spread evenly, so any share of consecutive numbers is explored to within one list.
+GOLDEN = 0.6180339887498949
+
+
+def explores(number: int, share: float) -> bool:
+    """Whether impression ``number`` belongs to the share of traffic that may explore."""
+    return share >= 1.0 or (number * GOLDEN) % 1.0 < share
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What earlier pages of a list have shown, by id, and what the last of them noted for the next."""
+
+    before: Sequence[str] = ()
+    noted: Mapping[str, Any] = field(default_factory=dict)
+
+    def notes(self, number: int) -> dict[str, Any]:
+        """What the next page must know: the number of the first, and what was shown until then."""
+        more = {"before": list(self.before)} if self.before else {}
+        return {"first": self.noted.get("first", number), **more}
+
+
+FIRST = Page()
+
+
+class Setting(NamedTuple):
+    """What a list is drawn from: the ranker that was asked, the candidates, and what runs on its requests.
+
+    arms : the models of arms that are not as-sent, by arm.
+    """
+
+    ranker: Ranker
+    limits: Limits
+    number: int
+    features: FloatArray
+    k: int | None
+    client_id: str | None
+    page: Page
+    experiments: Sequence[ExperimentRow]
+    arms: Mapping[Arm, Ranker]
+
+    def own(self, k: int | None) -> Impression:
+        """The ranker's own draw."""
+        return self._draw(self.ranker, k)
+
+    def order(self, arm: Arm) -> IntArray:
+        """All candidates in an arm's order, as it would be served."""
+        if arm.ranker is None:
+            return np.arange(len(self.features))
+        return self._draw(self.arms[arm], None).ranking
+
+    def _draw(self, ranker: Ranker, k: int | None) -> Impression:
+        limits = self.limits
+        explore = explores(self.number, limits.explore_share)
+        return ranker.rank(self.features, k, number=self.number, explore=explore, locked=limits.locked)
+
+
+class Drawn(NamedTuple):
+    """A list, and where it counts: the fields of `Served` that are not those of every list."""
+
+    impression: Impression
+    noted: Mapping[str, Any]
+    experiment_id: int | None = None
+    client: int | None = None
+    held: bool = False
+
+    def fields(self) -> dict[str, Any]:
+        """As `Served` takes them."""
+        return {
+            "experiment_id": self.experiment_id,
+            "client": self.client,
+            "held": int(self.held),
+            "collecting": int(self.held),
+            "trial": orjson.dumps(self.noted).decode() if self.noted else None,
+        }
+
+
+def draw(setting: Setting) -> Drawn:
+    """The list to show."""
+    experiment = _experiment(setting)
+    if experiment is not None:
+        split = experiment.definition.kind == "split"
+        return _split(setting, experiment) if split else _interleaved(setting, experiment)
+    return Drawn(setting.own(setting.k), setting.page.notes(setting.number) if setting.page.before else {})
+
+
+def _experiment(setting: Setting) -> ExperimentRow | None:
+    """The experiment that a list takes part in; further pages stay where the first one was.
+
+    Without a client's id an interleaved list takes part by its number, and none takes part in a split, whose clients
+    must always get the same arm.
+    """
+    if setting.page.before:
+        return next((row for row in setting.experiments if row.id == setting.page.noted.get("of")), None)
+    for row in setting.experiments:
+        if setting.client_id is None and row.definition.kind == "split":
+            continue
+        if row.definition.takes_part(setting.client_id or f"list {setting.number}"):
+            return row
+    return None
+
+
+def _interleaved(setting: Setting, experiment: ExperimentRow) -> Drawn:
+    page, definition = setting.page, experiment.definition
+    a, b = (setting.order(arm) for arm in definition.arms)
+    first, earlier = page.noted.get("first", setting.number), page.noted.get("teams", "")
+    k = len(a) if setting.k is None else min(setting.k, len(a))
+    coins = generator(setting.ranker.seed, first, Purpose.TEAMS).random(len(earlier) + k)
+    # Documents of earlier pages are no longer among the candidates: any numbers that no row has will do for them.
+    after = interleaving.Shown([-1 - place for place in range(len(earlier))], ["ab".index(team) for team in earlier])
+    mixed = interleaving.interleave(a, b, k, coins, credit=definition.credit, after=after)
+    teams = "".join("ab"[team] for team in mixed.teams.tolist())
+    noted = {**page.notes(setting.number), "of": experiment.id, "teams": earlier + teams}
+    shown = replace(_as_shown(setting, mixed.ranking, definition.learn), explored=True)
+    return Drawn(shown, {**noted, "credit": mixed.credit.tolist()}, experiment.id)
+
+
+def _split(setting: Setting, experiment: ExperimentRow) -> Drawn:
+    page, definition = setting.page, experiment.definition
+    further, client = bool(page.before), setting.client_id or ""
+    is_a = page.noted["arm"] == "a" if further else definition.gets_a(client)
+    arm = definition.arms[0 if is_a else 1]
+    if arm == Arm(definition.ranker):
+        own = setting.own(setting.k)
+        shown = own if definition.learn else replace(own, locked=len(own))
+    else:
+        shown = _as_shown(setting, setting.order(arm)[: setting.k], definition.learn)
+    noted = {**page.notes(setting.number), "of": experiment.id, "arm": "a" if is_a else "b"}
+    if further:  # one list per client counts, and that is the first page of one
+        return Drawn(shown, noted)
+    return Drawn(shown, noted, experiment.id, client_hash(client), held=True)
+
+
+def _as_shown(setting: Setting, ranking: IntArray, learn: bool) -> Impression:
+    """The ranker's impression of a list that it did not draw alone; without ``learn`` it teaches nothing."""
+    shown = replace(as_shown(setting.own(1), setting.features, ranking), explored=False)
+    return shown if learn else replace(shown, locked=len(shown))
+
+
+def client_hash(client: str) -> int:
+    """A client's id as a number of 64 bits: enough to know it again, and not the id itself."""
+    return int.from_bytes(hashlib.sha256(client.encode()).digest()[:8], "big", signed=True)

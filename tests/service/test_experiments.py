@@ -1,0 +1,346 @@
+"""Experiments in the service: what is shown, what counts, the same bits after a restart, one sentence for mistakes."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app
+
+from pairrank.cli import main
+from pairrank.service.learning.replay import replay
+from pairrank.service.learning.verify import verify
+from pairrank.service.store import open_store
+from pairrank.trials.experiment import Definition
+from pairrank.types import Impression
+
+IDS = [document["id"] for document in DOCUMENTS]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("experiments") / "store.db")
+
+
+@pytest.fixture(scope="module")
+def service(file: str) -> Iterator[TestClient]:
+    with running_app(file, Clock()) as client:
+        yield client
+
+
+@pytest.fixture
+def app(service: TestClient) -> TestClient:
+    """The service with the ranker a, which nothing has happened to."""
+    for row in service.get("/v1/experiments").json()["experiments"]:
+        service.post(f"/v1/experiments/{row['name']}/stop")
+    for row in service.get("/v1/rankers").json()["rankers"]:
+        service.delete(f"/v1/rankers/{row['name']}")
+    service.put("/v1/rankers/a", json={"n_features": 2})
+    return service
+
+
+def started(client: TestClient, name: str = "new", **body: Any) -> dict[str, Any]:
+    answer = client.put(f"/v1/experiments/{name}", json={"a": "a", "b": "as-sent", **body})
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+def told(client: TestClient, name: str = "new") -> dict[str, Any]:
+    return dict(client.get(f"/v1/experiments/{name}?wait=5").json())
+
+
+def rows(client: TestClient, columns: str, table: str = "log") -> list[Any]:
+    """Straight from the store."""
+    desk = client.app.state.desk
+    return list(client.portal.call(desk.shelf.read, desk.store.database.all, f"SELECT {columns} FROM {table}"))
+
+
+def checked(url: str) -> None:
+    """Whole, and every state is the log's."""
+    store = open_store(url)
+    try:
+        assert verify(store) == []
+        assert all(replay(store, row).same for row in store.rankers())
+    finally:
+        store.close()
+
+
+def test_two_orders_in_one_list_until_it_is_decided(app: TestClient, file: str) -> None:
+    """Users want d0, which stands first as sent; a new ranker shows anything."""
+    made = started(app, learn=False)
+    assert (made["impressions"], made["verdict"], made["interval"]) == (0, "undecided", [-1.0, 1.0])
+    assert made["sentence"] == "No list has come back yet."
+    for _ in range(80):
+        shown = ranked(app, k=3)
+        ids = [document["id"] for document in shown["ranking"]]
+        assert len(set(ids)) == 3
+        clicked(app, shown, *({"d0"} & set(ids)))
+    found = told(app)
+    assert found["impressions"] == 80
+    assert found["wins_a"] + found["wins_b"] + found["ties"] == 80
+    assert found["wins_b"] > found["wins_a"]
+    assert found["verdict"] == "b"
+    assert found["interval"][1] <= 0.0
+    assert found["p_value"] <= 0.05
+    assert found["sentence"].startswith("as-sent is better than a: decided after")
+    assert [point["lists"] for point in found["points"]][:3] == [1, 2, 3]
+    assert found["points"][-1]["lists"] <= 80
+    assert app.get("/v1/rankers/a?wait=5").json()["model_version"] == 80  # read, and nothing learned
+    checked(file)
+
+
+def test_the_ranker_learns_from_mixed_lists(app: TestClient) -> None:
+    started(app)
+    for _ in range(30):
+        shown = ranked(app, k=4)
+        ids = [document["id"] for document in shown["ranking"]]
+        clicked(app, shown, max(ids))
+    app.get("/v1/rankers/a?wait=5")
+    weights = {row["name"]: row["weight"] for row in app.get("/v1/rankers/a/weights").json()["features"]}
+    assert weights["feature 1"] > 0 > weights["feature 2"]
+
+
+def test_teams_stay_in_the_impression(app: TestClient) -> None:
+    started(app, credit="team")
+    shown = ranked(app, k=4)
+    clicked(app, shown, shown["ranking"][0]["id"])
+    ((trial, body, ids),) = rows(app, "trial, body, ids")
+    noted = json.loads(trial)
+    assert sorted(noted["teams"]) == list("aabb")
+    assert noted["credit"] == [1.0 if team == "a" else -1.0 for team in noted["teams"]]
+    assert json.loads(ids) == [document["id"] for document in shown["ranking"]]
+    assert len(Impression.from_bytes(body)) == 4
+    found = told(app)
+    assert (found["wins_a"], found["wins_b"]) == ((1, 0) if noted["teams"][0] == "a" else (0, 1))
+
+
+def test_a_split_is_sticky_and_each_client_counts_once(app: TestClient, file: str) -> None:
+    started(app, kind="split", a="as-sent", b="a@0")
+    clock = app.app.state.desk.clock
+    arms = {}
+    for client in (f"client {i}" for i in range(12)):
+        lists = [[d["id"] for d in ranked(app, k=3, client_id=client)["ranking"]] == IDS[:3] for _ in range(2)]
+        arms[client] = lists
+    shown = ranked(app, k=3, client_id="client 0")
+    assert clicked(app, shown, shown["ranking"][1]["id"]).json() == {"status": "accepted"}
+    assert clicked(app, shown).json() == {"status": "duplicate"}
+    assert told(app)["impressions"] == 0  # held until the windows close, those without a click as well
+    assert rows(app, "count(*)", "impressions") == [(25,)]
+    clock.now += 601.0
+    while rows(app, "count(*)", "impressions") != [(0,)]:
+        pass
+    found = told(app)
+    assert found["impressions"] == 12
+    assert Counter(counts for (counts,) in rows(app, "counts")) == {0: 13, 1: 12}
+    digest = Definition(**json.loads(rows(app, "definition", "experiments")[0][0]))
+    assert all(all(same) for client, same in arms.items() if digest.gets_a(client))
+    assert found["guardrails"]["lists_without_a_click"] == {"a": 1.0, "b": 1.0}
+    served = [at for (at,) in rows(app, "number")]
+    assert served == sorted(served)
+    checked(file)
+
+
+def test_without_a_client_nobody_takes_part_in_a_split(app: TestClient) -> None:
+    found = started(app, kind="split")
+    assert "client_id" in found["sentence"]
+    clicked(app, ranked(app), "d0")
+    assert rows(app, "experiment_id, trial") == [(None, None)]
+
+
+def test_a_share_by_list_or_by_client(app: TestClient) -> None:
+    started(app, share=0.3)
+    started(app, "other", share=0.5)
+    for _ in range(100):
+        ranked(app, k=2)
+    took = Counter(number for (number,) in rows(app, "experiment_id", "impressions"))
+    assert took[None] == pytest.approx(20, abs=14)
+    assert min(took.values()) > 5
+    before = rows(app, "max(number)", "impressions")[0][0]
+    for _ in range(5):
+        ranked(app, k=2, client_id="always the same")
+    same = rows(app, "DISTINCT experiment_id", f"impressions WHERE number > {before}")
+    assert len(same) == 1
+
+
+def test_definitions_are_frozen(app: TestClient) -> None:
+    body = {"a": "a", "b": "as-sent", "share": 0.4}
+    first = started(app, **body)
+    again = app.put("/v1/experiments/new", json=body)
+    assert (again.status_code, again.json()) == (200, first)
+    changed = app.put("/v1/experiments/new", json={**body, "share": 0.5})
+    assert changed.status_code == 409
+    assert changed.json()["message"] == (
+        "experiment 'new' exists with another definition, and definitions are frozen: choose another name"
+    )
+    assert told(app)["share"] == 0.4
+
+
+def test_an_ended_experiment_takes_nobody_and_still_counts(app: TestClient) -> None:
+    started(app)
+    shown = ranked(app)
+    ended = app.post("/v1/experiments/new/stop").json()
+    assert ended["ended"] is not None
+    assert app.post("/v1/experiments/new/stop").json() == ended
+    ranked(app)
+    (first, second) = rows(app, "experiment_id", "impressions ORDER BY number")
+    assert first[0] is not None
+    assert second[0] is None
+    clicked(app, shown, "d1")
+    assert told(app)["impressions"] == 1
+    assert started(app, "next")["share"] == 1.0  # its share is free again
+
+
+def test_another_ranker_and_a_kept_version_are_arms(app: TestClient) -> None:
+    app.put("/v1/rankers/other", json={"n_features": 2, "ranker": "pdgd", "seed": 3})
+    started(app, a="a@0", b="other")
+    shown = ranked(app, k=5)
+    assert sorted(document["id"] for document in shown["ranking"]) == IDS
+    clicked(app, shown, "d3")
+    assert told(app)["impressions"] == 1
+
+
+def test_as_sent_is_the_order_of_arrow_rows_too(app: TestClient) -> None:
+    started(app, a="as-sent", b="as-sent", ranker="a", credit="team")
+    order = [3, 1, 4, 0, 2]
+    table = pa.table(
+        {
+            "id": [IDS[i] for i in order],
+            "features": pa.array([DOCUMENTS[i]["features"] for i in order], pa.list_(pa.float64(), 2)),
+        }
+    )
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    answer = app.post(
+        "/v1/rankers/a/rank?k=9&client_id=me",  # more than there are: all of them
+        content=sink.getvalue(),
+        headers={"Content-Type": "application/vnd.apache.arrow.stream"},
+    )
+    assert [document["id"] for document in answer.json()["ranking"]] == [IDS[i] for i in order]
+    assert rows(app, "experiment_id IS NOT NULL", "impressions") == [(True,)]
+
+
+def refused(client: TestClient, status: int, **body: Any) -> str:
+    answer = client.put("/v1/experiments/wrong", json={"a": "a", "b": "as-sent", **body})
+    assert answer.status_code == status, answer.text
+    assert client.get("/v1/experiments/wrong").status_code == 404
+    return str(answer.json()["message"])
+
+
+def test_mistakes_get_one_sentence_each(app: TestClient) -> None:
+    app.put("/v1/rankers/wide", json={"n_features": 3})
+    app.put("/v1/rankers/trees", json={"n_features": 2, "ranker": "pdgd"})
+    started(app, "half", share=0.5)
+    assert refused(app, 422, b="nobody") == "arm 'nobody' is unknown: no ranker is called 'nobody'"
+    assert "arm 'a@12' is unknown: version 12 of ranker 'a' is not kept" in refused(app, 422, b="a@12")
+    assert "shop@1200" in refused(app, 422, b="a b")
+    assert "the same documents" in refused(app, 422, b="wide")
+    assert "both arms" in refused(app, 422, b="a")
+    assert "whose requests" in refused(app, 422, a="as-sent", credit="team")
+    assert "no gap of that width" in refused(app, 422, share=0.6)
+    for share in (0.0, -0.1, 1.1):
+        assert "share is" in refused(app, 422, share=share)
+    assert "level is" in refused(app, 422, level=0.0)
+    assert 'send "learn": false' in refused(app, 422, a="trees", learn=True)
+    gone = app.delete("/v1/rankers/a")
+    assert gone.status_code == 409
+    assert gone.json()["message"] == "experiment 'half' runs and needs ranker 'a': stop the experiment first"
+    ranked(app)  # nothing is lost
+    app.post("/v1/experiments/half/stop")
+    assert app.delete("/v1/rankers/a").status_code == 200
+    assert app.get("/v1/experiments/half").status_code == 404
+
+
+def test_pages_neither_repeat_nor_lose_documents(app: TestClient) -> None:
+    for name, body in {"none": None, "mixed": {}, "split": {"kind": "split"}}.items():
+        if body is not None:
+            started(app, name, **body)
+        seen: list[str] = []
+        more: dict[str, Any] = {}
+        for page in range(3):
+            shown = ranked(app, k=2, client_id="me", **more)
+            more = {"page_of": shown["impression_id"]}
+            assert shown["ranking"][0]["position"] == 2 * page + 1
+            seen += [document["id"] for document in shown["ranking"]]
+            clicked(app, shown, seen[-1])  # the next page may be asked for before or after
+        assert sorted(seen) == IDS
+        last = app.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS, **more})
+        assert (last.status_code, last.json()["error"]) == (422, "input")
+        assert "earlier page" in last.json()["message"]
+        if body is not None:
+            app.post(f"/v1/experiments/{name}/stop")
+    assert told(app, "mixed")["impressions"] == 3
+
+
+def test_a_page_of_an_expired_list_says_so(app: TestClient) -> None:
+    shown = ranked(app, k=2)
+    desk = app.app.state.desk
+    desk.clock.now += 2 * 86_400.0
+    app.portal.call(desk.shelf.read, desk.store.expire, desk.clock.now)
+    answer = app.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS, "page_of": shown["impression_id"]})
+    assert answer.status_code == 410
+    assert answer.json()["message"] == "the list to go on with has expired; ask for it from the top"
+    for unknown in ("7-x", "x"):
+        answer = app.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS, "page_of": unknown})
+        assert (answer.status_code, answer.json()["error"]) == (404, "unknown")
+
+
+def test_a_restart_and_a_compaction_keep_every_bit(store_url: str, tmp_path: Path) -> None:
+    """On both databases, with an interleaved experiment and a split side by side."""
+    clock = Clock()
+    states = []
+    for life in range(2):
+        with running_app(store_url, clock) as client:
+            client.put("/v1/rankers/a", json={"n_features": 2})
+            client.put("/v1/experiments/new", json={"a": "a", "b": "as-sent", "share": 0.5})
+            client.put("/v1/experiments/split", json={"a": "a@0", "b": "as-sent", "share": 0.5, "kind": "split"})
+            for number in range(8):
+                shown = ranked(client, k=3, client_id=f"client {number + 4 * life}")
+                clicked(client, shown, shown["ranking"][-1]["id"])
+            clock.now += 601.0
+            while rows(client, "count(*)", "impressions") != [(0,)]:
+                pass
+            states.append({name: told(client, name) for name in ("new", "split")})
+        checked(store_url)
+        if life == 0:
+            assert main(["store", "compact", store_url]) == 0
+            checked(store_url)
+    copy = tmp_path / "copy.db"
+    assert main(["store", "backup", store_url, str(copy)]) == 0
+    checked(str(copy))
+    with running_app(copy, clock) as client:
+        assert {name: told(client, name) for name in ("new", "split")} == states[-1]
+    # Twelve clients, of whom four came in both lives: in the split they count once.
+    assert states[-1]["split"]["impressions"] < 12
+    assert states[-1]["new"]["impressions"] > states[-2]["new"]["impressions"] > 0
+
+
+def test_a_state_that_is_not_the_logs_is_found(app: TestClient, file: str) -> None:
+    started(app)
+    shown = ranked(app)
+    clicked(app, shown, "d1")
+    told(app)
+    store = open_store(file)
+    with store.database.transaction():
+        store.database.all("UPDATE trials SET state = replace(state, '\"lists\": 1', '\"lists\": 2')")
+    result = replay(store, store.rankers()[0])
+    store.close()
+    assert (result.same, result.wrong_trials) == (False, ("new",))
+
+
+def test_an_a_a_experiment_of_the_present_order(app: TestClient) -> None:
+    """Nothing differs: whatever is clicked, both sides win about as often."""
+    started(app, a="as-sent", b="as-sent", ranker="a", credit="team")
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        clicked(app, ranked(app, k=4), f"d{rng.integers(4)}")
+    found = told(app)
+    assert found["verdict"] == "undecided"
+    assert found["ties"] == 0
