@@ -60,19 +60,6 @@ def _real(rng: np.random.Generator) -> type[np.floating[Any]]:
     return (np.float32, np.float64)[rng.integers(2)]
 
 
-def _widths(rng: np.random.Generator) -> tuple[Any, ...]:
-    X = rng.normal(size=(rng.integers(1, 60), 5)).astype(np.float32)
-    return (X @ X.T,)
-
-
-def _ordered(rng: np.random.Generator) -> tuple[Any, ...]:
-    n, d = rng.integers(1, 60), rng.integers(1, 20)
-    X = rng.normal(size=(n, d)) * rng.choice([1.0, 1e5])
-    X[rng.integers(n)] = X[rng.integers(n)]
-    X.setflags(write=bool(rng.integers(2)))
-    return X, X @ rng.integers(-1, 2, d).astype(np.float64)
-
-
 def _apart(rng: np.random.Generator) -> tuple[Any, ...]:
     dtype, (m, n) = _real(rng), rng.integers(1, 40, 2)
     scores, below = rng.integers(-5, 6, m).astype(dtype), rng.integers(-5, 6, n).astype(dtype)
@@ -109,11 +96,6 @@ def _pairs(rng: np.random.Generator, k: int) -> tuple[Any, ...]:
     return winner, (winner + rng.integers(1, k, n)) % k, rng.random(n)
 
 
-def _preferences(rng: np.random.Generator) -> tuple[Any, ...]:
-    k = int(rng.integers(2, 13))
-    return *_pairs(rng, k), k
-
-
 def _list(rng: np.random.Generator) -> tuple[Any, ...]:
     k = int(rng.integers(2, 13))
     D = rng.normal(size=(k, 5))
@@ -121,16 +103,6 @@ def _list(rng: np.random.Generator) -> tuple[Any, ...]:
     winner, loser, weight = _pairs(rng, k)
     with plain():
         return 3 * rng.normal(size=k), K, pairs.preferences(winner, loser, weight, k)
-
-
-def _store(rng: np.random.Generator) -> tuple[Any, ...]:
-    k = int(rng.integers(2, 13))
-    winner, loser, weight = _pairs(rng, k)
-    documents = rng.random((k, 7))
-    documents.setflags(write=bool(rng.integers(2)))
-    room = [np.zeros_like(a) for a in (winner, loser, weight)]
-    rows = np.zeros((k, 7), dtype=_real(rng))
-    return rows, documents, room[0], winner, room[1], loser, int(rng.integers(1000)), room[2], weight
 
 
 def _history(rng: np.random.Generator) -> tuple[int, int, tuple[Any, ...]]:
@@ -157,17 +129,12 @@ def _differences(rng: np.random.Generator) -> tuple[Any, ...]:
 
 ARGUMENTS: dict[str, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     "standardised": _raw,
-    "squared_widths_of": _widths,
-    "ordered": _ordered,
     "wider_apart": _apart,
     "first_blocks": _blocks,
     "by_smallest_key": _keys,
     "averaged": _clicks,
     "mirrored": _clicks,
-    "preferences": _preferences,
-    "top_used": lambda rng: (*_pairs(rng, 9)[:2], 9),
     "solve_short_list": _list,
-    "store": _store,
     "gaps": _gaps,
     "scatter": _scatter,
     "differences": _differences,

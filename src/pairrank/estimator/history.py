@@ -42,10 +42,11 @@ class History(Saved):
 
     def append(self, documents: FloatArray, pairs: Pairs) -> None:
         """Add the pairs of one list over its ``documents`` (k, d)."""
-        offset, n_pairs = len(self._documents), len(pairs.weight)
-        rows = self._documents.extend(len(documents))
-        winner, loser, weight = (column.extend(n_pairs) for column in (self._winner, self._loser, self._weight))
-        store(rows, documents, winner, pairs.winner, loser, pairs.loser, offset, weight, pairs.weight)
+        offset = len(self._documents)
+        self._documents.extend(len(documents))[:] = documents
+        self._winner.extend(len(pairs.winner))[:] = pairs.winner + offset
+        self._loser.extend(len(pairs.loser))[:] = pairs.loser + offset
+        self._weight.extend(len(pairs.weight))[:] = pairs.weight
         self._ends.extend(1)[0] = len(self._documents), len(self._weight)
 
     def pull(self, theta: FloatArray) -> FloatArray:
@@ -170,25 +171,6 @@ class Piece(NamedTuple):
         degree = np.bincount(ends, both, len(D)).astype(dtype, copy=False)
         curvature: AnyArray = D.T @ (L @ D + degree[:, None] * D)
         return curvature
-
-
-@jit.twin()
-def store(
-    rows: AnyArray,
-    documents: FloatArray,
-    winners: IntArray,
-    winner: IntArray,
-    losers: IntArray,
-    loser: IntArray,
-    offset: int,
-    weights: FloatArray,
-    weight: FloatArray,
-) -> None:
-    """Write a list's documents and pairs into the room made for them; its rows count from ``offset``."""
-    rows[:] = documents
-    np.add(winner, offset, out=winners)
-    np.add(loser, offset, out=losers)
-    weights[:] = weight
 
 
 @jit.twin()

@@ -81,7 +81,6 @@ def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray
     return np.clip(away, -furthest, furthest, out=away)
 
 
-@jit.twin()
 def squared_widths_of(G: Float32Array) -> Float32Array:
     """Squared widths of all pairs, (n, n), up to rounding, in the place of G = X M⁻¹ Xᵀ: G_ii + G_jj - 2 G_ij."""
     own = G.diagonal().copy()
@@ -90,7 +89,6 @@ def squared_widths_of(G: Float32Array) -> Float32Array:
     return G
 
 
-@jit.twin()
 def ordered(X: FloatArray, scores: FloatArray) -> tuple[IntArray, Float32Array, Float32Array]:
     """Few candidates by falling score, ties by row: their rows (n,), and in float32 what only differences are taken of.
 

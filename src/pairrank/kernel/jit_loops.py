@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, types
 
 from pairrank.kernel.logistic import CLOSE, MAX_STEPS
-from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
+from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
 
 _READ_ONLY = types.Array(types.float64, 2, "C", readonly=True)
 # Of documents in the history, and of what is made of them.
@@ -46,39 +46,6 @@ def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray
         for j in range(d):
             inputs[i, j] = min(max((inputs[i, j] - mean[j]) / unit[j], -furthest), furthest)
     return inputs
-
-
-@_compiled((_READ_ONLY, types.float64[::1]))
-def ordered(X: FloatArray, scores: FloatArray) -> tuple[IntArray, Float32Array, Float32Array]:
-    """`confidence.ordered`."""
-    n, d = X.shape
-    order, falling = np.empty(n, dtype=np.int64), np.empty(n)
-    for i in range(n):
-        place = i
-        while place > 0 and falling[place - 1] < scores[i]:
-            order[place], falling[place] = order[place - 1], falling[place - 1]
-            place -= 1
-        order[place], falling[place] = i, scores[i]
-    s, inputs = np.empty(n, dtype=np.float32), np.empty((n, d), dtype=np.float32)
-    for i in range(n):
-        row = order[i]
-        s[i] = scores[row] - scores[0]
-        for j in range(d):
-            inputs[i, j] = X[row, j]
-    return order, s, inputs
-
-
-@_compiled("f4[:,::1](f4[:,::1])")
-def squared_widths_of(G: Float32Array) -> Float32Array:
-    """`confidence.squared_widths_of`."""
-    n = len(G)
-    own = np.empty(n, dtype=np.float32)
-    for i in range(n):
-        own[i] = G[i, i]
-    for i in range(n):
-        for j in range(n):
-            G[i, j] = (own[i] + own[j]) - np.float32(2) * G[i, j]
-    return G
 
 
 @_compiled(["b1[:,::1](f4[::1], f4[::1], f4[:,::1])", "b1[:,::1](f8[::1], f8[::1], f8[:,::1])"])
@@ -177,29 +144,6 @@ def mirrored(clicks: BoolArray) -> tuple[IntArray, IntArray, FloatArray]:
             weight[kept] = 1.0 / max(n_clicked, max(c, lower) + 1 - n_clicked)
             kept += 1
     return winner[:kept].copy(), loser[:kept].copy(), weight[:kept].copy()
-
-
-@_compiled("f8[:,::1](i8[::1], i8[::1], f8[::1], i8)")
-def preferences(winner: IntArray, loser: IntArray, weight: FloatArray, k: int) -> FloatArray:
-    """`pairs.preferences`."""
-    weights = np.zeros((k, k))
-    for pair in range(len(weight)):
-        weights[winner[pair], loser[pair]] += weight[pair]
-    return weights
-
-
-@_compiled("i8(i8[::1], i8[::1], i8)")
-def top_used(winner: IntArray, loser: IntArray, k: int) -> int:
-    """`pairs.top_used`."""
-    used = np.zeros(k, dtype=np.bool_)
-    furthest = 0
-    for pair in range(len(winner)):
-        used[winner[pair]] = used[loser[pair]] = True
-        furthest = max(furthest, winner[pair] + 1, loser[pair] + 1)
-    for position in range(furthest):
-        if not used[position]:
-            return 0
-    return furthest
 
 
 @_compiled("Tuple((f8[::1], f8[:,::1]))(f8[:,::1], f8[::1])")
@@ -339,40 +283,3 @@ def differences(
         upper, lower = winner[pair] - first, loser[pair] - first
         for j in range(documents.shape[1]):
             out[pair, j] = (np.float64(documents[upper, j]) - np.float64(documents[lower, j])) * scale[pair]
-
-
-@_compiled(
-    [
-        (
-            rows[:, ::1],
-            _READ_ONLY,
-            types.int64[::1],
-            types.int64[::1],
-            types.int64[::1],
-            types.int64[::1],
-            types.int64,
-            types.float64[::1],
-            types.float64[::1],
-        )
-        for rows in (types.float32, types.float64)
-    ]
-)
-def store(
-    rows: AnyArray,
-    documents: FloatArray,
-    winners: IntArray,
-    winner: IntArray,
-    losers: IntArray,
-    loser: IntArray,
-    offset: int,
-    weights: FloatArray,
-    weight: FloatArray,
-) -> None:
-    """`history.store`."""
-    for i in range(documents.shape[0]):
-        for j in range(documents.shape[1]):
-            rows[i, j] = documents[i, j]
-    for pair in range(len(weight)):
-        winners[pair] = winner[pair] + offset
-        losers[pair] = loser[pair] + offset
-        weights[pair] = weight[pair]

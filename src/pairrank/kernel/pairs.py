@@ -86,14 +86,12 @@ def mirrored(clicks: BoolArray) -> Pairs:
     return Pairs(winner[kept], loser[kept], 1.0 / np.maximum(n_clicked, n_unclicked)[kept])
 
 
-@jit.twin()
 def preferences(winner: IntArray, loser: IntArray, weight: FloatArray, k: int) -> FloatArray:
     """(k, k), the weight of each document's preference over each other; pairs that come twice add up."""
     weights: FloatArray = np.bincount(winner * k + loser, weight, k * k).astype(np.float64, copy=False)
     return weights.reshape(k, k)
 
 
-@jit.twin()
 def top_used(winner: IntArray, loser: IntArray, k: int) -> int:
     """How many of ``k`` documents take part in pairs, if they are those at the top, as nearly always; else 0."""
     used = np.zeros(k, dtype=np.bool_)
