@@ -19,6 +19,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +117,9 @@ def put(name: str, values: Mapping[str, Any], arrays: Mapping[str, AnyArray]) ->
 def _sweep(entries: Path) -> None:
     """Remove what killed processes left behind a day ago or earlier."""
     for partial in entries.glob(".*.part"):
-        if time.time() - partial.stat().st_mtime > _STALE:
-            shutil.rmtree(partial, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another process has just finished its own
+            if time.time() - partial.stat().st_mtime > _STALE:
+                shutil.rmtree(partial, ignore_errors=True)
 
 
 def _mark(file: Path) -> list[Any]:
