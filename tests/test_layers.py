@@ -17,12 +17,12 @@ LAYERS = [
     {"cli"},
     {"service", "lab", "export", "logs", "bench", "sklearn", "integrations"},
     {"sim", "engines", "checks"},
-    {"rankers", "clicks", "metrics", "data", "drawing", "client", "upstream", "trials", "store_log"},
-    {"estimator", "features"},
+    {"rankers", "clicks", "metrics", "data", "client", "upstream", "trials", "store_log"},
+    {"estimator", "features", "documents"},
     {"kernel"},
     {"state"},
     {"types"},
-    {"archive", "rng", "progress", "short_text", "threads", "checking"},
+    {"archive", "rng", "progress", "short_text", "threads", "checking", "drawing", "notebook"},
     {"errors", "version"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -17,7 +17,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = blocks(README, "python")
+    code = blocks(README, "python")[0]
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(code, "README.md", "exec"), names)
@@ -27,6 +27,20 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert "blocks:" in capsys.readouterr().out
     assert (tmp_path / "model.pairrank").is_file()
     assert len([line for line in code.splitlines() if line and not line.startswith("import")]) <= 10
+
+
+def test_the_common_job_takes_eight_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ids, names, a frame, clicks by id, save and load; the guide begins with the same lines."""
+    code = blocks(README, "python")[1]
+    assert code == blocks((ROOT / "docs" / "guide" / "your-data.md").read_text(), "python")[0]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    assert capsys.readouterr().out.strip() in code  # the list that it prints is the one it says
+    assert names["ranker"].feature_names == ("price", "rating", "in_stock")  # type: ignore[attr-defined]
+    assert len([line for line in code.splitlines() if line and not line.startswith(("import", "from"))]) <= 8
 
 
 def test_the_first_screen_has_the_two_commands() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from pairrank import archive
+from pairrank import archive, notebook
 from pairrank.errors import ClickError, FileFormatError
 
 FloatArray = NDArray[np.float64]
@@ -19,6 +19,7 @@ Float32Array = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 AnyArray = NDArray[Any]
+Id = str | int  # of a document
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -36,6 +37,14 @@ class Impression:
     explored : whether chance had a say in what was shown.
     locked : this many positions at the top were shown by score alone, by request; nothing is learned from them.
     memory : what the algorithm must remember (teams, propensities, ...), by name.
+    ids : (k,), the shown documents' ids in shown order, where the candidates had any.
+
+    >>> from pairrank import PairRank
+    >>> shown = PairRank(n_features=1).rank({"a": [0.2], "b": [0.7]}, k=1)
+    >>> shown
+    Impression(number=0, ids=('a',), blocks=[0], shown=1 of 2)
+    >>> Impression.from_bytes(shown.to_bytes()).ids
+    ('a',)
     """
 
     ranker: str
@@ -48,14 +57,26 @@ class Impression:
     explored: bool = True
     locked: int = 0
     memory: Mapping[str, AnyArray] = field(default_factory=dict)
+    ids: tuple[Id, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.ids is not None:
+            object.__setattr__(self, "ids", tuple(self.ids))
         for array in (self.features, self.ranking, self.blocks, *self.memory.values()):
             array.setflags(write=False)
         object.__setattr__(self, "memory", MappingProxyType(dict(self.memory)))
 
     def __len__(self) -> int:
         return len(self.ranking)
+
+    def __repr__(self) -> str:
+        shown = f"ranking={self.ranking.tolist()}" if self.ids is None else f"ids={self.ids}"
+        how = "" if self.explored else ", explored=False"
+        blocks = self.blocks.tolist()
+        return f"Impression(number={self.number}, {shown}, blocks={blocks}{how}, shown={len(self)} of {self.n_docs})"
+
+    def _repr_html_(self) -> str:
+        return notebook.impression(self)
 
     def __getstate__(self) -> bytes:
         return self.to_bytes()
@@ -66,15 +87,16 @@ class Impression:
             object.__setattr__(self, name, getattr(other, name))
 
     def tail(self) -> Impression:
-        """The part below the locked positions, as an impression of its own."""
-        if not self.locked:
+        """The part below the locked positions as an impression of its own, without ids: what is learned from."""
+        if not self.locked and self.ids is None:
             return self
         cut = slice(self.locked, None)
-        return replace(self, features=self.features[cut], ranking=self.ranking[cut], blocks=self.blocks[cut], locked=0)
+        features, ranking, blocks = self.features[cut], self.ranking[cut], self.blocks[cut]
+        return replace(self, features=features, ranking=ranking, blocks=blocks, locked=0, ids=None)
 
     def to_bytes(self) -> bytes:
         """Everything, as bytes that hold no pickle."""
-        values = {
+        values: dict[str, Any] = {
             "ranker": self.ranker,
             "seed": self.seed,
             "number": self.number,
@@ -82,6 +104,8 @@ class Impression:
             "explored": self.explored,
             "locked": self.locked,
         }
+        if self.ids is not None:
+            values["ids"] = self.ids
         arrays = {"features": self.features, "ranking": self.ranking, "blocks": self.blocks}
         return archive.pack("impression", values, arrays | {f"memory.{k}": v for k, v in self.memory.items()})
 
@@ -130,6 +154,10 @@ class Inspection:
     blocks : (n,), for each document the number of its block, 0 is best.
     unit : "probability" (the paper) or "score" (Laplace posterior).
     z : how many standard deviations of the score difference ``width`` is, where the model knows them; else None.
+
+    >>> from pairrank import PairRank
+    >>> PairRank(n_features=1).inspect([[0.2], [0.7], [0.4]])
+    Inspection(scores=[0.0, 0.0, 0.0], order=[0, 1, 2], block_sizes=[3], unit='score')
     """
 
     scores: FloatArray
@@ -140,6 +168,15 @@ class Inspection:
     blocks: IntArray
     unit: str
     z: float | None = None
+
+    def __repr__(self) -> str:
+        scores, order, sizes = self.scores.round(3).tolist(), self.order.tolist(), self.block_sizes.tolist()
+        return f"Inspection(scores={scores}, order={order}, block_sizes={sizes}, unit={self.unit!r})"
+
+    def _repr_html_(self) -> str:
+        from pairrank import drawing  # when a notebook asks: it reads XML and a style sheet
+
+        return drawing.blocks(drawing.Panel(self))
 
     @property
     def chance(self) -> FloatArray | None:

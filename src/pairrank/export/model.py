@@ -157,7 +157,7 @@ class LinearModel:
         normaliser: Normaliser | Sequence[Normalisation] | None = None,
         nonnegative: bool = False,
     ) -> Self:
-        """The weights of a linear ranker, with the names and the normalisation that its features had.
+        """The weights of a linear ranker, with the names (by default its own) and the normalisation of its features.
 
         ``nonnegative``: the likeliest weights of which none is below 0, by the ranker's own posterior.
         """
@@ -169,7 +169,8 @@ class LinearModel:
             if covariance is None:
                 raise ExportError(f"a {type(ranker).__name__} has no posterior to fit non-negative weights by")
             weights = fit_nonnegative(weights, covariance)
-        return cls.of(weights, name=name, feature_names=feature_names, normaliser=normaliser)
+        names = ranker.feature_names if feature_names is None else feature_names
+        return cls.of(weights, name=name, feature_names=names, normaliser=normaliser)
 
     @property
     def n_features(self) -> int:

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pairrank.documents import MAX_MAGNITUDE
 from pairrank.logs.clicklog import Writer
 from pairrank.logs.problems import Problems, Reason
-from pairrank.rankers.base import MAX_MAGNITUDE
 
 _TABLES = """
 CREATE TABLE lists (id TEXT PRIMARY KEY, query_id TEXT, time REAL, documents TEXT, features BLOB, width INTEGER,

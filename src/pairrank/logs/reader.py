@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pairrank.documents import MAX_MAGNITUDE
 from pairrank.errors import DataError, StorageError
 from pairrank.logs.clicklog import arrow, parquet
 from pairrank.logs.problems import Problems, Reason
-from pairrank.rankers.base import MAX_MAGNITUDE
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 # Lists decoded at a time: bounds memory whatever the size of a file's row groups.

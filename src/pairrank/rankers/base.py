@@ -7,8 +7,8 @@ import json
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, astuple, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Self
@@ -16,12 +16,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pairrank import archive, threads
+from pairrank import archive, notebook, threads
 from pairrank.checking import check_choice as check_choice
 from pairrank.checking import check_number_in as check_number_in
+from pairrank.documents import Columns, Features, Missing, clicked
 from pairrank.errors import (
     CutoffError,
-    FeatureError,
     FileFormatError,
     ForeignImpressionError,
     LearningError,
@@ -32,13 +32,19 @@ from pairrank.rankers.learned_set import LearnedSet
 from pairrank.rankers.upgrade import from_0_1
 from pairrank.rng import Purpose, check_seed, generator
 from pairrank.state import Saved, checkpoint, restore, state_of
-from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, IntArray, check_clicks
-
-# Squares of features stay finite in float64, and so do sums of them.
-MAX_MAGNITUDE = 1e9
-MAX_FEATURES = 100_000
+from pairrank.types import AnyArray, BoolArray, FloatArray, Id, Impression, IntArray
 
 State = dict[str, Any]
+
+
+class _Counted:
+    """The value of ``n_features`` where ``feature_names`` tell."""
+
+    def __repr__(self) -> str:
+        return "len(feature_names)"
+
+
+_COUNTED: Any = _Counted()
 
 
 class Draw(NamedTuple):
@@ -68,27 +74,43 @@ class Ranker(Saved, ABC):
     initial state), `_rank`, `_learn` and `score`, and names in ``SAVED`` the attributes that learning replaces.
 
     One ranker may be used from several threads: `rank` and `learn` take turns.
+
+    >>> @dataclass(eq=False, kw_only=True)
+    ... class Shuffled(Ranker):
+    ...     name = "shuffled"
+    ...     def _reset(self): pass
+    ...     def _learn(self, impression, clicks): pass
+    ...     def score(self, features): return np.zeros(len(self.check_features(features)))
+    ...     def _rank(self, inputs, k, rng):
+    ...         return Draw(rng.permutation(len(inputs))[:k], np.zeros(k, dtype=np.int64), True, {})
+    >>> Shuffled(n_features=1, seed=2).rank({"a": [0.2], "b": [0.7]}).ids
+    ('a', 'b')
     """
 
-    n_features: int
+    n_features: int = field(default=_COUNTED)
     _: KW_ONLY
     seed: int = field(default=0)
+    feature_names: Sequence[str] | None = field(default=None)
+    missing: Missing = field(default=None)
 
     name: ClassVar[str]
+    NO_SETTINGS: ClassVar[tuple[str, ...]] = ("n_features", "seed")
 
     def __post_init__(self) -> None:
-        if isinstance(self.n_features, bool) or not isinstance(self.n_features, (int, np.integer)):
-            raise OptionError(f"n_features is {self.n_features!r}; expected a whole number")
-        if not 1 <= self.n_features <= MAX_FEATURES:
-            raise OptionError(f"n_features is {self.n_features}; expected 1 to {MAX_FEATURES}")
-        self.n_features = int(self.n_features)
+        width = None if self.n_features is _COUNTED else self.n_features
+        self._columns = Columns.of(width, self.feature_names, self.missing)
+        self.n_features, self.feature_names, self.missing = astuple(self._columns)
         self.seed = check_seed(self.seed)
         self._number = 0
         self._learned = LearnedSet()
         self._older: tuple[str, ...] = ()  # fingerprints of before an upgrade, whose impressions are still ours
         self._left_out = (0, 0)  # first lists, and lists of the history, to be read back before the next is learned
         self._turn = threading.RLock()
+        self._fill_in()
         self._reset()
+
+    def _fill_in(self) -> None:
+        """Give options that were left open the values that act; ``n_features`` is known here."""
 
     # The steps that an algorithm writes.
 
@@ -105,7 +127,7 @@ class Ranker(Saved, ABC):
         """Take the clicks of an impression that was checked; its features are inputs, as `_rank` sees them."""
 
     @abstractmethod
-    def score(self, features: ArrayLike) -> FloatArray:
+    def score(self, features: Features) -> FloatArray:
         """(n_docs,), higher is better."""
 
     def _inputs(self, X: FloatArray) -> FloatArray:
@@ -132,9 +154,10 @@ class Ranker(Saved, ABC):
 
     def rank(
         self,
-        features: ArrayLike,
+        features: Features,
         k: int | None = None,
         *,
+        ids: Iterable[Id] | str | None = None,
         number: int | None = None,
         explore: bool = True,
         locked: int = 0,
@@ -143,13 +166,15 @@ class Ranker(Saved, ABC):
 
         Parameters
         ----------
-        features : (n_docs, n_features), one row per candidate, in any units.
+        features : (n_docs, n_features), one row per candidate, in any units; or a mapping from ids to features, rows by
+            feature name, a pandas or polars frame (see `pairrank.documents`).
+        ids : the candidates' ids, or the name of the column that has them, where ``features`` does not tell.
         k : positions to show; None ranks them all; more than there are documents is the same as all.
         number : the impression's number; by default the next one. Ranking anew under an old number gives the old list.
         explore : False shows the documents by score alone; nothing is learned from such a list.
         locked : this many positions at the top are shown by score alone, and only the rest is learned from.
         """
-        X = self.check_features(features)
+        X, given_ids = self._columns.read(features, ids)
         shown = _check_positions("k", k, 1, len(X))
         fixed = _check_positions("locked", locked, 0, shown) if explore else shown
         with self._turn, threads.single():
@@ -167,6 +192,7 @@ class Ranker(Saved, ABC):
             explored=draw.explored,
             locked=fixed,
             memory=draw.memory,
+            ids=None if given_ids is None else tuple(given_ids[row] for row in draw.ranking.tolist()),
         )
 
     def _draw_numbered(self, X: FloatArray, k: int, number: int) -> Draw:
@@ -190,14 +216,14 @@ class Ranker(Saved, ABC):
             draw.memory,
         )
 
-    def learn(self, impression: Impression, clicks: ArrayLike) -> bool:
-        """Learn from the clicks (one yes or no per shown position) on an impression of this ranker.
+    def learn(self, impression: Impression, clicks: ArrayLike | Collection[Id]) -> bool:
+        """Learn from the clicks on an impression of this ranker: one yes or no per shown position, or the ids clicked.
 
         Impressions may come in any order and at any time. One that was learned before is ignored: the answer is False
         and the state stays as it was. Anything wrong raises, and the state stays as it was.
         """
         self._check_impression(impression)
-        checked = check_clicks(clicks, len(impression))
+        checked = clicked(clicks, len(impression), impression.ids)
         with self._turn, threads.single():
             if impression.number in self._learned:
                 return False
@@ -227,27 +253,9 @@ class Ranker(Saved, ABC):
         """Whether the state is one to go on with."""
         return True
 
-    def check_features(self, features: ArrayLike) -> FloatArray:
+    def check_features(self, features: Features) -> FloatArray:
         """``features`` as a finite float64 array (n_docs, n_features) with a row at least, or `FeatureError`."""
-        try:
-            X = np.asarray(features, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise FeatureError("features are not numbers in rows of equal length; expected a 2-D array") from None
-        if X.ndim != 2:
-            raise FeatureError(f"features have shape {X.shape}; expected 2-D, (n_docs, {self.n_features})")
-        if X.shape[1] != self.n_features:
-            raise FeatureError(f"features have {X.shape[1]} columns; this ranker was made for {self.n_features}")
-        if len(X) == 0:
-            raise FeatureError("features have no rows; expected one document at least")
-        # NaN compares false. (No product of BLAS here: it would wake its threads.)
-        if X.max() <= MAX_MAGNITUDE and X.min() >= -MAX_MAGNITUDE:
-            return X
-        with np.errstate(invalid="ignore"):
-            row, column = np.argwhere(~(np.abs(X) <= MAX_MAGNITUDE))[0].tolist()
-        raise FeatureError(
-            f"row {row}, column {column} of the features is {X[row, column]:g}; "
-            f"expected finite numbers from {-MAX_MAGNITUDE:g} to {MAX_MAGNITUDE:g}"
-        )
+        return self._columns.read(features).features
 
     def _check_impression(self, impression: Impression) -> None:
         if not isinstance(impression, Impression):
@@ -260,7 +268,7 @@ class Ranker(Saved, ABC):
         known = impression.ranker == self.fingerprint or impression.ranker in self._older
         if not known or impression.seed != self.seed:
             raise ForeignImpressionError("the impression was made by another ranker (name, width, seed or options)")
-        self.check_features(impression.features)
+        self._columns.check(impression.features)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -271,9 +279,14 @@ class Ranker(Saved, ABC):
     @property
     def settings(self) -> Settings:
         """Every option as it acts, without ``n_features`` and ``seed``: what files, stores and fingerprints hold."""
-        return Settings({f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("n_features", "seed")})
+        acting = {f.name: getattr(self, f.name) for f in fields(self) if f.init and f.name not in self.NO_SETTINGS}
+        # Only where they are given, so that rankers of before they existed keep their fingerprint.
+        return Settings({k: v for k, v in acting.items() if v is not None or k not in ("feature_names", "missing")})
 
-    def inspect(self, features: ArrayLike) -> Any:
+    def _repr_html_(self) -> str:
+        return notebook.ranker(self)
+
+    def inspect(self, features: Features) -> Any:
         """What the model is certain of for these candidates, or None where the algorithm has no notion of it."""
         self.check_features(features)
         return None
@@ -334,7 +347,7 @@ class Ranker(Saved, ABC):
     def _known(self, entries: Iterable[tuple[Impression, ArrayLike]]) -> Iterable[tuple[Impression, BoolArray]]:
         for impression, clicks in entries:
             if self._learned.may_have(impression.number):
-                counted = check_clicks(clicks, len(impression))[impression.locked :]
+                counted = clicked(clicks, len(impression), impression.ids)[impression.locked :]
                 if counted.any():
                     yield impression.tail(), counted
 
@@ -385,6 +398,10 @@ class LinearRanker(Ranker):
 
     `_rank` and `_learn` see inputs: documents centred on their list, in units taken from the first lists (see
     `features.linear`). ``_weights`` are weights of those inputs; `weights` and `score` are in the features' own units.
+
+    >>> from pairrank import rankers
+    >>> rankers.make("pdgd", n_features=2).weights
+    array([0., 0.])
     """
 
     SAVED: ClassVar[tuple[str, ...]] = ("_weights", "_units")
@@ -405,7 +422,7 @@ class LinearRanker(Ranker):
         """(n_features,), θ in the features' own units."""
         return self._units.weights(self._weights)
 
-    def score(self, features: ArrayLike) -> FloatArray:
+    def score(self, features: Features) -> FloatArray:
         """(n_docs,), X·θ."""
         scores: FloatArray = self.check_features(features) @ self.weights
         return scores

@@ -29,6 +29,11 @@ class DBGD(LinearRanker):
     References: Yue and Joachims, "Interactively Optimizing Information Retrieval Systems as a Dueling Bandits
     Problem", ICML 2009; Hofmann et al., "A Probabilistic Method for Inferring Preferences from Clicks", CIKM 2011.
 
+    >>> ranker = DBGD(n_features=2, seed=0, delta=0.5)
+    >>> shown = ranker.rank({"a": [0.0, 1.0], "b": [1.0, 0.0], "c": [1.0, 1.0]})
+    >>> ranker.learn(shown, clicks=["c"])
+    True
+
     Parameters
     ----------
     learning_rate : η, the length of the first step.

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from pairrank.rankers.base import Draw, check_number_in
+from pairrank.rankers.pairwise import PairKind
 from pairrank.rankers.ranknet import SGDRankNet, by_score
 from pairrank.types import FloatArray
 
@@ -24,6 +25,11 @@ class EpsilonGreedy(SGDRankNet):
     and de Rijke, "Differentiable Unbiased Online Learning to Rank", CIKM 2018, ran this baseline with in their program;
     the rate was chosen for it on validation data (docs/reproducing.md, "Settings").
 
+    >>> ranker = EpsilonGreedy(n_features=2, seed=0, epsilon=0.1)
+    >>> shown = ranker.rank({"a": [0.0, 1.0], "b": [1.0, 0.0], "c": [1.0, 1.0]})
+    >>> ranker.learn(shown, clicks=["c"])
+    True
+
     Parameters
     ----------
     epsilon : ε, how often chance chooses.
@@ -33,7 +39,7 @@ class EpsilonGreedy(SGDRankNet):
     name: ClassVar[str] = "epsilon-greedy"
 
     learning_rate: float = 0.003
-    pairs: str = "all"
+    pairs: PairKind = "all"
     epsilon: float = 0.8
 
     def _reset(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -24,6 +24,11 @@ class MGD(DBGD):
     References: Schuth et al., "Multileave Gradient Descent for Fast Online Learning to Rank", WSDM 2016
     (team-draft); Oosterhuis et al., "Probabilistic Multileave Gradient Descent", ECIR 2016 (probabilistic).
 
+    >>> ranker = MGD(n_features=2, seed=0, multileaving="team-draft")
+    >>> shown = ranker.rank({"a": [0.0, 1.0], "b": [1.0, 0.0], "c": [1.0, 1.0]})
+    >>> ranker.learn(shown, clicks=["c"])
+    True
+
     Parameters
     ----------
     learning_rate, decay, delta, tau : as in `DBGD`; ``tau`` is for probabilistic multileaving alone.
@@ -34,7 +39,7 @@ class MGD(DBGD):
     name: ClassVar[str] = "mgd"
 
     n_candidates: int = 49
-    multileaving: str = "probabilistic"
+    multileaving: Literal["probabilistic", "team-draft"] = "probabilistic"
 
     def _reset(self) -> None:
         super()._reset()

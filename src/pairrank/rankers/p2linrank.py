@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from pairrank.documents import Features
 from pairrank.errors import OptionError
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import exploration, partition
 from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, check_choice, check_number_in
-from pairrank.rankers.pairwise import PAIRS, PairwiseRanker
+from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
 from pairrank.rankers.posterior_sampling import TOLERANCE
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression, Inspection, IntArray
@@ -47,6 +47,11 @@ class P2LinRank(PairwiseRanker):
     Reference: Jia and Wang, "Scalable Exploration for Neural Online Learning to Rank with Perturbed Feedback", SIGIR
     2022, where P²LinRank is the linear case of P²NeurRank.
 
+    >>> ranker = P2LinRank(n_features=2, seed=0, n_models=3)
+    >>> shown = ranker.rank({"a": [0.0, 1.0], "b": [1.0, 0.0], "c": [1.0, 1.0]})
+    >>> ranker.learn(shown, clicks=["c"])
+    True
+
     Parameters
     ----------
     n_models : N. More models agree less often: more exploration.
@@ -63,8 +68,8 @@ class P2LinRank(PairwiseRanker):
     n_models: int = 5
     nu: float = 0.1
     lam: float = 30.0
-    pairs: str = "averaged"
-    exploration: str = "conservative"
+    pairs: PairKind = "averaged"
+    exploration: Literal["conservative", "random"] = "conservative"
 
     def _reset(self) -> None:
         if isinstance(self.n_models, bool) or not isinstance(self.n_models, int):
@@ -114,7 +119,7 @@ class P2LinRank(PairwiseRanker):
         order = np.argsort(-scores.mean(axis=0), kind="stable")
         return order, Agreement(scores[:, order])
 
-    def inspect(self, features: ArrayLike) -> Inspection:
+    def inspect(self, features: Features) -> Inspection:
         """What the models agree on; a width is half the range of the models' score differences."""
         X = self.check_features(features)
         n = len(X)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import pairs
@@ -15,7 +15,8 @@ from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression
 
 # Preferences that clicks can be taken for; see `kernel.pairs`.
-PAIRS = ("adjacent", "matched", "all", "averaged", "mirrored")
+PairKind = Literal["adjacent", "matched", "all", "averaged", "mirrored"]
+PAIRS: tuple[PairKind, ...] = get_args(PairKind)
 
 
 def preferred(kind: str, impression: Impression, clicks: BoolArray) -> Pairs:
@@ -39,7 +40,7 @@ class PairwiseRanker(LinearRanker):
 
     SAVED: ClassVar[tuple[str, ...]] = (*LinearRanker.SAVED, "_posterior")
 
-    pairs: str = "averaged"
+    pairs: PairKind = "averaged"
 
     def _reset(self) -> None:
         super()._reset()

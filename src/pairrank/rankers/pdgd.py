@@ -31,6 +31,11 @@ class PDGD(LinearRanker):
 
     Reference: Oosterhuis and de Rijke, "Differentiable Unbiased Online Learning to Rank", CIKM 2018.
 
+    >>> ranker = PDGD(n_features=2, seed=0, learning_rate=0.05)
+    >>> shown = ranker.rank({"a": [0.0, 1.0], "b": [1.0, 0.0], "c": [1.0, 1.0]})
+    >>> ranker.learn(shown, clicks=["c"])
+    True
+
     Parameters
     ----------
     learning_rate : η, the length of the first step.

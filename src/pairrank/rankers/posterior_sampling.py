@@ -10,7 +10,7 @@ import numpy as np
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, State, check_choice, check_number_in
-from pairrank.rankers.pairwise import PAIRS, PairwiseRanker
+from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
 from pairrank.types import FloatArray, Impression
 
 # How far θ̂ may stray from the exact minimiser, as a share of a standard deviation of the posterior.
@@ -34,6 +34,11 @@ class PosteriorSampling(PairwiseRanker):
     References: Thompson, "On the Likelihood that One Unknown Probability Exceeds Another in View of the Evidence of Two
     Samples", Biometrika 25, 1933; Chapelle and Li, "An Empirical Evaluation of Thompson Sampling", NIPS 2011.
 
+    >>> ranker = PosteriorSampling(n_features=2, seed=0, v=0.5)
+    >>> shown = ranker.rank({"a": [0.0, 1.0], "b": [1.0, 0.0], "c": [1.0, 1.0]})
+    >>> ranker.learn(shown, clicks=["c"])
+    True
+
     Parameters
     ----------
     v : scale of the draws; 1 is the posterior itself, 0 shows the documents best first. The default did best of 0.25,
@@ -46,7 +51,7 @@ class PosteriorSampling(PairwiseRanker):
 
     v: float = 0.25
     lam: float = 30.0
-    pairs: str = "adjacent"
+    pairs: PairKind = "adjacent"
 
     def _reset(self) -> None:
         check_number_in("v", self.v, 0.0, 1e9)

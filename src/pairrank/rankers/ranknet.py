@@ -15,7 +15,7 @@ from pairrank.features.linear import centred
 from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, LinearRanker, check_choice, check_number_in
-from pairrank.rankers.pairwise import PAIRS, preferred
+from pairrank.rankers.pairwise import PAIRS, PairKind, preferred
 from pairrank.types import BoolArray, FloatArray, Impression, IntArray
 
 
@@ -58,6 +58,11 @@ class SGDRankNet(LinearRanker):
     choose the rate on validation data without printing it. The default was chosen likewise (docs/reproducing.md,
     "Settings").
 
+    >>> ranker = SGDRankNet(n_features=2, seed=0, learning_rate=0.1)
+    >>> shown = ranker.rank({"a": [0.0, 1.0], "b": [1.0, 0.0], "c": [1.0, 1.0]})
+    >>> ranker.learn(shown, clicks=["c"])
+    True
+
     Parameters
     ----------
     learning_rate : the length of a step.
@@ -68,7 +73,7 @@ class SGDRankNet(LinearRanker):
     name: ClassVar[str] = "sgd-ranknet"
 
     learning_rate: float = 0.01
-    pairs: str = "adjacent"
+    pairs: PairKind = "adjacent"
 
     def _reset(self) -> None:
         super()._reset()
@@ -94,6 +99,10 @@ class OfflineRankNet(LinearRanker):
     `learn` accepts clicks and changes nothing; before `fit` all weights are zero.
 
     Reference: Burges et al., "Learning to Rank using Gradient Descent", ICML 2005.
+
+    >>> ceiling = OfflineRankNet(n_features=2)
+    >>> ceiling.rank([[0.0, 1.0], [1.0, 0.0]]).ranking  # before `fit` all scores are equal
+    array([0, 1])
 
     Parameters
     ----------

@@ -220,7 +220,7 @@ def bounded(ours: IntArray, as_sent: IntArray, k: int, most_lost: float) -> IntA
     every deadline, so there is always one. 0 is as sent, 1 is ours. Below k there is no exposure to lose.
 
     >>> bounded(np.array([2, 1, 0]), np.array([0, 1, 2]), 3, 0.4)
-    array([1, 0, 2])
+    array([2, 0, 1])
     """
     check_number_in("most_lost", most_lost, 0.0, 1.0)
     if len(ours) != len(as_sent) or set(ours.tolist()) != set(as_sent.tolist()):

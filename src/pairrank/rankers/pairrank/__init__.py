@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pairrank.documents import Features
 from pairrank.errors import OptionError
 from pairrank.estimator.information_matrix import InformationMatrix
 from pairrank.estimator.posterior import Posterior
@@ -194,7 +195,7 @@ class PairRank(PairRankOptions):
 
     # Looking inside.
 
-    def inspect(self, features: ArrayLike) -> Inspection:
+    def inspect(self, features: Features) -> Inspection:
         """What the model is certain of for these candidates: scores, widths, certain pairs, blocks."""
         X = self.check_features(features)
         with self._turn:

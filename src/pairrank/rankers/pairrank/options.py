@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from pairrank.errors import OptionError
-from pairrank.rankers.base import Settings, check_choice, check_number_in
-from pairrank.rankers.pairwise import PAIRS, PairwiseRanker
+from pairrank.rankers.base import check_choice, check_number_in
+from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
 from pairrank.types import Float32Array
 
 _BEST: Mapping[str, Any] = {
@@ -72,9 +72,9 @@ _PRESET: Any = _FromPreset()
 class PairRankOptions(PairwiseRanker):
     """What `PairRank` can be told; after it is made, every option holds the value that acts."""
 
-    preset: Literal["best", "paper", "authors"] = "best"
+    preset: Literal["best", "paper", "authors"] = field(default="best", repr=False)
     exploration: Literal["conservative", "random"] = _PRESET
-    pairs: Literal["adjacent", "matched", "all", "averaged", "mirrored"] = _PRESET
+    pairs: PairKind = _PRESET
     offsets: bool = _PRESET
     width: Literal["probability", "score"] = _PRESET
     alpha: float | Literal["theory"] = _PRESET
@@ -90,19 +90,14 @@ class PairRankOptions(PairwiseRanker):
     tolerance: float = _PRESET
 
     name: ClassVar[str] = "pairrank"
+    NO_SETTINGS: ClassVar[tuple[str, ...]] = (*PairwiseRanker.NO_SETTINGS, "preset")  # once made, nothing depends on it
     _inverse32: Float32Array | None = field(default=None, init=False, repr=False)  # H⁻¹ or M⁻¹ as `rank` uses it
 
-    def __post_init__(self) -> None:
+    def _fill_in(self) -> None:
         check_choice("preset", self.preset, tuple(PRESETS))
         for name, value in PRESETS[self.preset].items():
             if getattr(self, name) is _PRESET:
                 setattr(self, name, STRENGTH * self.n_features if value == "3 per feature" else value)
-        super().__post_init__()
-
-    @property
-    def settings(self) -> Settings:
-        """Every option as it acts. The preset is not among them: once made, nothing depends on it."""
-        return Settings({f.name: getattr(self, f.name) for f in fields(self) if f.name in PRESETS["best"]})
 
     @property
     def _unit_kind(self) -> str:

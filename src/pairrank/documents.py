@@ -1,0 +1,280 @@
+"""Documents as people have them, read into rows of numbers; clicks by id, read into one yes or no per position.
+
+What `Ranker.rank`, ``score`` and ``inspect`` accept:
+
+* an array (n, d), or rows that make one;
+* a mapping from ids to features, each a row of numbers or a mapping by feature name;
+* a list of mappings by feature name; an entry ``"id"`` that is no feature is the document's id;
+* a pandas or polars frame: columns are found by name, in any order, and others are passed over; a column ``"id"``
+  that is no feature holds the ids, or else the index of a pandas frame does, unless it only counts the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pairrank.checking import check_number_in
+from pairrank.errors import ClickError, FeatureError, OptionError
+from pairrank.types import BoolArray, FloatArray, Id, check_clicks
+
+# Squares of features stay finite in float64, and so do sums of them.
+MAX_MAGNITUDE = 1e9
+MAX_FEATURES = 100_000
+
+# What `rank` accepts: see above. Frames are known by what they can do, so that neither package is imported here.
+Features = ArrayLike | Mapping[Any, Any] | Sequence[Mapping[str, Any]] | Any
+Missing = float | Literal["mean"] | None
+
+
+class Documents(NamedTuple):
+    """The candidates of one query: ``features`` (n, d), and their ids where they have any."""
+
+    features: FloatArray
+    ids: tuple[Id, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a ranker's features are: how many, what they are called, and what a missing value means.
+
+    >>> columns = Columns.of(None, ["price", "rating"], missing="mean")
+    >>> columns.read({"a": {"rating": 4, "price": 9.5}, "b": {"price": 7}})
+    Documents(features=array([[9.5, 4. ],
+           [7. , 4. ]]), ids=('a', 'b'))
+    """
+
+    n: int
+    names: tuple[str, ...] | None
+    missing: Missing
+
+    @classmethod
+    def of(cls, n_features: int | None, names: Iterable[str] | None, missing: Missing = None) -> Columns:
+        """Check what a ranker was told; ``n_features`` may be left out where there are names."""
+        told = None if names is None else _check_names(names)
+        n: object = len(told) if n_features is None and told is not None else n_features
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
+            raise OptionError(f"n_features is {n!r}; expected a whole number")
+        if not 1 <= n <= MAX_FEATURES:
+            raise OptionError(f"n_features is {n}; expected 1 to {MAX_FEATURES}")
+        if told is not None and len(told) != n:
+            raise OptionError(f"{len(told)} feature_names came for {n} features; expected one each")
+        if missing is not None and missing != "mean":
+            missing = check_number_in("missing", missing, -MAX_MAGNITUDE, MAX_MAGNITUDE)
+        return cls(int(n), told, missing)
+
+    def read(self, given: Features, ids: Iterable[Id] | str | None = None) -> Documents:
+        """``given`` as finite float64 rows, one at least, with ids where there are any, or `FeatureError`.
+
+        ``ids`` are the documents' ids, or the name of the column that holds them.
+        """
+        if isinstance(given, np.ndarray):
+            rows, found = _array(given), None
+        elif isinstance(given, Mapping):
+            rows, found = self._rows(list(given.values())), tuple(given)
+        elif hasattr(given, "columns") and hasattr(given, "to_numpy"):
+            rows, found = self._frame(given, ids)
+        elif isinstance(given, (list, tuple)) and given and isinstance(given[0], Mapping):
+            rows, found = self._rows(given), self._ids_in(given, ids)
+        else:
+            rows, found = _array(given), None
+        if isinstance(ids, str):
+            if found is None:
+                raise FeatureError(f"ids is the text {ids!r}, and the documents have no such column; expected ids")
+        elif ids is not None:
+            found = tuple(ids)
+        shape = self._check_shape(rows)
+        known = None if found is None else _check_ids(found, shape[0])
+        return Documents(self.check(self._filled(rows), known), known)
+
+    def check(self, X: FloatArray, ids: tuple[Id, ...] | None = None) -> FloatArray:
+        """``X`` (n, d) if it is all finite and within bounds, or a `FeatureError` that names document and feature."""
+        self._check_shape(X)
+        # NaN compares false. (No product of BLAS here: it would wake its threads.)
+        if X.max() <= MAX_MAGNITUDE and X.min() >= -MAX_MAGNITUDE:
+            return X
+        with np.errstate(invalid="ignore"):
+            row, column = np.argwhere(~(np.abs(X) <= MAX_MAGNITUDE))[0].tolist()
+        where = f"row {row}" if ids is None else f"document {ids[row]!r}"
+        what = f"column {column}" if self.names is None else f"feature {self.names[column]!r}"
+        hint = "; for missing values say what they mean, as in missing=0.0 or missing='mean'"
+        raise FeatureError(
+            f"{where}, {what} of the features is {X[row, column]:g}; expected finite numbers from {-MAX_MAGNITUDE:g} "
+            f"to {MAX_MAGNITUDE:g}{hint if np.isnan(X[row, column]) else ''}"
+        )
+
+    def _check_shape(self, X: FloatArray) -> tuple[int, int]:
+        if X.ndim != 2:
+            raise FeatureError(f"features have shape {X.shape}; expected 2-D, (n_docs, {self.n})")
+        n, d = X.shape
+        if d != self.n and n:
+            raise FeatureError(f"features have {d} columns; this ranker was made for {self.n}{self._listed()}")
+        if n == 0:
+            raise FeatureError("features have no rows; expected one document at least")
+        return n, d
+
+    def _listed(self) -> str:
+        return "" if self.names is None else f": {_some(self.names)}"
+
+    def _filled(self, X: FloatArray) -> FloatArray:
+        """``X`` with missing values replaced by what they mean."""
+        if self.missing is None or not (gaps := np.isnan(X)).any():
+            return X
+        if self.missing != "mean":
+            return np.where(gaps, self.missing, X)
+        counts = np.maximum((~gaps).sum(axis=0), 1)  # a column without any value becomes 0, like any constant
+        return np.where(gaps, np.where(gaps, 0.0, X).sum(axis=0) / counts, X)
+
+    # Documents by feature name.
+
+    def _rows(self, rows: Sequence[Any]) -> FloatArray:
+        """Rows of numbers, or mappings by feature name, as an array."""
+        if not any(isinstance(row, Mapping) for row in rows):
+            return _array(rows)
+        if not all(isinstance(row, Mapping) for row in rows):
+            raise FeatureError("some documents came as mappings and some as rows of numbers; expected one or the other")
+        names = self._needed_names()
+        for name in names:
+            if not any(name in row for row in rows):
+                raise FeatureError(_no_such(name, {key for row in rows for key in row}, "document has the feature"))
+        return _array([[row.get(name) for name in names] for row in rows], names)
+
+    def _ids_in(self, rows: Sequence[Mapping[str, Any]], ids: Iterable[Id] | str | None) -> tuple[Id, ...] | None:
+        key = ids if isinstance(ids, str) else "id"
+        if (self.names and key in self.names) or not any(key in row for row in rows):
+            return None
+        lacking = next((place for place, row in enumerate(rows) if key not in row), None)
+        if lacking is not None:
+            raise FeatureError(f"document {lacking} (counted from 0) has no {key!r}, although others have")
+        return tuple(row[key] for row in rows)
+
+    def _frame(self, frame: Any, ids: Iterable[Id] | str | None) -> tuple[FloatArray, tuple[Id, ...] | None]:
+        """A pandas or polars frame: its features, and its column or index of ids."""
+        present, key = list(frame.columns), ids if isinstance(ids, str) else "id"
+        has_ids = key in present and not (self.names and key in self.names)
+        names = self.names if self.names is not None else [name for name in present if not (has_ids and name == key)]
+        for name in names:
+            if present.count(name) != 1:
+                twice = f"the frame has {present.count(name)} columns {name!r}; expected one"
+                raise FeatureError(twice if name in present else _no_such(name, present, "column is called"))
+        features = _numbers(frame, list(names))
+        if has_ids:
+            return features, tuple(frame[key].to_list())
+        index = getattr(frame, "index", None)
+        if index is None or isinstance(ids, str) or _only_counts(index):
+            return features, None
+        return features, tuple(index.to_list())
+
+    def _needed_names(self) -> tuple[str, ...]:
+        if self.names is None:
+            raise FeatureError("documents came by feature name, and this ranker has none; make it with feature_names=")
+        return self.names
+
+
+def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> BoolArray:
+    """Clicks on a list of ``n_shown`` documents as a bool array: one yes or no per position, or the ids clicked.
+
+    >>> clicked(["b"], 3, ("a", "b", "c"))
+    array([False,  True, False])
+    """
+    if isinstance(clicks, str):
+        raise ClickError(f"clicks are the text {clicks!r}; expected a list of ids")
+    array = np.empty(0, dtype=object) if isinstance(clicks, (set, frozenset)) else np.asarray(clicks)
+    flags = array.shape == (n_shown,) and (array.dtype == np.bool_ or _zeros_and_ones(array))
+    if ids is None or flags:
+        if array.dtype.kind in "USO":
+            raise ClickError("clicks came by id, and the documents had none when they were ranked; see rank(ids=)")
+        if ids is not None and array.dtype.kind in "iu" and not {0, 1}.isdisjoint(ids):
+            raise ClickError("clicks of 0 and 1 may be ids here or one yes or no per position; give a set, or bools")
+        return check_clicks(array, n_shown)
+    if array.dtype.kind not in "USOiu" and array.size:
+        return check_clicks(array, n_shown)
+    place = {id_: position for position, id_ in enumerate(ids)}
+    result = np.zeros(n_shown, dtype=np.bool_)
+    for id_ in clicks:
+        plain = id_.item() if isinstance(id_, np.generic) else id_
+        if plain not in place:
+            raise ClickError(f"clicks name {plain!r}, which the impression did not show; it showed {_some(ids)}")
+        result[place[plain]] = True
+    return result
+
+
+def _zeros_and_ones(array: Any) -> bool:
+    return array.dtype.kind in "iuf" and bool(np.isin(array, (0, 1)).all())
+
+
+def _array(rows: Any, names: Sequence[str] | None = None) -> FloatArray:
+    try:
+        return np.asarray(rows, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise FeatureError(_culprit(rows, names)) from None
+
+
+def _culprit(rows: Any, names: Sequence[str] | None) -> str:
+    """Which value is no number, where that can be told."""
+    for i, row in enumerate(rows if isinstance(rows, (list, tuple)) else ()):
+        for j, value in enumerate(row if isinstance(row, (list, tuple)) else ()):
+            try:
+                float("nan") if value is None else float(value)
+            except (TypeError, ValueError, OverflowError):
+                what = f"column {j}" if names is None else f"feature {names[j]!r}"
+                return f"row {i}, {what} of the features is {value!r}; expected a number"
+    return "features are not numbers in rows of equal length; expected a 2-D array"
+
+
+def _numbers(frame: Any, names: list[str]) -> FloatArray:
+    """The columns ``names`` of a frame, (n, d); what is missing is NaN."""
+    na = {"dtype": np.float64, "na_value": np.nan} if hasattr(frame, "iloc") else {}
+    try:
+        return np.asarray(frame[names].to_numpy(**na), dtype=np.float64)
+    except (TypeError, ValueError):  # one by one: a column of objects may still hold numbers
+        columns = []
+        for name in names:
+            try:
+                columns.append(np.asarray(frame[name].to_numpy(**na), dtype=np.float64))
+            except (TypeError, ValueError):
+                raise FeatureError(f"column {name!r} of the frame is not all numbers") from None
+        return np.stack(columns, axis=1)
+
+
+def _only_counts(index: Any) -> bool:
+    """Whether a pandas index is 0, 1, 2, … as it is when nobody has set one."""
+    return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+
+
+def _check_names(names: Iterable[str]) -> tuple[str, ...]:
+    told = () if isinstance(names, str) else tuple(names)
+    if not told or not all(isinstance(name, str) and name for name in told):
+        raise OptionError(f"feature_names is {names!r}; expected texts, one per feature")
+    if len(set(told)) != len(told):
+        raise OptionError(f"feature_names has {next(n for n in told if told.count(n) > 1)!r} twice; expected each once")
+    return told
+
+
+def _check_ids(ids: tuple[Any, ...], n: int) -> tuple[Id, ...]:
+    plain = tuple(id_.item() if isinstance(id_, np.generic) else id_ for id_ in ids)
+    if len(plain) != n:
+        raise FeatureError(f"{len(plain)} ids came for {n} documents; expected one each")
+    if len(set(map(type, plain))) > 1 or not isinstance(plain[0], (str, int)) or isinstance(plain[0], bool):
+        odd = next((id_ for id_ in plain if type(id_) is not str), plain[0])
+        raise FeatureError(f"{odd!r} came as an id; expected ids that are all texts or all whole numbers")
+    if len(set(plain)) != n:
+        seen: set[Id] = set()
+        twice = next(id_ for id_ in plain if id_ in seen or seen.add(id_))  # type: ignore[func-returns-value]
+        raise FeatureError(f"two documents have the id {twice!r}; expected ids that are all different")
+    return plain
+
+
+def _no_such(name: str, present: Iterable[Any], what: str) -> str:
+    known = sorted(str(entry) for entry in present)
+    close = get_close_matches(name, known, n=1)
+    return f"no {what} {name!r}" + (f"; did you mean {close[0]!r}?" if close else f"; there are: {_some(known)}")
+
+
+def _some(things: Sequence[Any]) -> str:
+    return ", ".join(map(str, things[:10])) + (", …" if len(things) > 10 else "")

@@ -1,0 +1,216 @@
+"""Documents and clicks as people have them: every way to say the same thing gives the same bytes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import pairrank
+from pairrank import Impression, PairRank
+from pairrank.documents import clicked
+from pairrank.errors import ClickError, FeatureError, OptionError
+from pairrank.export.model import LinearModel
+
+NAMES = ["price", "rating", "stock"]
+ROWS = [[9.5, 4.0, 1.0], [7.0, 2.0, 0.0], [3.0, 5.0, 1.0], [8.0, 1.0, 0.0]]
+IDS = ["boots", "sandals", "slippers", "clogs"]
+DICTS = [dict(zip(NAMES, row, strict=True)) for row in ROWS]
+FRAME = pd.DataFrame(ROWS, columns=NAMES)
+
+WAYS: dict[str, Callable[[], Any]] = {
+    "mapping": lambda: dict(zip(IDS, ROWS, strict=True)),
+    "mapping by name": lambda: dict(zip(IDS, DICTS, strict=True)),
+    "dicts with id": lambda: [{"id": id_, **row, "title": "x"} for id_, row in zip(IDS, DICTS, strict=True)],
+    "pandas, index": lambda: FRAME.set_axis(IDS)[NAMES[::-1]],
+    "pandas, column": lambda: FRAME.assign(title="text", id=IDS)[["title", "stock", "id", "price", "rating"]],
+    "pandas, nullable": lambda: FRAME.convert_dtypes().assign(id=IDS),
+    "polars": lambda: pl.DataFrame(ROWS, schema=NAMES, orient="row").select(pl.Series("id", IDS), *NAMES[::-1]),
+}
+
+
+def new(**options: Any) -> PairRank:
+    return PairRank(feature_names=NAMES, seed=3, **options)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_gives_the_same_impression_and_the_same_model(way: str) -> None:
+    plain, other = new(), new()
+    for _ in range(5):
+        expected, shown = plain.rank(ROWS, 3, ids=IDS), other.rank(WAYS[way](), 3)
+        assert shown.to_bytes() == expected.to_bytes()
+        assert shown.ids == tuple(IDS[row] for row in shown.ranking)
+        plain.learn(expected, [True, False, False])
+        later = Impression.from_bytes(shown.to_bytes())
+        assert other.learn(later, [later.ids[0]])  # type: ignore[index]
+    assert other.to_bytes() == plain.to_bytes()
+    assert np.array_equal(other.score(WAYS[way]()), plain.score(ROWS))
+    assert np.array_equal(other.inspect(WAYS[way]()).blocks, plain.inspect(ROWS).blocks)
+
+
+def test_ids_change_nothing_of_what_is_learned() -> None:
+    named, bare = PairRank(3, seed=3), PairRank(3, seed=3)
+    for _ in range(70):  # beyond the first lists, which are kept whole
+        named.learn(named.rank(ROWS, 3, ids=IDS, locked=1), [False, True, False])
+        bare.learn(bare.rank(ROWS, 3, locked=1), [False, True, False])
+    assert named.to_bytes() == bare.to_bytes()
+
+
+@pytest.mark.parametrize("frame", [FRAME.assign(sku=IDS), pl.DataFrame({**FRAME.to_dict("list"), "sku": IDS})])
+def test_ids_by_the_name_of_their_column(frame: Any) -> None:
+    assert set(new().rank(frame, ids="sku").ids or ()) == set(IDS)
+    assert set(new().rank([{**row, "sku": i} for i, row in enumerate(DICTS)], ids="sku").ids or ()) == {0, 1, 2, 3}
+    with pytest.raises(FeatureError, match="ids is the text 'ean', and the documents have no such column"):
+        new().rank(frame, ids="ean")
+
+
+def test_a_frame_for_a_ranker_without_names_is_an_array_with_ids() -> None:
+    ranker = PairRank(3)
+    assert ranker.rank(FRAME).ids is None  # its index only counts the rows
+    assert ranker.rank(FRAME[2:]).ids in ((2, 3), (3, 2))
+    assert set(ranker.rank(FRAME.assign(id=IDS)).ids or ()) == set(IDS)
+    assert np.array_equal(ranker.score(FRAME), ranker.score(ROWS))
+
+
+def test_names_live_in_the_ranker(tmp_path: Any) -> None:
+    ranker = new(missing="mean")
+    assert ranker.n_features == 3
+    assert ranker.settings["feature_names"] == tuple(NAMES)
+    assert ranker.fingerprint not in (PairRank(3, seed=3).fingerprint, new().fingerprint)
+    ranker.save(tmp_path / "model.pairrank")
+    again = pairrank.load(tmp_path / "model.pairrank")
+    assert again.fingerprint == ranker.fingerprint
+    assert (again.feature_names, again.missing) == (tuple(NAMES), "mean")
+    assert LinearModel.from_ranker(again).feature_names == tuple(NAMES)
+    assert "feature_names=('price', 'rating', 'stock')" in repr(again)
+    assert "feature_names" not in PairRank(3).settings  # nor in the fingerprint: rankers of before keep theirs
+
+
+@pytest.mark.parametrize("gap", [None, float("nan"), pd.NA])
+def test_what_is_missing_means_what_the_option_says(gap: Any) -> None:
+    frame = FRAME.astype(object)
+    frame.loc[1, "rating"] = gap
+    X = np.array(ROWS)
+    for missing, value in [(0.0, 0.0), (-1, -1.0), ("mean", (4.0 + 5.0 + 1.0) / 3)]:
+        X[1, 1] = value
+        assert np.array_equal(new(missing=missing).check_features(frame), X)
+    with pytest.raises(FeatureError, match=r"row 1, feature 'rating' of the features is nan; .* say what they mean"):
+        new().rank(frame)
+    with pytest.raises(FeatureError, match="document 'sandals', feature 'rating' of the features is nan"):
+        new().rank(frame, ids=IDS)
+
+
+def test_a_feature_that_a_document_lacks_is_missing_and_one_that_all_lack_is_a_mistake() -> None:
+    rows: list[dict[str, float]] = [{"price": 1.0, "rating": 2.0, "stock": 3.0}, {"price": 4.0, "rating": 5.0}]
+    assert new(missing="mean").check_features(rows).tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 3.0]]
+    with pytest.raises(FeatureError, match="row 1, feature 'stock' of the features is nan"):
+        new().rank(rows)
+    with pytest.raises(FeatureError, match="no document has the feature 'price'; did you mean 'prcie'"):
+        new(missing=0.0).rank([{"prcie": 1.0, "rating": 2.0, "stock": 3.0}])
+    assert new(missing="mean").check_features([[np.nan, 1, 2]]).tolist() == [[0.0, 1.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (FRAME.rename(columns={"rating": "ratings"}), "no column is called 'rating'; did you mean 'ratings'?"),
+        (FRAME[["price"]], "no column is called 'rating'; there are: price"),
+        (FRAME[["price", "rating", "stock", "price"]], "the frame has 2 columns 'price'; expected one"),
+        (FRAME.assign(price="cheap"), "column 'price' of the frame is not all numbers"),
+        (pl.DataFrame({"price": ["cheap"], "rating": [1], "stock": [2]}), "column 'price' of the frame is not all num"),
+        ({"a": [1, 2, 3], "b": DICTS[0]}, "some documents came as mappings and some as rows of numbers"),
+        ([[1, 2, "much"]], "row 0, column 2 of the features is 'much'; expected a number"),
+        ([{**DICTS[0], "stock": "much"}], "row 0, feature 'stock' of the features is 'much'; expected a number"),
+        ([{"id": "a", **DICTS[0]}, DICTS[1]], "document 1 (counted from 0) has no 'id', although others have"),
+        ({"a": ROWS[0], 1: ROWS[1]}, "1 came as an id; expected ids that are all texts or all whole numbers"),
+        ({}, "features have shape (0,); expected 2-D, (n_docs, 3)"),
+        (FRAME[:0], "features have no rows; expected one document at least"),
+        ([[1.0]], "features have 1 columns; this ranker was made for 3: price, rating, stock"),
+    ],
+)
+def test_what_is_wrong_is_named(given: Any, sentence: str) -> None:
+    with pytest.raises(FeatureError) as caught:
+        new().rank(given)
+    assert sentence in str(caught.value)
+
+
+def test_wrong_ids_are_named() -> None:
+    with pytest.raises(FeatureError, match="two documents have the id 'a'"):
+        new().rank(ROWS, ids=["a", "b", "a", "c"])
+    with pytest.raises(FeatureError, match="3 ids came for 4 documents"):
+        new().rank(ROWS, ids=["a", "b", "c"])
+    with pytest.raises(FeatureError, match="by feature name, and this ranker has none; make it with feature_names="):
+        PairRank(3).rank(DICTS)
+
+
+def test_wrong_names_are_refused() -> None:
+    for options, sentence in [
+        ({"feature_names": ["a", "a"]}, "feature_names has 'a' twice"),
+        ({"feature_names": "abc"}, "feature_names is 'abc'; expected texts, one per feature"),
+        ({"feature_names": ["a", ""]}, "expected texts, one per feature"),
+        ({"feature_names": ["a"], "n_features": 2}, "1 feature_names came for 2 features"),
+        ({"n_features": 2, "missing": "zero"}, "missing is 'zero'; expected a number"),
+        ({"n_features": 2, "missing": float("nan")}, "missing is nan; expected a number"),
+        ({}, "n_features is None; expected a whole number"),
+    ]:
+        with pytest.raises(OptionError) as caught:
+            PairRank(**options)  # type: ignore[arg-type]
+        assert sentence in str(caught.value)
+
+
+def test_clicks_by_id() -> None:
+    ids = ("a", "b", "c")
+    for clicks in (
+        ["b"],
+        ("b",),
+        {"b"},
+        ["b", "b"],
+        np.array(["b"]),
+        pd.Series(["b"]),
+        [False, True, False],
+        [0, 1, 0],
+    ):
+        assert clicked(clicks, 3, ids).tolist() == [False, True, False]
+    assert not clicked([], 3, ids).any()
+    assert not clicked(set(), 3, ids).any()
+    numbers = (17, 1, 4)
+    for clicks in ([17, 4], {17, 4}, np.array([17, 4]), [True, False, True]):
+        assert clicked(clicks, 3, numbers).tolist() == [True, False, True]
+    assert clicked([1], 3, numbers).tolist() == [False, True, False]
+    for clicks, known, sentence in [
+        (["d"], ids, "clicks name 'd', which the impression did not show; it showed a, b, c"),
+        ("b", ids, "clicks are the text 'b'; expected a list of ids"),
+        ([0, 1, 0], numbers, "clicks of 0 and 1 may be ids here"),
+        (["b"], None, "clicks came by id, and the documents had none when they were ranked"),
+        ({"b"}, None, "clicks came by id, and the documents had none when they were ranked"),
+        ([0.5, 0.5, 0.0], ids, "clicks hold values other than 0 and 1"),
+        ([True, False], ids, "clicks have shape (2,); expected one per shown position, (3,)"),
+    ]:
+        with pytest.raises(ClickError) as caught:
+            clicked(clicks, 3, known)
+        assert sentence in str(caught.value)
+
+
+def test_notebooks_get_tables_and_the_block_drawing() -> None:
+    ranker = PairRank(feature_names=["price <€>", "rating"])
+    shown = ranker.rank({"a&b": [1.0, 2.0], "c": [2.0, 1.0]})
+    assert "a&amp;b" in shown._repr_html_()
+    assert "price &lt;€&gt;" in ranker._repr_html_()
+    assert ranker.inspect([[1.0, 2.0], [2.0, 1.0]])._repr_html_().startswith("<svg")
+    assert "and 10 more" in PairRank(60)._repr_html_()
+    assert len(repr(ranker.rank(np.zeros((500, 2)), 10))) < 200
+
+
+def test_no_frame_package_is_imported_unasked() -> None:
+    code = (
+        "import sys, pairrank; r = pairrank.PairRank(feature_names=['a', 'b'])\n"
+        "r.learn(r.rank({'x': {'a': 1, 'b': 2}, 'y': {'a': 2, 'b': 1}}), ['x'])\n"
+        "sys.exit('pandas' in sys.modules or 'polars' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
