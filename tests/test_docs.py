@@ -36,6 +36,7 @@ ELSEWHERE = {
     "quickstart-service.md": "tests/service/test_quickstart.py",
     "guide/export.md": "tests/test_guides.py",
     "guide/logs.md": "tests/test_guides.py",
+    "guide/solr.md": "tests/export/test_solr.py",
     "guide/warmstart.md": "tests/test_guides.py",
 }
 # Pages about another package, each an extra of that name: what to import there.
