@@ -105,11 +105,11 @@ def test_features_correlate_and_have_heavy_tails() -> None:
     [
         ("synthetic:tiny(queries=4)", "queries is 4; expected 5 to"),
         ("synthetic:tiny(noise=-1)", "noise is -1.0; expected 0 to"),
-        ("synthetic:tiny(docs=nan)", "docs is nan; expected 1 to"),
+        ("synthetic:tiny(docs=nan)", "docs is 'nan'; expected float"),
         ("synthetic:tiny(seed=-1)", "seed is -1"),
         ("synthetic:tiny(seed=x)", "seed is 'x'; expected int"),
         ("synthetic:tiny(relevance=odd)", "relevance is 'odd'; expected linear or nonlinear"),
-        ("synthetic:tiny(colour=red)", "cannot read 'colour=red'; expected name=value with queries"),
+        ("synthetic:tiny(colour=red)", "there is no 'colour'; expected name=value with queries"),
     ],
 )
 def test_impossible_knobs_are_refused(name: str, message: str) -> None:

@@ -23,26 +23,27 @@ from pairrank.kernel import jit
 
 __all__ = ["CLOCK", "NAMES", "Row", "run"]
 
-NAMES = ("round", "flat", "many", "exactness", "units", "whole-run", "parsing", "sweep", "baselines")
+Measure = Callable[[bool], Iterator[Row]]
+_TABLE: dict[str, Measure | None] = {
+    "round": round.measure,
+    "flat": flat_in_time.measure,
+    "many": many_candidates.measure,
+    "exactness": exactness.measure,
+    "units": raw_units.measure,
+    "whole-run": whole_run.measure,
+    "parsing": parsing.measure,
+    "sweep": None,  # needs what plays the runs
+    "baselines": baselines.measure,
+}
+NAMES = tuple(_TABLE)
 
 
 def run(names: Sequence[str], runs: sweep.Sweep, *, quick: bool = False) -> Iterator[Row]:
     """The rows of the benchmarks called ``names``, as they come; ``runs`` plays specs in a number of processes."""
-    table: dict[str, Callable[[bool], Iterator[Row]]] = {
-        "round": round.measure,
-        "flat": flat_in_time.measure,
-        "many": many_candidates.measure,
-        "exactness": exactness.measure,
-        "units": raw_units.measure,
-        "whole-run": whole_run.measure,
-        "parsing": parsing.measure,
-        "sweep": partial(sweep.measure, runs),
-        "baselines": baselines.measure,
-    }
-    unknown = [name for name in names if name not in table]
+    unknown = [name for name in names if name not in _TABLE]
     if unknown:
         raise UnknownNameError(f"no benchmark is called {unknown[0]!r}; there are: {', '.join(NAMES)}")
     jit.load()  # a long run would have them; what it costs to load them is not what is measured
     with threads.single():
         for name in names:
-            yield from table[name](quick)
+            yield from (_TABLE[name] or partial(sweep.measure, runs))(quick)

@@ -16,7 +16,7 @@ import numpy as np
 from pairrank import bench, threads
 from pairrank.bench import CLOCK, Row
 from pairrank.kernel import jit
-from pairrank.lab import executors
+from pairrank.lab import executors, tables
 from pairrank.sim import RunSpec
 from pairrank.version import __version__
 
@@ -118,25 +118,19 @@ def _line(row: Row) -> str:
 
 def _section(machine: dict[str, Any], rows: Sequence[Row]) -> str:
     """A section of the history file."""
-    head = ", ".join(f"{name} {value}" for name, value in machine.items() if name not in ("pairrank", "quick"))
+    told = ", ".join(f"{name} {value}" for name, value in machine.items() if name not in ("pairrank", "quick"))
+    head = ["benchmark", "case", "figure", "value", "quartiles", "limit", ""]
     lines = [
-        f"## pairrank {machine['pairrank']}{' (quick)' if machine['quick'] else ''}",
-        "",
-        head,
-        "",
-        "| benchmark | case | figure | value | quartiles | limit | |",
-        "| --- | --- | --- | ---: | --- | ---: | --- |",
+        [
+            row.benchmark,
+            row.case,
+            row.figure,
+            f"{row.value:.3g}",
+            f"{row.low:.3g} to {row.high:.3g}",
+            "" if row.limit is None else f"{'≥' if row.at_least else '≤'} {row.limit:g}",
+            {None: "", True: "kept", False: "missed"}[row.met],
+        ]
+        for row in rows
     ]
-    for row in rows:
-        limit = "" if row.limit is None else f"{'≥' if row.at_least else '≤'} {row.limit:g}"
-        verdict = {None: "", True: "kept", False: "missed"}[row.met]
-        lines.append(
-            f"| {row.benchmark} | {row.case} | {_cell(row.figure)} | {row.value:.3g} | {row.low:.3g} to {row.high:.3g} "
-            f"| {limit} | {verdict} |"
-        )
-    return "\n".join([*lines, ""])
-
-
-def _cell(text: str) -> str:
-    """As it may stand in a table."""
-    return text.replace("|", "\\|")
+    title = f"## pairrank {machine['pairrank']}{' (quick)' if machine['quick'] else ''}"
+    return f"{title}\n\n{told}\n\n{tables.as_markdown(head, lines)}\n"

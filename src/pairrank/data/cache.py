@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from pairrank import archive
+from pairrank.errors import StorageError
 from pairrank.types import AnyArray
 
 FORMAT = 1
@@ -137,36 +139,23 @@ def _mark(file: Path) -> list[Any]:
 
 
 def _keep_note(note: Path, content: Mapping[str, Any]) -> None:
-    partial = note.with_name(f".{note.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
         note.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(content))
-        os.replace(partial, note)
-    except OSError as problem:
+        archive.write_atomically(note, json.dumps(content).encode())
+    except (OSError, StorageError) as problem:
         _complain(problem)
 
 
-class _Once(logging.Filter):
-    """Lets the complaint about one folder through once a process."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
-        if record.levelno < logging.WARNING or text not in self.said:
-            self.said.add(text)
-            return True
-        return False
+_told: set[Path] = set()
 
 
-logger.addFilter(_Once())
-
-
-def _complain(problem: OSError) -> None:
+def _complain(problem: OSError | StorageError) -> None:
+    """Once per folder and process."""
+    if folder() in _told:
+        return
+    _told.add(folder())
     logger.warning(
         "the cache folder %s cannot be written (%s): data is read anew each time; set PAIRRANK_CACHE to another folder",
         folder(),
-        problem.strerror or problem,
+        getattr(problem, "strerror", None) or problem,
     )

@@ -10,7 +10,7 @@ these limits are handed to ``float`` one by one; text of another shape is refuse
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,21 +46,16 @@ class _Scan(NamedTuple):
         stop = self.breaks[left + 1]
         length = stop - self.breaks[left]
         length -= 1
-        longest = int(length.max(initial=0))
-        if longest <= 4:
-            return _four(self._words(stop - 4, "<u4"), length).astype(np.uint64), length
-        if longest <= 8:
-            return _eight(self._words(stop - 8, "<u8"), length), length
-        number = _eight(self._words(stop - 8, "<u8"), np.minimum(length, 8))
+        number = _eight(self._words(stop - 8), np.minimum(length, 8))
         long = np.flatnonzero(length > 8)
-        high = _eight(self._words(stop[long] - 16, "<u8"), np.minimum(length[long] - 8, 8))
-        number[long] += high * np.uint64(10**8)
+        if len(long):
+            high = _eight(self._words(stop[long] - 16), np.minimum(length[long] - 8, 8))
+            number[long] += high * np.uint64(10**8)
         return number, length
 
-    def _words(self, start: IntArray, dtype: str) -> NDArray[Any]:
-        """The bytes from each ``start`` on as one number, the first byte lowest."""
-        shape = (len(self.text) - np.dtype(dtype).itemsize + 1,)
-        everywhere: NDArray[Any] = np.ndarray(shape, dtype, buffer=self.text, strides=(1,))
+    def _words(self, start: IntArray) -> NDArray[np.uint64]:
+        """The eight bytes from each ``start`` on as one number, the first byte lowest."""
+        everywhere: NDArray[np.uint64] = np.ndarray(len(self.text) - 7, "<u8", buffer=self.text, strides=(1,))
         return everywhere[start]
 
 
@@ -172,18 +167,4 @@ def _eight(word: NDArray[np.uint64], length: IntArray) -> NDArray[np.uint64]:
     word &= np.uint64(0x0000FFFF0000FFFF)
     word *= np.uint64(42949672960001)
     word >>= np.uint64(32)
-    return word
-
-
-def _four(word: NDArray[np.uint32], length: IntArray) -> NDArray[np.uint32]:
-    """The same for four digits."""
-    shift = ((4 - length) << 3).astype(np.uint32)
-    word >>= shift
-    word <<= shift
-    word &= np.uint32(0x0F0F0F0F)
-    word *= np.uint32(2561)
-    word >>= np.uint32(8)
-    word &= np.uint32(0x00FF00FF)
-    word *= np.uint32(6553601)
-    word >>= np.uint32(16)
     return word

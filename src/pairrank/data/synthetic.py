@@ -19,7 +19,6 @@ have the shares of the real set. ``theta`` is known for linear relevance. Query 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
@@ -27,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from pairrank import short_text
 from pairrank.data.letor import Raw
 from pairrank.data.normalize import Float32Array, Normaliser
 from pairrank.errors import OptionError, UnknownNameError
@@ -92,7 +92,6 @@ _RECIPES: Mapping[str, Recipe] = MappingProxyType(
     }
 )
 _KNOBS = {"queries": int, "docs": float, "features": int, "noise": float, "relevance": str, "seed": int}
-_SPELT = re.compile(r"synthetic:([a-z0-9-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
 def names() -> list[str]:
@@ -102,19 +101,17 @@ def names() -> list[str]:
 
 def parse(text: str) -> Recipe:
     """The recipe of a name with or without knobs, as in ``synthetic:mslr(queries=2000, seed=3)``."""
-    match = _SPELT.fullmatch(text)
-    if match is None or match[1] not in _RECIPES:
+    name, changes = short_text.parse(text.removeprefix(PREFIX)) or ("", {})
+    if name not in _RECIPES:
         raise UnknownNameError(f"no synthetic data set is called {text!r}; there are: {', '.join(names())}")
-    changes: dict[str, Any] = {}
-    for part in filter(str.strip, (match[2] or "").split(",")):
-        knob, _, value = (piece.strip() for piece in part.partition("="))
+    for knob, value in changes.items():
         if knob not in _KNOBS:
-            raise OptionError(f"{text}: cannot read {part.strip()!r}; expected name=value with {', '.join(_KNOBS)}")
-        try:
-            changes[knob] = _KNOBS[knob](value)
-        except ValueError:
-            raise OptionError(f"{text}: {knob} is {value!r}; expected {_KNOBS[knob].__name__}") from None
-    recipe = replace(_RECIPES[match[1]], **changes)
+            raise OptionError(f"{text}: there is no {knob!r}; expected name=value with {', '.join(_KNOBS)}")
+        if type(value) is int and _KNOBS[knob] is float:
+            changes[knob] = float(value)
+        elif type(value) is not _KNOBS[knob]:
+            raise OptionError(f"{text}: {knob} is {value!r}; expected {_KNOBS[knob].__name__}")
+    recipe = replace(_RECIPES[name], **changes)
     if "features" in changes:
         recipe = replace(recipe, used=None)
     return _checked(text, recipe)
