@@ -8,13 +8,12 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pairrank import bench, threads
-from pairrank.bench import CLOCK, Row
+from pairrank.bench import CLOCK, Row, serve
 from pairrank.kernel import jit
 from pairrank.lab import executors, tables
 from pairrank.sim import RunSpec
@@ -57,13 +56,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.what == "serve":
-        return _serve(args)
-
     machine, rows = _machine(args.quick), []
     if not (args.json or args.markdown):
         print("\n".join(f"{name}: {value}" for name, value in machine.items()), flush=True)
-    for row in bench.run(args.only or bench.NAMES, _sweep, quick=args.quick):
+    if args.what == "serve":
+        measured = serve.measure(
+            [sys.executable, "-m", "pairrank", "serve"], serve.QUICK if args.quick else serve.Load()
+        )
+    else:
+        measured = bench.run(args.only or bench.NAMES, _sweep, quick=args.quick)
+    for row in measured:
         rows.append(row)
         if args.json or args.markdown:
             print(f"{row.benchmark}: {row.case}: {row.value:.3g}", file=sys.stderr, flush=True)
@@ -73,18 +75,6 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({**machine, "rows": [row.to_json() for row in rows]}, indent=1))
     elif args.markdown:
         print(_section(machine, rows))
-    return 0
-
-
-def _serve(args: argparse.Namespace) -> int:
-    """The service's own rows; it says each of them as it comes."""
-    from pairrank.service import bench as serving  # needs the extra `serve`
-
-    smaller: dict[str, Any] = {"seconds": 1.0, "feedbacks": 200} if args.quick else {}
-    heard = partial(print, file=sys.stderr if args.json else sys.stdout, flush=True)
-    rows = serving.run_bench(report=heard, **smaller)
-    if args.json:
-        print(json.dumps(rows, indent=1))
     return 0
 
 

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -185,11 +185,11 @@ async def feedback_rate(port: int, requests: list[bytes], count: int, clients: i
 
 
 @contextmanager
-def service(folder: Path, workers: int, store: str | None = None) -> Iterator[Target]:
-    """`pairrank serve` with a new store (or a given one); of its processes the rank workers, once they answer."""
-    place = store or f"sqlite:///{folder / 'bench.db'}"
+def service(serve: Sequence[str], folder: Path, workers: int) -> Iterator[Target]:
+    """The service that the command ``serve`` starts, with a new store: its rank workers, once they answer."""
+    place = f"sqlite:///{folder / 'bench.db'}"
     settings = {"PAIRRANK_PORT": "0", "PAIRRANK_STORE": place, "PAIRRANK_WORKERS": str(workers)}
-    with _process([sys.executable, "-m", "pairrank.service"], **settings) as (process, line):
+    with _process(serve, **settings) as (process, line):
         found = re.search(r":(\d+),", line)
         if found is None:
             raise StorageError(f"the service did not start: {line!r}")
@@ -239,17 +239,17 @@ def resident(pid: int) -> float:
 
 
 @contextmanager
-def empty_endpoint(kind: str) -> Iterator[Target]:
-    """An empty FastAPI application: see `pairrank.service.floor`."""
+def empty_endpoint() -> Iterator[Target]:
+    """An empty FastAPI application: see `pairrank.bench.http_baseline`."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    with _process([sys.executable, "-m", "pairrank.service.floor", kind, str(port)]) as (process, _):
+    with _process([sys.executable, "-m", "pairrank.bench.http_baseline", str(port)]) as (process, _):
         yield Target(port, (process.pid,))
 
 
 @contextmanager
-def _process(command: list[str], **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def _process(command: Sequence[str], **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | threads.ENVIRONMENT | environment
     )
