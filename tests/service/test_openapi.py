@@ -109,6 +109,8 @@ def test_every_good_answer_is_the_one_declared(walk: Walk, monkeypatch: pytest.M
     walk("POST", f"{one}/freeze", 200, json={})
     walk("POST", f"{one}/pin", 200, json={"version": 0})
     walk("POST", f"{one}/rollback", 200, json={"version": 0})
+    walk("PUT", f"{one}/launch", 200, json={"mode": "shadow"})
+    walk("GET", f"{one}/launch", 200)
     trial = {"a": "a", "b": "as-sent", "share": 0.5}
     assert walk("PUT", "/v1/experiments/new", 201, json=trial)["verdict"] == "undecided"
     walk("PUT", "/v1/experiments/new", 200, json=trial)
@@ -159,6 +161,8 @@ def test_every_refusal_is_the_one_declared(walk: Walk, monkeypatch: pytest.Monke
     walk("GET", f"{one}/impressions?limit=0", 422)
     walk("GET", "/v1/audit?limit=x", 422)
     walk("DELETE", "/v1/rankers/nobody", 404)
+    walk("GET", f"{one}/launch", 404)
+    walk("PUT", f"{one}/launch", 422, json={"mode": "guarded", "margin": 2.0})
     walk("PUT", "/v1/experiments/new", 201, json={"a": "a", "b": "as-sent"})
     walk("PUT", "/v1/experiments/new", 409, json={"a": "a", "b": "b"})
     walk("PUT", "/v1/experiments/more", 422, json={"a": "a", "b": "nobody"})

@@ -44,6 +44,8 @@ TABLE = {
     ("GET", "/v1/rankers/{name}/statistics"): "any",
     ("GET", "/v1/rankers/{name}/weights"): "any",
     ("GET", "/v1/rankers/{name}/model"): "admin",
+    ("PUT", "/v1/rankers/{name}/launch"): "admin",
+    ("GET", "/v1/rankers/{name}/launch"): "any",
     ("GET", "/v1/experiments"): "any",
     ("PUT", "/v1/experiments/{name}"): "admin",
     ("GET", "/v1/experiments/{name}"): "any",

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pairrank.errors import PairRankError
 from pairrank.service.answers import RefusalError, answer, refusal
-from pairrank.service.http import administration, experiments, observation, ranking, rerank
+from pairrank.service.http import administration, experiments, launches, observation, ranking, rerank
 from pairrank.service.http.hosts import may_write
 from pairrank.service.json_logging import request_id
 from pairrank.service.pages import routes as pages
@@ -73,7 +73,7 @@ def make_app(
         },
     )
     app.state.desk = desk
-    for part in (ranking, rerank, administration, experiments, observation):
+    for part in (ranking, rerank, administration, experiments, launches, observation):
         app.include_router(part.routes(desk))
     app.add_api_route("/pairrank.js", _snippet, methods=["GET"], include_in_schema=False)
     app.state.nav = [("/", "Live"), ("/docs", "API")]

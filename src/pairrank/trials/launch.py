@@ -103,18 +103,18 @@ class Launch:
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, MODES)
 
-    def share(self, in_flight: int = 0, at_stake: float = 0.0) -> float:
+    def share(self, in_flight: int = 0, at_stake: float = 0.0, among: int = 1) -> float:
         """The probability with which the next list gets ours.
 
         ``in_flight`` lists were served and have not come back; the sum of their shares is ``at_stake``, and the worst
-        is assumed of them.
+        is assumed of them. ``among`` : lists that will be drawn with this share before it is worked out again.
         """
         if self.mode == "free":
             return 1.0
         if self.mode != "guarded":
             return 0.0
         allowed = self.guard.margin * (self.guarded + in_flight + 1) - self.loss_bound - at_stake
-        return min(max(allowed, 0.0), self.guard.stages[self.stage])
+        return min(max(allowed, 0.0) / among, self.guard.stages[self.stage])
 
     @property
     def loss_bound(self) -> float:

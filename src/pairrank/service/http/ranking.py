@@ -184,9 +184,9 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
     row, ranker, number, batch, version = item.row, item.ranker, item.next_number, item.batch, item.version
     arms[Arm(row.name)] = ranker
     try:
-        drawn = draw(
-            Setting(ranker, row.limits, number, query.features, query.k, query.client_id, page, experiments, arms)
-        )
+        asked = (query.features, query.k, query.client_id, page)
+        launch = desk.shelf.launch(row.id)
+        drawn = draw(Setting(ranker, row.limits, number, *asked, experiments, arms, launch, desk.clock()))
         impression = drawn.impression
         scores = ranker.score(impression.features)
         if not np.isfinite(scores).all():

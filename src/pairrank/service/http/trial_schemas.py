@@ -26,6 +26,38 @@ class ExperimentBody(Body):
     ranker: Text | None = Field(None, description="whose requests take part; by default the first arm that names one")
 
 
+class LaunchBody(Body):
+    """How far users get ours. A new decision begins counting anew."""
+
+    mode: Literal["shadow", "guarded", "free"]
+    margin: float = Field(0.02, description="how much less than the present order a list may be worth in the mean")
+    holdout: float = Field(0.05, description="share of the lists that always get the present order, while guarded")
+    delta: float = Field(0.05, description="the probability with which that may go wrong")
+    most_lost: float = Field(0.5, description="share of its exposure that a document may lose in a list, while guarded")
+    auto: bool = Field(False, description="go on by itself: guarded after a hundred lists, free when ours is better")
+
+
+class LaunchAnswer(Answer):
+    """A launch: what was decided, and what the log has made of it. ``frozen``: stopped by a breach."""
+
+    mode: Literal["shadow", "guarded", "free", "frozen"]
+    margin: float
+    holdout: float
+    delta: float
+    most_lost: float
+    auto: bool
+    share: float = Field(description="of the lists that get ours now")
+    lists: int = Field(description="lists whose value is known")
+    guarded_lists: int
+    gain: Interval = Field(description="bounds of what a list of ours is worth more than one as sent")
+    lost: float = Field(description="upper bound of all that was lost while guarded, in lists; below zero it is a gain")
+    stage: int
+    agreement: float | None = Field(description="in the shadow: share of the shown documents that ours shows as well")
+    good_version: int
+    breaches: int
+    sentence: str
+
+
 class SignalAnswer(Answer):
     """What one kind of signal has shown so far; an interval and a p-value that hold whenever they are looked at."""
 

@@ -11,7 +11,7 @@ from pairrank import threads
 from pairrank.errors import FileFormatError, StorageError
 from pairrank.service.learning.model import Log, Model, load_head
 from pairrank.service.learning.replay import rebuild
-from pairrank.service.learning.trials import Trials
+from pairrank.service.learning.trials import LAUNCH, Trials
 from pairrank.service.store.log import SqlStore
 
 logger = logging.getLogger("pairrank.learner")
@@ -35,6 +35,7 @@ class Learner:
         self._trials: dict[int, Trials] = {}
         self._changed: set[int] = set()  # rankers with something applied and not yet published
         self._published: dict[int, float] = {}
+        self._shared: dict[int, float] = {}
         self._broken: set[int] = set()
         self._tended = self._counted = -COUNT_SECONDS
 
@@ -78,7 +79,9 @@ class Learner:
             self._changed.discard(gone)
         busy = False
         for ranker_id, head in heads.items():
-            if ranker_id in self._broken or (ranker_id not in self._models and head.applied == head.log_seq):
+            guarded = head.launch is not None and head.launch.mode == "guarded"
+            idle = ranker_id not in self._models and head.applied == head.log_seq and not guarded
+            if ranker_id in self._broken or idle:
                 continue
             try:
                 busy |= self._follow(ranker_id, head.log_seq)
@@ -90,14 +93,18 @@ class Learner:
                 continue
             if publish or time.monotonic() - self._published.get(ranker_id, 0.0) >= PUBLISH_SECONDS:
                 self._publish(ranker_id)
+            if guarded and ranker_id in self._models:
+                self._share(ranker_id)
         return busy
 
     def _follow(self, ranker_id: int, log_seq: int) -> bool:
         model = self._models.get(ranker_id) or self._load(ranker_id)
-        if model is None or model.applied >= log_seq:
+        if model is None:
             return False
         if ranker_id not in self._models:
             self._models[ranker_id], self._trials[ranker_id] = model, Trials.restore(self._store, ranker_id)
+        if model.applied >= log_seq:
+            return False
         log, trials = Log(self._store, ranker_id), self._trials[ranker_id]
         for entry in self._store.log(ranker_id, model.applied, BATCH):
             if entry.kind == "rollback":
@@ -122,11 +129,23 @@ class Learner:
             return
         model, trials = self._models[ranker_id], self._trials[ranker_id]
         states = trials.texts(trials.changed)
-        self._store.publish(ranker_id, model.snapshot(self._clock()), model.applied, model.aside, states)
+        move = trials.launch.move() if trials.launch is not None and LAUNCH in trials.changed else None
+        self._store.publish(ranker_id, model.snapshot(self._clock()), model.applied, model.aside, states, move)
         model.aside = []
         trials.changed.clear()
         self._changed.discard(ranker_id)
         self._published[ranker_id] = time.monotonic()
+
+    def _share(self, ranker_id: int) -> None:
+        """Say with which probability the next lists of a guarded launch get ours; what is on its way may be lost."""
+        course, now = self._trials[ranker_id].launch, self._clock()
+        if course is None or time.monotonic() - self._shared.get(ranker_id, 0.0) < PUBLISH_SECONDS:
+            return
+        self._shared[ranker_id] = time.monotonic()
+        flight = self._store.flight(ranker_id, self._models[ranker_id].applied, now)
+        at_stake = flight.at_stake + flight.lag * course.launch.guard.stages[-1]
+        share = course.launch.share(flight.waiting + flight.lag, at_stake, among=flight.recent + 1)
+        self._store.put_share(ranker_id, course.epoch, share, now)
 
     def _stop(self, ranker_id: int, problem: Exception) -> None:
         reason = f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:200]

@@ -1,4 +1,4 @@
-"""What a ranker's log has shown of its experiments: counted by the learner, entry by entry, and by every replay.
+"""What a ranker's log has shown of its experiments and its launch, counted entry by entry: once, and by every replay.
 
 The state of an experiment is a function of the entries that name it, in their order, and goes to JSON and back without
 losing a bit. So it is the same after `kill -9` anywhere, on any database.
@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from pairrank.service.store.launches import Move
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import Entry, ExperimentRow, RankerRow
 from pairrank.trials import interleaving
 from pairrank.trials.experiment import Definition, Tally
+from pairrank.trials.launch import Guard, Launch
 
 # A point of the course is kept after so many more lists than at the one before: some two hundred for a million lists.
 STEP = 1.06
@@ -81,28 +83,91 @@ def course_of(row: ExperimentRow) -> Course:
     return Course(Tally.start(row.definition)) if row.state is None else Course.from_json(row.state)
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchCourse:
+    """A launch as the log has it.
+
+    Attributes
+    ----------
+    epoch : the entry that began it. good : the last version that was shown while the gain so far was not below zero.
+    shadowed, agreed : lists of the shadow, and the sum over them of the share of shown documents that are also in ours.
+    """
+
+    launch: Launch
+    epoch: int
+    good: int
+    shadowed: int = 0
+    agreed: float = 0.0
+
+    @classmethod
+    def begun(cls, entry: Entry, before: LaunchCourse | None) -> LaunchCourse:
+        """The launch after a decision. All is counted anew; only what lists are worth is still known."""
+        told = json.loads(entry.trial or "")
+        guard = Guard(told["margin"], told["holdout"], told["delta"])
+        known = (before.launch.lists, before.launch.value) if before else (0, 0.0)
+        launch = Launch(guard, told["mode"], told["auto"], *known)
+        return cls(launch, entry.seq, int(entry.version or 0))
+
+    def after(self, entry: Entry, noted: Mapping[str, Any]) -> LaunchCourse:
+        """The launch with one more list; one that was served in another mode than is now does not count."""
+        if entry.clicks is None or noted["launch"] != self.epoch or noted["mode"] != self.launch.mode:
+            return self
+        launch = self.launch.after(noted["ours"], value(entry.clicks), noted.get("share"))
+        good = int(entry.version or 0) if noted["ours"] and launch.gain >= 0.0 else self.good
+        found = replace(self, launch=launch, good=good)
+        if "agreed" in noted:
+            return replace(found, shadowed=self.shadowed + 1, agreed=self.agreed + noted["agreed"])
+        return found
+
+    def move(self) -> Move:
+        """What acts now."""
+        low, high = self.launch.gain_interval
+        told = {"gain_per_list": [low, high], "lists": self.launch.guarded}
+        return Move(self.epoch, self.launch.mode, self.good, told)
+
+    def to_json(self) -> str:
+        """As text; equal launches give equal texts."""
+        values = {name: getattr(self, name) for name in ("epoch", "good", "shadowed", "agreed")}
+        return json.dumps(values | {"launch": self.launch.to_json()}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> LaunchCourse:
+        """The launch that `to_json` wrote."""
+        return cls(**{**values, "launch": Launch.from_json(values["launch"])})
+
+
+LAUNCH = 0  # in the place of an experiment's id
+
+
 @dataclass(slots=True)
 class Trials:
-    """The courses of one ranker's experiments; `apply` takes the entries of its log in order.
+    """The courses of one ranker's experiments and of its launch; `apply` takes the entries of its log in order.
 
-    changed : experiments that have moved since this was last emptied.
+    changed : experiments that have moved since this was last emptied, `LAUNCH` among them.
     """
 
     definitions: Callable[[], Mapping[int, Definition]]
     courses: dict[int, Course] = field(default_factory=dict)
+    launch: LaunchCourse | None = None
     changed: set[int] = field(default_factory=set)
 
     @classmethod
     def restore(cls, store: SqlStore, ranker_id: int) -> Trials:
         """As published with the ranker's model."""
-        texts = store.trial_states(ranker_id)
-        courses = {key: Course.from_json(json.loads(text)) for key, text in texts.items()}
-        return cls(_definitions(store, ranker_id), courses)
+        return cls.of(_definitions(store, ranker_id), store.trial_states(ranker_id))
+
+    @classmethod
+    def of(cls, definitions: Callable[[], Mapping[int, Definition]], texts: Mapping[int, str]) -> Trials:
+        """The states that `texts` gave."""
+        values = {key: json.loads(text) for key, text in texts.items()}
+        launch = LaunchCourse.from_json(values.pop(LAUNCH)) if LAUNCH in values else None
+        return cls(definitions, {key: Course.from_json(state) for key, state in values.items()}, launch)
 
     def apply(self, entry: Entry) -> None:
-        """Count one entry, if it is of an experiment."""
+        """Count one entry, if it is of an experiment or of the launch."""
         key = entry.experiment_id
         if key is None:
+            self._launched(entry)
             return
         course = self.courses.get(key)
         if course is None:
@@ -110,22 +175,34 @@ class Trials:
         self.courses[key] = course.after(entry)
         self.changed.add(key)
 
+    def _launched(self, entry: Entry) -> None:
+        if entry.kind == "launch":
+            self.launch = LaunchCourse.begun(entry, self.launch)
+        elif self.launch is not None and entry.trial is not None and '"launch"' in entry.trial:
+            self.launch = self.launch.after(entry, json.loads(entry.trial))
+        else:
+            return
+        self.changed.add(LAUNCH)
+
     def texts(self, keys: Iterable[int]) -> dict[int, str]:
         """These states, as they are stored."""
-        return {key: self.courses[key].to_json() for key in keys}
+        states: dict[int, Course | LaunchCourse] = dict(self.courses)
+        if self.launch is not None:
+            states[LAUNCH] = self.launch
+        return {key: states[key].to_json() for key in keys}
 
 
 def replayed(store: SqlStore, row: RankerRow, entries: Iterable[Entry]) -> tuple[str, ...]:
-    """The names of experiments whose stored states are not what these entries of the log give."""
+    """The names of experiments (and "launch") whose stored states are not what these entries of the log give."""
     bases = store.trial_bases(row.id)
     known = _definitions(store, row.id)
-    trials = Trials(known)
-    trials.courses = {key: Course.from_json(json.loads(base)) for key, (_, base) in bases.items() if base is not None}
+    trials = Trials.of(known, {key: base for key, (_, base) in bases.items() if base is not None})
     for entry in entries:
-        if entry.experiment_id is not None and entry.seq > bases.get(entry.experiment_id, (0, None))[0]:
+        if entry.seq > bases.get(entry.experiment_id or LAUNCH, (0, None))[0]:
             trials.apply(entry)
-    found, stored = trials.texts(trials.courses), store.trial_states(row.id)
-    names = {key: definition.name for key, definition in known().items()}
+    stored = store.trial_states(row.id)
+    found = trials.texts([*trials.courses, *([] if trials.launch is None else [LAUNCH])])
+    names = {LAUNCH: "launch", **{key: definition.name for key, definition in known().items()}}
     wrong = [key for key in found.keys() | stored.keys() if found.get(key) != stored.get(key)]
     return tuple(sorted(names.get(key, str(key)) for key in wrong))
 

@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pairrank.service.store.experiments import ExperimentTables
+from pairrank.service.store.launches import LaunchTables
 from pairrank.service.store.values import Event, Feedback, ImpressionRow, Served, Status, Verdict, proves
 
 
@@ -59,7 +59,7 @@ class _Desk(NamedTuple):
         return Status.EXPIRED if proves(self.secret, number, token) else Status.UNKNOWN
 
 
-class ImpressionTables(ExperimentTables):
+class ImpressionTables(LaunchTables):
     """Serving, feedback, events, windows and expiry."""
 
     def allocate(self, ranker_id: int, count: int) -> int:

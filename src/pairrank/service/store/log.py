@@ -8,6 +8,7 @@ from typing import Any
 
 from pairrank import rankers
 from pairrank.service.store.impressions import ImpressionTables
+from pairrank.service.store.launches import Move
 from pairrank.service.store.values import Aside, Entry, RankerRow, Snapshot
 
 HOUR = 3600.0
@@ -69,9 +70,10 @@ class SqlStore(ImpressionTables):
         applied: int,
         aside: Sequence[Aside] = (),
         trials: Mapping[int, str] | None = None,
+        move: Move | None = None,
     ) -> None:
         """Make a model the head, if the ranker is still there and nobody has gone further; with what was set aside
-        since the last one, and the states of experiments that have changed."""
+        since the last one, the states of experiments that have changed, and where the launch has come to."""
         with self.database.transaction(flush=False):
             moved = self.database.all(
                 "UPDATE heads SET version = ?, applied = ?, learned = ?, skipped = ?, digest = ?, updated = ?, "
@@ -108,6 +110,8 @@ class SqlStore(ImpressionTables):
                 [(ranker_id, item.seq, item.reason) for item in aside],
             )
             self._put_states(ranker_id, trials or {})
+            if move is not None:
+                self._move_launch(ranker_id, move, snapshot.created)
 
     def set_aside(self, ranker_id: int, after: int = 0) -> list[Aside]:
         """The entries after number ``after`` that were set aside, in order."""

@@ -14,18 +14,20 @@ from pairrank.service.store.values import (
     Config,
     Head,
     Key,
+    LaunchHead,
     Limits,
     RankerExistsError,
     RankerRow,
     VersionError,
 )
 
+_LAUNCH = ", ".join(f"c.{name} AS launch_{name}" for name in LaunchHead._fields)
 # The columns have the names of `RankerRow`'s fields.
-_RANKER = """
+_RANKER = f"""
     SELECT r.id, r.name, r.config, r.limits, r.secret, r.frozen, r.pinned, r.next_number, r.log_seq, r.base,
            r.feedback_count, r.created, h.version, h.applied, h.learned, h.skipped, h.digest, h.updated, h.open_count,
-           h.set_aside, h.stopped, a.seq AS aside_seq, a.reason AS aside_reason
-    FROM rankers r JOIN heads h ON h.ranker_id = r.id
+           h.set_aside, h.stopped, a.seq AS aside_seq, a.reason AS aside_reason, {_LAUNCH}
+    FROM rankers r JOIN heads h ON h.ranker_id = r.id LEFT JOIN launches c ON c.ranker_id = r.id
     LEFT JOIN set_aside a ON a.ranker_id = r.id AND a.seq = (SELECT max(seq) FROM set_aside WHERE ranker_id = r.id)
 """
 
@@ -145,10 +147,14 @@ class RankerTables:
         """Where each ranker stands, by its id."""
         with self.database.reading():
             rows = self.database.named(
-                "SELECT r.id, h.version, h.applied, r.log_seq, h.open_count, h.stopped "
-                "FROM rankers r JOIN heads h ON h.ranker_id = r.id"
+                f"SELECT r.id, h.version, h.applied, r.log_seq, h.open_count, h.stopped, {_LAUNCH} "
+                "FROM rankers r JOIN heads h ON h.ranker_id = r.id LEFT JOIN launches c ON c.ranker_id = r.id"
             )
-        return {row.pop("id"): Head(**row | {"stopped": row["stopped"] is not None}) for row in rows}
+        heads = {}
+        for row in rows:
+            launch, ranker_id = _launch(row), row.pop("id")
+            heads[ranker_id] = Head(**row | {"stopped": row["stopped"] is not None, "launch": launch})
+        return heads
 
     # Keys and the audit.
 
@@ -215,8 +221,14 @@ class RankerTables:
             raise VersionError(f"version {version} of ranker {ranker.name!r} is not kept: list its versions")
 
 
+def _launch(row: dict[str, Any]) -> LaunchHead | None:
+    """What a row says of a launch; its columns are taken out."""
+    values = [row.pop(f"launch_{name}") for name in LaunchHead._fields]
+    return None if values[0] is None else LaunchHead(*values)
+
+
 def _row(row: dict[str, Any]) -> RankerRow:
-    seq, reason = row.pop("aside_seq"), row.pop("aside_reason")
+    seq, reason, launch = row.pop("aside_seq"), row.pop("aside_reason"), _launch(row)
     return RankerRow(
         **row
         | {
@@ -224,5 +236,6 @@ def _row(row: dict[str, Any]) -> RankerRow:
             "limits": Limits(**json.loads(row["limits"])),
             "frozen": bool(row["frozen"]),
             "aside": None if seq is None else Aside(seq, reason),
+            "launch": launch,
         }
     )

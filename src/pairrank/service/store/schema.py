@@ -155,6 +155,7 @@ MIGRATIONS: tuple[str, ...] = (
         ranker_id BIGINT PRIMARY KEY REFERENCES rankers(id) ON DELETE CASCADE,
         mode TEXT NOT NULL,
         epoch BIGINT NOT NULL,
+        decided TEXT NOT NULL,
         most_lost DOUBLE PRECISION NOT NULL,
         share DOUBLE PRECISION NOT NULL DEFAULT 0,
         looked DOUBLE PRECISION NOT NULL DEFAULT 0,

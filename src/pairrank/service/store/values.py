@@ -133,6 +133,21 @@ class Aside(NamedTuple):
     reason: str
 
 
+class LaunchHead(NamedTuple):
+    """How a ranker is launched, as it acts: ``share`` of a guarded one was worked out at ``looked``.
+
+    epoch : the log entry that began it. decided : what was asked for, JSON. most_lost : of a document's exposure.
+    """
+
+    mode: str
+    epoch: int
+    decided: str
+    most_lost: float
+    share: float
+    looked: float
+    breaches: int
+
+
 @dataclass(frozen=True, slots=True)
 class RankerRow:
     """A ranker as the store has it: its configuration, the head of its log and the head of its model."""
@@ -159,6 +174,7 @@ class RankerRow:
     set_aside: int  # entries that the ranker refused or failed on
     aside: Aside | None  # the last of them
     stopped: str | None  # why the learner does not follow this ranker's log any further
+    launch: LaunchHead | None = None
 
 
 class Head(NamedTuple):
@@ -169,6 +185,7 @@ class Head(NamedTuple):
     log_seq: int
     open_count: int
     stopped: bool
+    launch: LaunchHead | None = None
 
 
 # The digits of a batch in a token.
@@ -264,6 +281,7 @@ class Entry(NamedTuple):
     experiment_id: int | None = None
     counts: int | None = None  # 0: a client of a split that has counted before
     trial: str | None = None
+    version: int | None = None  # the one that served it
 
 
 class ExperimentRow(NamedTuple):

@@ -16,14 +16,17 @@ import orjson
 
 from pairrank.rankers import Ranker
 from pairrank.rng import Purpose, generator
-from pairrank.service.store.values import ExperimentRow, Limits
+from pairrank.service.store.values import ExperimentRow, LaunchHead, Limits
 from pairrank.trials import interleaving
 from pairrank.trials.experiment import Arm
+from pairrank.trials.launch import bounded
 from pairrank.trials.shown import as_shown
 from pairrank.types import FloatArray, Impression, IntArray
 
 # The fractional parts of n·φ are spread evenly, so any share of consecutive numbers is explored to within one list.
 GOLDEN = 0.6180339887498949
+# A share that was worked out longer ago than this is not used: the learner works it out four times a second.
+STALE_SECONDS = 5.0
 
 
 def explores(number: int, share: float) -> bool:
@@ -62,6 +65,8 @@ class Setting(NamedTuple):
     page: Page
     experiments: Sequence[ExperimentRow]
     arms: Mapping[Arm, Ranker]
+    launch: LaunchHead | None
+    now: float
 
     def own(self, k: int | None) -> Impression:
         """The ranker's own draw."""
@@ -87,12 +92,14 @@ class Drawn(NamedTuple):
     experiment_id: int | None = None
     client: int | None = None
     held: bool = False
+    share: float | None = None
 
     def fields(self) -> dict[str, Any]:
         """As `Served` takes them."""
         return {
             "experiment_id": self.experiment_id,
             "client": self.client,
+            "share": self.share,
             "held": int(self.held),
             "collecting": int(self.held),
             "trial": orjson.dumps(self.noted).decode() if self.noted else None,
@@ -105,6 +112,8 @@ def draw(setting: Setting) -> Drawn:
     if experiment is not None:
         split = experiment.definition.kind == "split"
         return _split(setting, experiment) if split else _interleaved(setting, experiment)
+    if setting.launch is not None and setting.launch.mode != "free":
+        return _launched(setting, setting.launch)
     return Drawn(setting.own(setting.k), setting.page.notes(setting.number) if setting.page.before else {})
 
 
@@ -153,6 +162,32 @@ def _split(setting: Setting, experiment: ExperimentRow) -> Drawn:
     if further:  # one list per client counts, and that is the first page of one
         return Drawn(shown, noted)
     return Drawn(shown, noted, experiment.id, client_hash(client), held=True)
+
+
+def _launched(setting: Setting, launch: LaunchHead) -> Drawn:
+    """The present order, or in a guarded launch ours by a coin of the impression's own."""
+    page, n_docs = setting.page, len(setting.features)
+    as_sent = np.arange(n_docs)
+    k = n_docs if setting.k is None else min(setting.k, n_docs)
+    guarded, further = launch.mode == "guarded", bool(page.before)
+    # Where no learner works the share out any more, nobody watches what is lost.
+    share = launch.share if guarded and setting.now - launch.looked <= STALE_SECONDS else 0.0
+    coin = float(generator(setting.ranker.seed, setting.number, Purpose.TEAMS).random())
+    ours = bool(page.noted.get("ours")) and guarded if further else coin < share
+    if ours:
+        shown = _as_shown(setting, bounded(setting.own(None).ranking, as_sent, k, launch.most_lost), True)
+    else:
+        shown = _as_shown(setting, as_sent[:k], True)
+    noted = {**page.notes(setting.number), "ours": ours}
+    if further:  # a list is judged by its first page
+        return Drawn(shown, noted)
+    noted |= {"launch": launch.epoch, "mode": launch.mode}
+    if guarded:
+        return Drawn(shown, {**noted, "share": share}, held=True, share=share)
+    if launch.mode == "shadow":
+        own = set(setting.own(k).ranking.tolist())
+        noted["agreed"] = sum(place in own for place in range(k)) / k
+    return Drawn(shown, noted)
 
 
 def _as_shown(setting: Setting, ranking: IntArray, learn: bool) -> Impression:

@@ -89,6 +89,12 @@ class Metrics:
         return counters + generate_latest(gauges)
 
 
+def _share(row: RankerRow) -> float:
+    if row.launch is None or row.launch.mode == "free":
+        return 1.0
+    return row.launch.share if row.launch.mode == "guarded" else 0.0
+
+
 class _Gauges:
     def __init__(self, rows: list[RankerRow], lags: dict[str, float]) -> None:
         self._rows, self._lags = rows, lags
@@ -104,6 +110,12 @@ class _Gauges:
             ("set_aside_entries", "Entries that the ranker refused or failed on", lambda row: row.set_aside),
             ("stopped", "1 when the log is damaged and not followed", lambda row: int(row.stopped is not None)),
             ("frozen", "1 when the ranker does not learn", lambda row: int(row.frozen)),
+            ("launch_share", "Share of the lists that get this ranker's order", _share),
+            (
+                "launch_breaches",
+                "Launches that a breach has stopped",
+                lambda row: row.launch.breaches if row.launch else 0,
+            ),
         ):
             family = GaugeMetricFamily(f"pairrank_{name}", text, labels=["ranker"])
             for row in self._rows:

@@ -14,7 +14,7 @@ from pairrank import rankers
 from pairrank.errors import PairRankError, StorageError, UnknownNameError
 from pairrank.service.learning.model import Model
 from pairrank.service.store.log import SqlStore
-from pairrank.service.store.values import ExperimentRow, Head, Key, RankerRow, new_batch
+from pairrank.service.store.values import ExperimentRow, Head, Key, LaunchHead, RankerRow, new_batch
 from pairrank.trials.experiment import Arm
 
 logger = logging.getLogger("pairrank.shelf")
@@ -97,6 +97,11 @@ class Shelf:
     def experiments(self, ranker_id: int) -> Sequence[ExperimentRow]:
         """The running experiments that a ranker's requests take part in."""
         return self._experiments.get(ranker_id, ())
+
+    def launch(self, ranker_id: int) -> LaunchHead | None:
+        """How a ranker is launched, if at all."""
+        head = self._heads.get(ranker_id)
+        return head.launch if head else None
 
     async def arm(self, arm: Arm) -> rankers.Ranker | None:
         """The model that an arm ranks with; None for the order in which documents came."""

@@ -1,0 +1,113 @@
+"""Launches: what users have decided, what the learner has made of it, and what workers need to know.
+
+A decision is an entry of the ranker's log, so that the state of a launch is a function of the log. The row in
+``launches`` is what acts: mode and share, brought up by the learner.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pairrank.errors import InputError
+from pairrank.service.store.experiments import ExperimentTables, learns_from_any_list
+
+
+class Flight(NamedTuple):
+    """Lists of a guarded launch that were served and have not been counted.
+
+    Attributes
+    ----------
+    waiting, at_stake : how many have not come back, and the sum of their shares. lag : entries of the log that have not
+        been applied. recent : lists served in the last second.
+    """
+
+    waiting: int
+    at_stake: float
+    lag: int
+    recent: int
+
+
+class Move(NamedTuple):
+    """Where the log has brought a launch: the mode of epoch ``epoch``, and the last version that did no harm."""
+
+    epoch: int
+    mode: str
+    good: int
+    detail: Mapping[str, Any]
+
+
+class LaunchTables(ExperimentTables):
+    """Launches of rankers."""
+
+    def launch(self, name: str, wanted: Mapping[str, Any], now: float, actor: str) -> bool:
+        """Begin a mode; False when it was decided like that before and still holds. Counting begins anew."""
+        text = json.dumps(dict(wanted), sort_keys=True)
+        with self.database.transaction():
+            found = self._get(name, lock=True)
+            if wanted["mode"] != "free" and not learns_from_any_list(found):
+                raise InputError(
+                    f"ranker {name!r} ({found.config.ranker}) cannot learn from lists that it did not draw alone, so "
+                    "it cannot be launched from the present order"
+                )
+            if found.launch is not None and found.launch.decided == text and found.launch.mode != "frozen":
+                return False
+            seq = found.log_seq + 1
+            self.database.all(
+                "INSERT INTO log (ranker_id, seq, kind, created, version, trial) VALUES (?, ?, 'launch', ?, ?, ?)",
+                (found.id, seq, now, found.version, text),
+            )
+            self.database.all("UPDATE rankers SET log_seq = ? WHERE id = ?", (seq, found.id))
+            self.database.all(
+                "INSERT INTO launches (ranker_id, mode, epoch, most_lost, decided) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT (ranker_id) DO UPDATE SET mode = excluded.mode, epoch = excluded.epoch, share = 0, "
+                "most_lost = excluded.most_lost, decided = excluded.decided",
+                (found.id, wanted["mode"], seq, wanted["most_lost"], text),
+            )
+            self._record(now, actor, "launch", name, text)
+            return True
+
+    def _move_launch(self, ranker_id: int, move: Move, now: float) -> None:
+        """Let a mode that the log has come to act; a breach freezes the ranker and pins the last good version."""
+        changed = self.database.all(
+            "UPDATE launches SET mode = ?, share = 0, breaches = breaches + ? "
+            "WHERE ranker_id = ? AND epoch = ? AND mode <> ? RETURNING epoch",
+            (move.mode, int(move.mode == "frozen"), ranker_id, move.epoch, move.mode),
+        )
+        row = self.database.one("SELECT name FROM rankers WHERE id = ?", (ranker_id,))
+        if not changed or row is None:
+            return
+        detail: dict[str, Any] = {"mode": move.mode, **move.detail}
+        if move.mode == "frozen":
+            kept = self.database.one(
+                "SELECT max(version) FROM snapshots WHERE ranker_id = ? AND version <= ?", (ranker_id, move.good)
+            )
+            version = None if kept is None else kept[0]
+            if version is not None:
+                self.database.all(
+                    "UPDATE snapshots SET kept = 1 WHERE ranker_id = ? AND version = ?", (ranker_id, version)
+                )
+            self.database.all("UPDATE rankers SET frozen = 1, pinned = ? WHERE id = ?", (version, ranker_id))
+            detail["pinned"] = version
+        self._record(now, "learner", "breach" if move.mode == "frozen" else "launch", row[0], json.dumps(detail))
+
+    def flight(self, ranker_id: int, applied: int, now: float) -> Flight:
+        """What is on its way, of one moment."""
+        with self.database.reading():
+            row = self.database.one(
+                "SELECT count(i.number), coalesce(sum(i.share), 0), max(r.log_seq), "
+                "coalesce(sum(CASE WHEN i.created > ? THEN 1 ELSE 0 END), 0) FROM rankers r "
+                "LEFT JOIN impressions i ON i.ranker_id = r.id AND i.share IS NOT NULL WHERE r.id = ?",
+                (now - 1.0, ranker_id),
+            )
+        waiting, at_stake, log_seq, recent = row or (0, 0.0, None, 0)
+        return Flight(int(waiting), float(at_stake), int(log_seq or applied) - applied, int(recent))
+
+    def put_share(self, ranker_id: int, epoch: int, share: float, now: float) -> None:
+        """The probability with which workers show ours, until they are told another."""
+        with self.database.transaction(flush=False):
+            self.database.all(
+                "UPDATE launches SET share = ?, looked = ? WHERE ranker_id = ? AND epoch = ?",
+                (share, now, ranker_id, epoch),
+            )
