@@ -91,6 +91,7 @@ def describe(row: RankerRow) -> dict[str, Any]:
         "limits": asdict(row.limits),
         "frozen": row.frozen,
         "pinned": row.pinned,
+        "launch": None if row.launch is None else row.launch.mode,
         "created": row.created,
         "model_version": row.version,
         "served_version": row.version if row.pinned is None else row.pinned,

@@ -183,6 +183,7 @@ class RankerAnswer(Answer):
     limits: LimitsAnswer
     frozen: bool
     pinned: int | None
+    launch: Literal["shadow", "guarded", "free", "frozen"] | None = Field(description="null: never launched; ours")
     created: float
     model_version: int
     served_version: int

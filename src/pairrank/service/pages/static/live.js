@@ -137,9 +137,11 @@ function listRankers(rankers) {
   if (focused) [...$("rankers").querySelectorAll("a")].find((link) => link.textContent === focused)?.focus();
 }
 
+const LAUNCHED = { shadow: "in the shadow", guarded: "guarded launch", frozen: "launch stopped by a breach" };
+
 /** What is not as usual with a ranker. */
 function standing(row) {
-  const said = [row.stopped ? "stopped" : null, row.frozen ? "frozen" : null, row.pinned === null ? null : "pinned",
+  const said = [row.stopped ? "stopped" : null, row.frozen ? "frozen" : null, row.pinned === null ? null : "pinned", LAUNCHED[row.launch],
     row.set_aside ? `${whole(row.set_aside)} set aside` : null].filter(Boolean);
   return said.join(", ") || "learns";
 }
