@@ -112,9 +112,8 @@ def _throughput(serve: Sequence[str], folder: Path, load: Load) -> Iterator[Row]
                 [_rate(target, bodies[place], load) for target, bodies in ((served, own), (floor, empty))]
                 for _ in range(1 + max(1, round(load.seconds / TURN)))
             ]
-            rates = np.array(
-                turns[1:]
-            )  # (turns, service and floor, by processor time and by clock); the first warms up
+            # (turns, service and floor, by processor time and by clock); the first turn is for warming up.
+            rates = np.array(turns[1:])
             ours, theirs = np.median(rates[:, :, 0], axis=0).tolist()
             by_clock = np.median(rates[:, 0, 1]) / np.median(rates[:, 1, 1])
             yield Row(

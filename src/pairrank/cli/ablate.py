@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--study", required=True, choices=tuple(ablations.STUDIES), help="what varies")
     parser.add_argument("--ranker", metavar="NAME", help="whose choice (default: the study's own)")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figure and report go")
-    experiment_options.add_experiment_options(parser, rounds=2000, seeds=10)
+    experiment_options.add(parser, rounds=2000, seeds=10, **experiment_options.ON_DATA)
     experiment_options.add_options(parser)
     parser.set_defaults(run=run)
 

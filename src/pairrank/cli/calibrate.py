@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from pairrank import archive
-from pairrank.cli.experiment_options import positive
+from pairrank.cli.experiment_options import add, positive
 from pairrank.engines import cores
 from pairrank.lab import calibration, executors, tables
 from pairrank.lab.experiment import USERS
@@ -38,13 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--out", required=True, metavar="DIR", help="where calibration.json and calibration.md go")
-    parser.add_argument("--rounds", type=positive, default=2000, metavar="N", help="lists learned from (2000)")
-    parser.add_argument("--seeds", type=positive, default=20, metavar="N", help="runs of each kind (20)")
-    parser.add_argument("--features", type=positive, default=10, metavar="N", help="of a document (10)")
-    parser.add_argument(
-        "--clicks", action="append", metavar="NAME", help="users; may be repeated (default: the paper's three)"
-    )
-    parser.add_argument("--jobs", type=positive, metavar="N", help="processes (default: one per core)")
+    parser.add_argument("--features", type=positive, default=10, metavar="N", help="of a document (default: 10)")
+    add(parser, rounds=2000, seeds=20, clicks=None, jobs=None)
     parser.set_defaults(run=run)
 
 

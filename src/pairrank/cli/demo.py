@@ -24,18 +24,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--out", default="pairrank-demo", metavar="DIR", help="where to (default: pairrank-demo)")
-    parser.add_argument("--rounds", type=experiment_options.positive, metavar="N", help="queries served (default: 600)")
-    parser.add_argument("--seeds", type=experiment_options.positive, metavar="N", help="runs of each kind (default: 5)")
+    experiment_options.add(parser, rounds=paper.DEMO.rounds, seeds=paper.DEMO_SEEDS)
     experiment_options.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     experiment = paper.comparison(
-        replace(paper.DEMO, rounds=args.rounds or paper.DEMO.rounds),
+        replace(paper.DEMO, rounds=args.rounds),
         title="PairRank in a minute",
         command="pairrank demo",
-        seeds=args.seeds or paper.DEMO_SEEDS,
+        seeds=args.seeds,
     )
     try:
         experiment.check_defaults(args.out)

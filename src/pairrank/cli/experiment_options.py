@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pairrank import clicks
 from pairrank.engines import ENGINES
@@ -47,22 +48,36 @@ def run_all(specs: Sequence[RunSpec], args: argparse.Namespace, out: str | None)
         )
 
 
-def add_experiment_options(parser: argparse.ArgumentParser, *, rounds: int = 5000, seeds: int = 20) -> None:
-    """Add what the commands that run an experiment on given data have in common."""
-    parser.add_argument("--rounds", type=positive, default=rounds, metavar="N", help=f"queries served ({rounds})")
-    parser.add_argument("--seeds", type=positive, default=seeds, metavar="N", help=f"runs of each kind ({seeds})")
-    parser.add_argument("--fold", type=positive, default=1, metavar="N", help="fold of the data (default: 1)")
-    parser.add_argument("--k", type=positive, default=10, metavar="N", help="positions shown (default: 10)")
-    parser.add_argument("--normalise", default="query", metavar="NAME", help="of the features (default: query)")
-    parser.add_argument(
-        "--clicks", action="append", metavar="NAME", help="users; may be repeated (default: the paper's three)"
-    )
-    parser.add_argument(
-        "--stop", choices=("click", "anywhere"), default="click", help="where users may stop (default: after a click)"
-    )
-    parser.add_argument(
-        "--settings", metavar="FILE", help="tuned options of the rankers: a file of pairrank tune, or a kept name"
-    )
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return number
+
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "rounds": {"type": positive, "metavar": "N", "help": "queries served"},
+    "seeds": {"type": positive, "metavar": "N", "help": "runs of each kind"},
+    "fold": {"type": positive, "metavar": "N", "help": "fold of the data"},
+    "k": {"type": positive, "metavar": "N", "help": "positions shown"},
+    "normalise": {"metavar": "NAME", "help": "of the features"},
+    "stop": {"choices": ("click", "anywhere"), "help": "where users may stop; anywhere: as in the authors' program"},
+    "clicks": {"action": "append", "metavar": "NAME", "help": "users; may be repeated (default: the paper's three)"},
+    "settings": {"metavar": "FILE", "help": "tuned options of the rankers: a file of pairrank tune, or a kept name"},
+    "jobs": {"type": positive, "metavar": "N", "help": "processes (default: one per core)"},
+}
+# What the commands that run an experiment on given data have in common.
+ON_DATA: dict[str, Any] = {"fold": 1, "k": 10, "normalise": "query", "stop": "click", "clicks": None, "settings": None}
+
+
+def add(parser: argparse.ArgumentParser, **defaults: Any) -> None:
+    """Add the options of these names, with these defaults."""
+    for name, default in defaults.items():
+        option = dict(_OPTIONS[name])
+        if default is not None:
+            option["help"] += f" (default: {default})"
+        parser.add_argument(f"--{name}", default=default, **option)
 
 
 def command(name: str, args: argparse.Namespace, *more: str) -> str:
@@ -129,11 +144,3 @@ def _print_leaders(results: Results) -> None:
         print(f"{who} users\n{tables.as_text(head, rows)}\n")
     ceiling = f"; {CEILING} sees the labels and does not compete" if CEILING in results.rankers else ""
     print(f"{tables.MARK} the best of its column{ceiling}")
-
-
-def positive(text: str) -> int:
-    """A whole number from 1."""
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
-    return number

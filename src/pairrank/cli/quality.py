@@ -34,12 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", nargs="+", help="folders or names, with @FOLDS")
     parser.add_argument("--ranker", metavar="NAME", default="pairrank", help="who is compared (default: pairrank)")
     parser.add_argument("--rival", metavar="NAME", action="append", help="with whom; may be repeated (default: all)")
-    parser.add_argument(
-        "--rounds", type=experiment_options.positive, default=5000, metavar="N", help="queries served (5000)"
-    )
-    parser.add_argument(
-        "--seeds", type=experiment_options.positive, default=20, metavar="N", help="runs of each kind (20)"
-    )
+    experiment_options.add(parser, rounds=5000, seeds=20)
     parser.add_argument(
         "--clicks",
         action="append",

@@ -6,6 +6,7 @@ import argparse
 
 from pairrank.cli import experiment_options
 from pairrank.lab import paper, tuned_options
+from pairrank.lab.experiment import ROUNDS, SEEDS
 
 _EPILOG = """\
 Figures are numbered as in the paper: 3 offline NDCG@10, 4 cNDCG@10, 5 cosine to the ideal ranker, 6 block size at
@@ -25,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figures and report go")
-    experiment_options.add_experiment_options(parser)
+    experiment_options.add(parser, rounds=ROUNDS, seeds=SEEDS, **experiment_options.ON_DATA)
     experiment_options.add_options(parser)
     parser.set_defaults(run=run)
 

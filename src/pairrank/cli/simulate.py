@@ -11,7 +11,6 @@ from typing import Any
 
 from pairrank import archive, clicks, rankers
 from pairrank.cli import experiment_options
-from pairrank.cli.experiment_options import positive
 from pairrank.errors import InputError
 from pairrank.lab import tables, tuned_options
 from pairrank.metrics import mean_interval
@@ -53,22 +52,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="perfect, navigational, informational, almost-random, position(eta=1), cascade or file:PATH, also with "
         "drift=ROUNDS and hostile=SHARE in brackets; may be repeated (default: navigational)",
     )
-    parser.add_argument("--rounds", type=positive, default=1000, metavar="N", help="queries served (default: 1000)")
-    parser.add_argument("--seeds", type=positive, default=1, metavar="N", help="runs, seeds 0 to N-1 (default: 1)")
-    parser.add_argument("--k", type=positive, default=10, metavar="N", help="positions shown (default: 10)")
-    parser.add_argument("--fold", type=positive, default=1, metavar="N", help="fold of the data (default: 1)")
-    parser.add_argument(
-        "--stop",
-        choices=("click", "anywhere"),
-        default="click",
-        help="where users may stop: after a click (default), or anywhere as in the authors' program",
-    )
-    parser.add_argument("--normalise", default="query", metavar="NAME", help="of the features (default: query)")
+    experiment_options.add(parser, rounds=1000, seeds=1, fold=1, k=10, normalise="query", stop="click", settings=None)
     parser.add_argument("--out", metavar="DIR", help="keep the records there, as Parquet")
     parser.add_argument("--json", action="store_true", help="print a JSON array with a row per ranker and users")
-    parser.add_argument(
-        "--settings", metavar="FILE", help="tuned options of the rankers: a file of pairrank tune, or a kept name"
-    )
     parser.add_argument("--spec", metavar="FILE", help="run exactly this: a run's spec.json, or its text")
     experiment_options.add_options(parser, engine="serial")
     parser.set_defaults(run=run)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pairrank import archive
-from pairrank.cli.experiment_options import positive
+from pairrank.cli.experiment_options import add, positive
 from pairrank.engines import cores
 from pairrank.lab import executors, launches, tables, trial, trial_report
 from pairrank.lab.experiment import USERS
@@ -43,9 +43,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument("--a", default=plain.a, metavar="ARM", help=f"(default: {plain.a})")
     parser.add_argument("--b", default=plain.b, metavar="ARM", help=f"(default: {plain.b})")
-    parser.add_argument(
-        "--clicks", action="append", metavar="NAME", help="users; may be repeated (default: the paper's three)"
-    )
     counts = {
         "--experiments": (plain.experiments, "experiments with the difference"),
         "--lists": (plain.lists, "lists in each at most"),
@@ -61,10 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, type=_count, default=default, metavar="N", help=f"{told} ({default})")
     parser.add_argument("--margin", type=float, default=plain.guard.margin, help="of launches (0.02)")
     parser.add_argument("--holdout", type=float, default=plain.guard.holdout, help="of launches (0.05)")
-    parser.add_argument("--k", type=positive, default=plain.k, metavar="N", help="positions shown (10)")
-    parser.add_argument("--fold", type=positive, default=plain.fold, metavar="N", help="fold of the data (1)")
-    parser.add_argument("--normalise", default=plain.normalise, metavar="NAME", help="of the features (query)")
-    parser.add_argument("--jobs", type=positive, metavar="N", help="processes (default: one per core)")
+    add(parser, k=plain.k, fold=plain.fold, normalise=plain.normalise, clicks=None, jobs=None)
     parser.add_argument("--out", required=True, metavar="DIR", help="where trial.json, trial.md and the picture go")
     parser.add_argument("--json", action="store_true", help="print the JSON instead of tables")
     parser.set_defaults(run=run)

@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="settings tried per ranker (default: 18)",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="where settings.json and the runs go")
-    experiment_options.add_experiment_options(parser, rounds=2000, seeds=3)
+    experiment_options.add(parser, rounds=2000, seeds=3, **experiment_options.ON_DATA)
     experiment_options.add_options(parser)
     parser.set_defaults(run=run)
 

@@ -56,7 +56,6 @@ class Pool(Engine):
     _deaths: tuple[type[Exception], ...]  # what it looks like when a worker dies
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """As `Engine.map`."""
         waiting: deque[Any] = deque()
         try:
             for item in items:

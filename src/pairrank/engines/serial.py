@@ -12,7 +12,6 @@ class Serial(Engine):
     """The plainest engine, and the one that the others are compared with."""
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """As `Engine.map`."""
         yield from map(function, items)
 
     def _start(self, opened: ExitStack) -> None:

@@ -30,12 +30,8 @@ class Database(ABC):
         self._turn = threading.RLock()
 
     @abstractmethod
-    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """The rows that a statement answers."""
-
-    @abstractmethod
-    def named(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """The rows that a statement answers, each by the names of its columns."""
+    def answer(self, sql: str, values: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
+        """The names of the columns and the rows that a statement answers; nothing where it answers nothing."""
 
     @abstractmethod
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -77,10 +73,6 @@ class Database(ABC):
         """Inside, everything read is of one moment."""
 
     @abstractmethod
-    def columns(self, table: str) -> list[str]:
-        """The names of a table's columns."""
-
-    @abstractmethod
     def batches(self, sql: str, size: int) -> Iterator[list[Row]]:
         """The rows of a statement, some at a time."""
 
@@ -95,6 +87,19 @@ class Database(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of everything."""
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """The rows that a statement answers."""
+        return self.answer(sql, values)[1]
+
+    def named(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows that a statement answers, each by the names of its columns."""
+        names, rows = self.answer(sql, values)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def columns(self, table: str) -> list[str]:
+        """The names of a table's columns."""
+        return self.answer(f"SELECT * FROM {table} LIMIT 0")[0]
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
         """The first row, or None."""

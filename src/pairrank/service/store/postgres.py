@@ -52,22 +52,13 @@ class PostgresDatabase(Database):
             raise unavailable(problem) from problem
         return self._connection
 
-    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """The rows that a statement answers."""
+    def answer(self, sql: str, values: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
         connection = self._connect()
         try:
             cursor = connection.execute(_own(sql), values or None)
-            return cursor.fetchall() if cursor.description else []
-        except psycopg.Error as problem:
-            raise unavailable(problem) from problem
-
-    def named(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """The rows that a statement answers, each by the names of its columns."""
-        connection = self._connect()
-        try:
-            cursor = connection.execute(_own(sql), values or None)
-            names = [column.name for column in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor]
+            if cursor.description is None:
+                return [], []
+            return [column.name for column in cursor.description], cursor.fetchall()
         except psycopg.Error as problem:
             raise unavailable(problem) from problem
 
@@ -123,7 +114,6 @@ class PostgresDatabase(Database):
                     self.all("SELECT pg_advisory_unlock(?)", (MIGRATION_LOCK,))
 
     def has_table(self, name: str) -> bool:
-        """Whether there is a table of this name."""
         return self.all("SELECT to_regclass(?)", (name,))[0][0] is not None
 
     def tend(self) -> None:
@@ -137,18 +127,12 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Inside, everything read is of one moment."""
         with self.reading():
             self.all("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
                 yield
             finally:
                 self._rollback()
-
-    def columns(self, table: str) -> list[str]:
-        """The names of a table's columns."""
-        sql = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?) AND attnum > 0 ORDER BY attnum"
-        return [str(row[0]) for row in self.all(sql, (table,))]
 
     def batches(self, sql: str, size: int) -> Iterator[list[Row]]:
         """The rows of a statement, some at a time, from a cursor on the server."""

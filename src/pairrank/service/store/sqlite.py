@@ -110,24 +110,14 @@ class SqliteDatabase(Database):
         self._suspect |= getattr(problem, "sqlite_errorcode", 0) & 0xFF in _FAULTS
         return unavailable(problem)
 
-    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """The rows that a statement answers."""
-        try:
-            return self._usable().execute(sql, values).fetchall()
-        except sqlite3.Error as problem:
-            raise self._unavailable(problem) from problem
-
-    def named(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """The rows that a statement answers, each by the names of its columns."""
+    def answer(self, sql: str, values: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
         try:
             cursor = self._usable().execute(sql, values)
-            names = [column[0] for column in cursor.description]
-            return [dict(zip(names, row, strict=True)) for row in cursor]
+            return [column[0] for column in cursor.description or ()], cursor.fetchall()
         except sqlite3.Error as problem:
             raise self._unavailable(problem) from problem
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """One statement for many rows of values."""
         try:
             self._usable().executemany(sql, rows)
         except sqlite3.Error as problem:
@@ -186,11 +176,9 @@ class SqliteDatabase(Database):
         return True
 
     def leads(self) -> bool:
-        """Whether this connection holds the learner's lock."""
         return self._lead is not None
 
     def has_table(self, name: str) -> bool:
-        """Whether there is a table of this name."""
         return bool(self.all("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))
 
     def tend(self) -> None:
@@ -210,7 +198,6 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Inside, everything read is of one moment."""
         with self.reading():
             self.all("BEGIN")
             try:
@@ -218,12 +205,7 @@ class SqliteDatabase(Database):
             finally:
                 self._rollback()
 
-    def columns(self, table: str) -> list[str]:
-        """The names of a table's columns."""
-        return [str(row[1]) for row in self.all(f"PRAGMA table_info({table})")]
-
     def batches(self, sql: str, size: int) -> Iterator[list[Row]]:
-        """The rows of a statement, some at a time."""
         cursor = self._connection.execute(sql)
         while rows := cursor.fetchmany(size):
             yield rows
