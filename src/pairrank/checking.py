@@ -34,6 +34,15 @@ def check_whole(name: str, value: object, low: int, high: int | None = None) -> 
     return int(value)
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that nothing has: the one that is meant perhaps, and all that there are."""
+    from difflib import get_close_matches  # only when something is wrong
+
+    names = sorted(known)
+    close = get_close_matches(name.lower(), names, n=1)
+    return (f"; did you mean {close[0]!r}?" if close else "") + f"; there are: {', '.join(names)}"
+
+
 def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
     """``value`` if it is one of ``choices``, or `OptionError`."""
     known = tuple(choices)

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pairrank.checking import check_number_in
+from pairrank.checking import check_number_in, nearest
 from pairrank.errors import ClickError, FeatureError, OptionError
 from pairrank.types import BoolArray, FloatArray, Id, check_clicks
 
@@ -271,9 +270,7 @@ def _check_ids(ids: tuple[Any, ...], n: int) -> tuple[Id, ...]:
 
 
 def _no_such(name: str, present: Iterable[Any], what: str) -> str:
-    known = sorted(str(entry) for entry in present)
-    close = get_close_matches(name, known, n=1)
-    return f"no {what} {name!r}" + (f"; did you mean {close[0]!r}?" if close else f"; there are: {_some(known)}")
+    return f"no {what} {name!r}{nearest(name, map(str, present))}"
 
 
 def _some(things: Sequence[Any]) -> str:

@@ -14,6 +14,7 @@ from pairrank.engines.ray import connected
 from pairrank.errors import PairRankError
 from pairrank.lab.executors import run_all
 from pairrank.lab.outcomes import RunsFailedError
+from pairrank.rankers import own
 from pairrank.sim import RunSpec
 
 pytestmark = pytest.mark.slow
@@ -73,6 +74,19 @@ def test_what_is_done_is_not_run_again(ray: object, tmp_path: Path) -> None:
     summaries = run_all(SPECS[:3], tmp_path, "ray")
     assert [summary.spec for summary in summaries] == SPECS[:3]
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_the_file_of_a_ranker_of_ones_own_travels(ray: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from pairrank.rankers.pdgd import PDGD\n\nclass Mine(PDGD):\n    name = 'mine'\n"
+    )
+    specs = [replace(BASE, ranker=f"{tmp_path}/mine.py:Mine(decay=0.5)", seed=seed) for seed in (0, 1)]
+    serial = [run.ndcg for run in run_all(specs)]
+    where = own.place(specs[0].ranker.partition("(")[0])
+    assert where is not None
+    monkeypatch.setattr(own, "_sent", {where.digest: own.source(where)})
+    (tmp_path / "mine.py").unlink()  # as on the workers' machines
+    assert [run.ndcg for run in run_all(specs, engine="ray")] == serial
 
 
 @pytest.mark.crash

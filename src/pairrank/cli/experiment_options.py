@@ -93,6 +93,11 @@ def command(name: str, args: argparse.Namespace, *more: str) -> str:
     return shlex.join([*map(str, words), "--out", Path(args.out).name])
 
 
+def named(rankers: Sequence[str] | None) -> list[str]:
+    """The options that name these rankers, for `command`."""
+    return [word for ranker in rankers or () for word in ("--ranker", ranker)]
+
+
 def protocol(args: argparse.Namespace) -> Protocol:
     """How runs are made, as the options say."""
     return Protocol(data=args.data, rounds=args.rounds, k=args.k, fold=args.fold, normalise=args.normalise)

@@ -25,6 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
+    parser.add_argument(
+        "--ranker", action="append", metavar="NAME", help="beside the paper's, also file.py:Class; may be repeated"
+    )
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figures and report go")
     experiment_options.add(parser, rounds=ROUNDS, seeds=SEEDS, **experiment_options.ON_DATA)
     experiment_options.add_options(parser)
@@ -34,7 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     experiment = paper.comparison(
         experiment_options.protocol(args),
-        command=experiment_options.command("reproduce", args),
+        command=experiment_options.command("reproduce", args, *experiment_options.named(args.ranker)),
+        more=tuple(args.ranker or ()),
         users=experiment_options.users(args),
         seeds=args.seeds,
         settings=tuned_options.load(args.settings) if args.settings else None,

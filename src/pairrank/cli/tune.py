@@ -67,8 +67,7 @@ def run(args: argparse.Namespace) -> int:
         found.append(tuned)
         told = ", ".join(f"{name} = {value}" for name, value in tuned.options.items()) or "the defaults"
         print(f"{ranker}: {told}; {args.objective} {tuned.value:.4f}, defaults {tuned.default:.4f}", flush=True)
-    named = [word for ranker in args.ranker or () for word in ("--ranker", ranker)]
-    words = (*named, "--objective", args.objective, "--trials", str(args.trials))
+    words = (*experiment_options.named(args.ranker), "--objective", args.objective, "--trials", str(args.trials))
     path = Path(args.out) / "settings.json"
     tune.save(path, task, found, experiment_options.command("tune", args, *words))
     print(f"settings: {path}")

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from pairrank import threads
+from pairrank import rankers, threads
 from pairrank.data import Dataset
 from pairrank.engines.ray import connected
 from pairrank.lab.outcomes import RETRIES, Failure, Out, Report, Result
+from pairrank.rankers import own
 from pairrank.sim import Records, RunFolder, RunSpec
 from pairrank.sim.run import Splits, load_splits, run_spec
 
@@ -44,11 +45,11 @@ def _submit(
     pending: dict[Any, int] = {}
     for index in left:
         try:
-            data = _stored(ray, specs[index], stored)
+            data, sources = _stored(ray, specs[index], stored), _sources(specs[index])
         except Exception as problem:
             results[index] = Failure.of(specs[index], problem)
             continue
-        pending[task.remote(specs[index].to_json(), data)] = index
+        pending[task.remote(specs[index].to_json(), data, sources)] = index
     try:
         while pending:
             ready, _ = ray.wait(list(pending), num_returns=1, timeout=_TICK)
@@ -73,8 +74,15 @@ def _fields(dataset: Dataset) -> dict[str, Any]:
     return {field.name: getattr(dataset, field.name) for field in fields(dataset)}
 
 
-def _work(text: str, data: tuple[dict[str, Any], dict[str, Any]]) -> _Answer:
+def _sources(spec: RunSpec) -> dict[str, bytes]:
+    """The file of a ranker of one's own, which the worker's machine may not have."""
+    where = own.place(rankers.parse(spec.ranker)[0])
+    return {} if where is None else {where.digest: own.source(where)}
+
+
+def _work(text: str, data: tuple[dict[str, Any], dict[str, Any]], sources: dict[str, bytes]) -> _Answer:
     """On a worker: the records as bytes with the seconds, or the name and sentence of what went wrong."""
+    own.receive(sources)
     spec = RunSpec.from_json(text)
     try:
         records = run_spec(spec, _splits(spec, data))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pairrank.errors import PairRankError
+from pairrank.rankers.own import line_of
 from pairrank.sim import RunFolder, RunSpec, Summary
 
 Out = str | os.PathLike[str] | None
@@ -30,7 +31,9 @@ class Failure:
         """What ``problem`` did to ``spec``."""
         kind = type(problem).__name__
         text = " ".join(str(problem).split())
-        return cls(spec, kind, text if isinstance(problem, PairRankError) else f"{kind}: {text}")
+        if not isinstance(problem, PairRankError):
+            text = f"{line_of(spec.ranker, problem)}{kind}: {text}"
+        return cls(spec, kind, text)
 
     def command(self, out: Out) -> str:
         """The command line that repeats the run."""

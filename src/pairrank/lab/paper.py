@@ -36,13 +36,14 @@ def comparison(
     users: tuple[str, ...] = USERS,
     seeds: int = SEEDS,
     settings: Settings | None = None,
+    more: tuple[str, ...] = (),
 ) -> Experiment:
-    """All rankers against all users by ``protocol``, with tuned ``settings`` where given."""
+    """All rankers, and ``more``, against all users by ``protocol``, with tuned ``settings`` where given."""
     return Experiment(
         **protocol.shared() | {"schedule": SCHEDULE},
         title=title or f"PairRank and its baselines on {Path(protocol.data).name}",
         command=command,
-        rankers=tuple(tuned.applied(name, settings or {}) for name in RANKERS),
+        rankers=tuple(tuned.applied(name, settings or {}) for name in dict.fromkeys((*RANKERS, *more))),
         users=users,
         seeds=seeds,
     ).resolved()

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
+from zlib import crc32
 
 from pairrank import rankers
 
@@ -115,9 +116,10 @@ def of_times(rounds: Sequence[int]) -> dict[int, Look]:
 
 
 def _own(name: str) -> Look:
-    """The look of a registered ranker, everywhere the same."""
+    """The look of a ranker, everywhere the same."""
     others = [other for other in rankers.names() if other not in _RANKERS]
-    drawn = _RANKERS[name] if name in _RANKERS else _MORE[others.index(name) % len(_MORE)]
+    place = others.index(name) if name in others else crc32(rankers.label(name).encode())  # one's own, in a file
+    drawn = _RANKERS[name] if name in _RANKERS else _MORE[place % len(_MORE)]
     return Look(rankers.label(name), *drawn)
 
 

@@ -143,9 +143,7 @@ class Tuned:
 def tune(ranker: str, task: Task, run_all: RunAll, out: str | None = None) -> Tuned:
     """The best options of ``ranker`` for the task; ``run_all(specs, out)`` plays the runs."""
     name, given = rankers.parse(ranker)
-    if name not in SPACES:
-        raise UnknownNameError(f"{name} has nothing to tune; there are spaces for: {', '.join(sorted(SPACES))}")
-    alive = [{**given, **drawn} for drawn in task.draws(SPACES[name])]
+    alive = [{**given, **drawn} for drawn in task.draws(_space(name))]
     default, tried = alive[0], list[Mapping[str, Any]]()
     values: list[float] = []
     for keep, rounds in task.rungs():
@@ -157,6 +155,18 @@ def tune(ranker: str, task: Task, run_all: RunAll, out: str | None = None) -> Tu
         tried += [{"options": o, "rounds": rounds, "value": v} for o, v in zip(alive, values, strict=True)]
     first = int(np.argmax(values))
     return Tuned(name, alive[first], values[first], values[alive.index(default)], tuple(tried))
+
+
+def _space(name: str) -> Space:
+    """What is tuned of a ranker; one of one's own says so: ``SPACE = {"rate": (0.01, 1.0), "depth": [1, 2]}``."""
+    if name in SPACES:
+        return SPACES[name]
+    told: Mapping[str, Any] = getattr(rankers.class_of(name)[0], "SPACE", {})
+    if not told:
+        raise UnknownNameError(
+            f"{name} has nothing to tune; there are spaces for: {', '.join(sorted(SPACES))}, and for classes with SPACE"
+        )
+    return {key: Range(*values) if isinstance(values, tuple) else Choice(tuple(values)) for key, values in told.items()}
 
 
 def _play(
@@ -181,7 +191,7 @@ def save(path: str | os.PathLike[str], task: Task, found: Sequence[Tuned], comma
                 "value": round(tuned.value, 5),
                 "value_of_defaults": round(tuned.default, 5),
                 "tried": len({json.dumps(trial["options"], sort_keys=True) for trial in tuned.trials}),
-                "space": {name: vars(part) for name, part in sorted(SPACES[tuned.ranker].items())},
+                "space": {name: vars(part) for name, part in sorted(_space(tuned.ranker).items())},
             }
             for tuned in found
         },

@@ -1,18 +1,25 @@
-"""The rankers, by name. One algorithm, one file; this table is the only place that lists them."""
+"""The rankers, by name. One algorithm, one file; this table is the only place that lists them.
+
+A ranker of one's own is named by its place, ``path/to/file.py:Class``, or by an entry point of the group
+``pairrank.rankers`` (`rankers.own`).
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pairrank import archive, short_text
+from pairrank.checking import nearest
 from pairrank.errors import FileFormatError, OptionError, UnknownNameError
+from pairrank.rankers import own
 from pairrank.rankers.base import LinearRanker, Ranker
 
-__all__ = ["LinearRanker", "Ranker", "label", "load", "make", "names", "parse", "paths", "spell"]
+__all__ = ["LinearRanker", "Ranker", "class_of", "label", "load", "make", "names", "options", "parse", "paths", "spell"]
 
 
 class _Entry(NamedTuple):
@@ -40,13 +47,16 @@ _REGISTRY: Mapping[str, _Entry] = MappingProxyType(
 
 
 def names() -> list[str]:
-    """The registered rankers, in alphabetical order."""
-    return sorted(_REGISTRY)
+    """The rankers of this package and those of other packages' entry points, in alphabetical order."""
+    return sorted({*_REGISTRY, *own.entry_names()})
 
 
 def label(name: str) -> str:
-    """How a registered ranker is called in figures and tables."""
-    return _REGISTRY[name].label
+    """How a ranker is called in figures and tables."""
+    if name in _REGISTRY:
+        return _REGISTRY[name].label
+    where = own.place(name)
+    return name if where is None else where.cls
 
 
 def paths() -> list[str]:
@@ -54,46 +64,87 @@ def paths() -> list[str]:
     return list(dict.fromkeys(f"pairrank.rankers.{entry.module}.{entry.cls}" for entry in _REGISTRY.values()))
 
 
-def make(name: str, *, n_features: int, seed: int = 0, **options: Any) -> Ranker:
+def class_of(name: str) -> tuple[type[Ranker], Mapping[str, Any]]:
+    """The class of a ranker by its name without options, and the options that the name stands for."""
+    if name in _REGISTRY:
+        entry = _REGISTRY[name]
+        return getattr(import_module(f"pairrank.rankers.{entry.module}"), entry.cls), entry.options
+    where = own.place(name)
+    cls = own.from_entry(name) if where is None else own.load(where)
+    if cls is None:
+        raise _unknown(name)
+    return cls, {}
+
+
+def options(name: str) -> dict[str, Any]:
+    """The options of a ranker by name, with their defaults."""
+    cls, fixed = class_of(name)
+    return {
+        f.name: fixed.get(f.name, f.default) for f in fields(cls) if f.init and f.name not in ("n_features", "seed")
+    }
+
+
+def make(name: str, *, n_features: int, seed: int = 0, **more: Any) -> Ranker:
     """A ranker by name; ``name`` may carry options, as in ``pairrank-c(alpha=0.3)``."""
     base, spelt = parse(name)
-    entry = _REGISTRY[base]
-    cls: type[Ranker] = getattr(import_module(f"pairrank.rankers.{entry.module}"), entry.cls)
-    try:
-        return cls(n_features, seed=seed, **{**entry.options, **spelt, **options})
-    except TypeError as problem:
-        raise OptionError(f"{name}: {problem}") from None
+    cls, fixed = class_of(base)
+    known, given = options(base), {**fixed, **spelt, **more}
+    for option in given:
+        if option not in known:
+            raise OptionError(f"{base} has no option {option!r}{nearest(option, known)}")
+    return cls(n_features, seed=seed, **given)
 
 
-def load(path: str | os.PathLike[str], *, ranker: type[Ranker] | None = None) -> Ranker:
+def load(path: str | os.PathLike[str], *, ranker: type[Ranker] | str | None = None) -> Ranker:
     """The ranker that ``save`` wrote; it continues exactly where it stopped.
 
-    ``ranker`` is the class of a ranker of your own, which no table here lists: ``load("mine.pairrank", ranker=Mine)``.
+    A ranker of your own is found where its class is defined in this process, or an entry point offers it. Else name it:
+    ``load("mine.pairrank", ranker=Mine)`` or ``ranker="mine.py:Mine"``. No code is run that you do not name.
     """
     return from_bytes(archive.read_file(path), source=str(path), ranker=ranker)
 
 
-def from_bytes(blob: bytes, *, source: str = "these bytes", ranker: type[Ranker] | None = None) -> Ranker:
+def from_bytes(blob: bytes, *, source: str = "these bytes", ranker: type[Ranker] | str | None = None) -> Ranker:
     """The ranker that ``to_bytes`` wrote; ``ranker`` as in `load`."""
+    if isinstance(ranker, str):
+        ranker = class_of(parse(ranker)[0])[0]
     if ranker is not None:
         return ranker.from_bytes(blob, source=source)
     values, _ = archive.unpack(blob, "ranker", source=source)
+    name = str(values.get("name"))
     for entry in _REGISTRY.values():
         cls: type[Ranker] = getattr(import_module(f"pairrank.rankers.{entry.module}"), entry.cls)
-        if cls.name == values.get("name"):
+        if cls.name == name:
             return cls.from_bytes(blob, source=source)
+    found = own.defined(name) or own.from_entry(name)
+    if found is not None:
+        return found.from_bytes(blob, source=source)
     raise FileFormatError(
-        f"{source} holds the ranker {values.get('name')!r}, which is none of this package: for one of your own give "
-        "its class too, as in pairrank.load(path, ranker=YourRanker)"
+        f"{source} holds the ranker {name!r}, which is none of this package: for one of your own give its class too, "
+        "as in pairrank.load(path, ranker=YourRanker) or ranker='file.py:YourRanker'"
     )
 
 
-def parse(text: str) -> tuple[str, dict[str, Any]]:
-    """The name and options of a ranker's short text: ``pairrank-c(alpha=0.3, pairs=all)``; inverse of `spell`."""
-    spelt = short_text.parse(text)
-    if spelt is None or spelt[0] not in _REGISTRY:
-        raise UnknownNameError(f"no ranker is called {text!r}; there are: {', '.join(names())}")
+def parse(text: str, *, files: bool = True) -> tuple[str, dict[str, Any]]:
+    """The name and options of a ranker's short text: ``pairrank-c(alpha=0.3, pairs=all)``; inverse of `spell`.
+
+    ``files=False`` knows no rankers in files: for names that come from elsewhere, since to make such a ranker is to run
+    its file.
+    """
+    head, bracket, rest = text.partition("(")
+    where = own.place(head) if files and head.rstrip().find(".py:") > 0 else None
+    spelt = short_text.parse(text if where is None else f"file{bracket}{rest}")
+    if where is not None and spelt is not None:
+        return str(where), spelt[1]
+    if spelt is None or (spelt[0] not in _REGISTRY and spelt[0] not in own.entry_names()):
+        raise _unknown(text)
     return spelt
+
+
+def _unknown(text: str) -> UnknownNameError:
+    open_bracket = "(" in text and not text.rstrip().endswith(")")
+    hint = "; is a bracket missing?" if open_bracket else ""
+    return UnknownNameError(f"no ranker is called {text!r}{hint}{nearest(text.partition('(')[0], names())}")
 
 
 def spell(name: str, options: Mapping[str, Any]) -> str:

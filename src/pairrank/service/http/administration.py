@@ -40,7 +40,7 @@ ROLLBACK_SECONDS = 5.0
 def config_of(body: CreateBody) -> Config:
     """A ranker's frozen configuration; what is served is what the library makes of it."""
     try:
-        rankers.parse(body.ranker)
+        rankers.parse(body.ranker, files=False)  # a file named in a request is never run
     except UnknownNameError as problem:  # a value of the body, not an address: 422, not 404
         raise InputError(str(problem)[:300]) from None
     names = body.feature_names

@@ -67,6 +67,7 @@ class Config:
 
     def make(self) -> rankers.Ranker:
         """A ranker that has seen nothing."""
+        rankers.parse(self.ranker, files=False)  # nor one that a store names
         ranker = rankers.make(self.ranker, n_features=self.n_features, seed=self.seed, **self.options)
         if self.prior is not None:
             lam, _ = priors.settings_of(ranker)
