@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from pairrank import rankers as rankers
     from pairrank.rankers import load as load
     from pairrank.rankers.pairrank import PairRank as PairRank
+    from pairrank.service.evaluation import evaluate as evaluate
     from pairrank.sim import simulate as simulate
     from pairrank.types import Impression as Impression
     from pairrank.types import Inspection as Inspection
 
-__all__ = ["Impression", "Inspection", "PairRank", "__version__", "errors", "load", "rankers", "simulate"]
+__all__ = ["Impression", "Inspection", "PairRank", "__version__", "errors", "evaluate", "load", "rankers", "simulate"]
 
 # Loaded when first asked for, so that `import pairrank` and `pairrank --help` stay quick.
 _LAZY = {
     "Impression": "pairrank.types",
     "Inspection": "pairrank.types",
     "PairRank": "pairrank.rankers.pairrank",
+    "evaluate": "pairrank.service.evaluation",
     "load": "pairrank.rankers",
     "simulate": "pairrank.sim",
 }

@@ -197,7 +197,7 @@ class Client:
         return dict(self._call("POST", name, "freeze", {"frozen": frozen}))
 
     def limit(self, name: str, limits: Mapping[str, Any]) -> dict[str, Any]:
-        """Change limits: explore_share, locked, window_seconds, retention_seconds, max_open."""
+        """Change limits: explore_share, locked, window_seconds, retention_seconds, max_open, keep_candidates."""
         return dict(self._call("POST", name, "limits", dict(limits)))
 
     # One request.

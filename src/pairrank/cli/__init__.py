@@ -31,6 +31,7 @@ COMMANDS = {
     "data": "look at data sets",
     "serve": "rank and learn over HTTP",
     "replay": "rebuild models from a store's log and compare digests",
+    "evaluate": "what another order would have got, from a store's log",
     "store": "verify, back up, restore or compact a store; manage keys",
     "play": "try it in the browser: a search that learns from your clicks",
     "figure": "draw a picture",

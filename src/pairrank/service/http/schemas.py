@@ -31,6 +31,9 @@ class LimitsBody(Body):
     window_seconds: Annotated[float, Field(gt=0, le=3650 * 86_400)] | None = None
     retention_seconds: Annotated[float, Field(gt=0, le=3650 * 86_400)] | None = None
     max_open: Annotated[int, Field(ge=1, le=2**62)] | None = None
+    keep_candidates: Annotated[int, Field(ge=0, le=10_000)] | None = Field(
+        default=None, description="lists of up to so many documents are logged whole, for pairrank evaluate"
+    )
 
 
 class CreateBody(LimitsBody):
@@ -160,6 +163,7 @@ class LimitsAnswer(Answer):
     window_seconds: float
     retention_seconds: float
     max_open: int
+    keep_candidates: int
 
 
 class AsideAnswer(Answer):

@@ -72,6 +72,15 @@ def rebuild(store: SqlStore, row: RankerRow, upto: int) -> Model:
     return model
 
 
+def walked(store: SqlStore, row: RankerRow) -> Iterator[Model]:
+    """The model after each entry that changed it, from where the log begins; one and the same object, as it learns."""
+    model = base_model(store, row)
+    yield model
+    for entry in _walk(store, row, model, row.applied):
+        if model.version == entry.seq:
+            yield model
+
+
 def base_model(store: SqlStore, row: RankerRow) -> Model:
     """The model that the log starts from: a new one, or the one that compaction left."""
     snapshot = store.snapshot(row.id, row.base)

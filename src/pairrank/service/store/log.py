@@ -37,6 +37,27 @@ class SqlStore(ImpressionTables):
             )
         return [Entry(**row) for row in rows]
 
+    def listed(self, ranker_id: int, upto: int) -> list[tuple[int, int, bool, bool]]:
+        """For each logged list up to entry ``upto``: its entry, the version that served it, whether it was more than
+        the ranker's own list, and whether its candidates are there."""
+        with self.database.reading():
+            rows = self.database.all(
+                "SELECT seq, version, trial IS NOT NULL, candidates IS NOT NULL FROM log "
+                "WHERE ranker_id = ? AND seq <= ? AND body IS NOT NULL ORDER BY seq",
+                (ranker_id, upto),
+            )
+        return [(int(seq), int(version), bool(trial), bool(kept)) for seq, version, trial, kept in rows]
+
+    def with_candidates(self, ranker_id: int, entries: Sequence[int]) -> list[tuple[bytes, bytes, bytes]]:
+        """Clicks, impression and candidates of some entries, in order."""
+        marks = ", ".join("?" * len(entries))
+        with self.database.reading():
+            rows = self.database.all(
+                f"SELECT clicks, body, candidates FROM log WHERE ranker_id = ? AND seq IN ({marks}) ORDER BY seq",
+                (ranker_id, *entries),
+            )
+        return [(bytes(clicks), bytes(body), bytes(candidates)) for clicks, body, candidates in rows]
+
     def rollback_targets(self, ranker_id: int) -> set[int]:
         """The versions that entries of the log go back to."""
         with self.database.reading():

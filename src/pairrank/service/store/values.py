@@ -103,6 +103,7 @@ class Limits:
     window_seconds : how long single events are collected before an impression is learned.
     retention_seconds : how long an impression waits for feedback before it expires.
     max_open : impressions that may wait at once.
+    keep_candidates : lists of up to so many documents are logged with what was not shown, for ``pairrank evaluate``.
     """
 
     explore_share: float = 1.0
@@ -110,6 +111,7 @@ class Limits:
     window_seconds: float = 600.0
     retention_seconds: float = DAY
     max_open: int = 1_000_000
+    keep_candidates: int = 0
 
     def to_json(self) -> str:
         """As JSON."""
@@ -120,8 +122,8 @@ class Limits:
         merged = replace(self, **values)
         if not 0 <= merged.explore_share <= 1:
             raise OptionError(f"explore_share is {merged.explore_share}; expected a number from 0 to 1")
-        if merged.locked < 0 or merged.max_open < 1:
-            raise OptionError("locked must be 0 or more and max_open 1 or more")
+        if min(merged.locked, merged.keep_candidates) < 0 or merged.max_open < 1:
+            raise OptionError("locked and keep_candidates must be 0 or more and max_open 1 or more")
         if not 0 < merged.window_seconds <= merged.retention_seconds <= 3650 * DAY:
             raise OptionError("expected 0 < window_seconds <= retention_seconds <= ten years")
         return merged

@@ -93,6 +93,7 @@ class Drawn(NamedTuple):
     client: int | None = None
     held: bool = False
     share: float | None = None
+    candidates: bytes | None = None
 
     def fields(self) -> dict[str, Any]:
         """As `Served` takes them."""
@@ -102,6 +103,7 @@ class Drawn(NamedTuple):
             "share": self.share,
             "held": int(self.held),
             "collecting": int(self.held),
+            "candidates": self.candidates,
             "trial": orjson.dumps(self.noted).decode() if self.noted else None,
         }
 
@@ -114,7 +116,11 @@ def draw(setting: Setting) -> Drawn:
         return _split(setting, experiment) if split else _interleaved(setting, experiment)
     if setting.launch is not None and setting.launch.mode != "free":
         return _launched(setting, setting.launch)
-    return Drawn(setting.own(setting.k), setting.page.notes(setting.number) if setting.page.before else {})
+    own = setting.own(setting.k)
+    if setting.page.before:
+        return Drawn(own, setting.page.notes(setting.number))
+    whole = len(setting.features) <= setting.limits.keep_candidates
+    return Drawn(own, {}, candidates=np.delete(setting.features, own.ranking, axis=0).tobytes() if whole else None)
 
 
 def _experiment(setting: Setting) -> ExperimentRow | None:

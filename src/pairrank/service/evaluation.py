@@ -1,0 +1,231 @@
+"""What another order would have got, from a service's own log: off-policy estimates, and where the log cannot tell.
+
+A list of the log tells of another order where our draw happened to show what that one would have shown. Its probability
+is exact: the log is replayed, and the model that served a list says which orders it kept and which it drew. For that a
+list needs all of its candidates, which the log holds where the ranker's limit ``keep_candidates`` says so.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from pairrank import threads
+from pairrank.checking import check_choice, check_number_in, check_whole
+from pairrank.errors import InputError, OptionError, UnknownNameError
+from pairrank.rankers import Ranker
+from pairrank.rankers.pairrank import PairRank
+from pairrank.service.learning.model import Model
+from pairrank.service.learning.replay import rebuild, walked
+from pairrank.service.store import open_store
+from pairrank.service.store.log import SqlStore
+from pairrank.service.store.values import RankerRow
+from pairrank.trials import off_policy
+from pairrank.trials.experiment import AS_SENT
+from pairrank.types import FloatArray, Impression, IntArray
+
+METRICS = ("clicks", "first-click")
+# The chance of a set of documents is a sum over its subsets: of ten there are a thousand, of twenty a million.
+MOST_POSITIONS = 12
+BATCH = 200
+
+Order = Callable[[FloatArray, int], IntArray]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the log says of another order.
+
+    Attributes
+    ----------
+    value, interval : mean per list of what was shown. estimates : of the other order, by three methods.
+    lists : how many count. left_out : how many do not, by why.
+    """
+
+    ranker: str
+    against: str
+    metric: str
+    positions: int
+    lists: int
+    value: float
+    interval: tuple[float, float]
+    estimates: tuple[off_policy.Estimate, ...]
+    left_out: dict[str, int]
+
+    @property
+    def doubt(self) -> str:
+        """Why the log cannot tell, or not all; empty when it can."""
+        return self.estimates[0].doubt
+
+    def to_json(self) -> dict[str, Any]:
+        """By name."""
+        told = [estimate.to_json() for estimate in self.estimates]
+        return {**self.__dict__, "interval": list(self.interval), "estimates": told, "doubt": self.doubt}
+
+
+def evaluate(
+    store: str | os.PathLike[str],
+    *,
+    ranker: str | None = None,
+    against: str | int = AS_SENT,
+    metric: str = "clicks",
+    positions: int = 10,
+    level: float = 0.05,
+) -> Evaluation:
+    """What ``against`` would have got where the ranker served; ``pairrank evaluate`` on the command line.
+
+    Parameters
+    ----------
+    store : ``sqlite:///FILE``, a path, or ``postgresql://…``; the service may be running.
+    ranker : whose log; None where the store holds one ranker only.
+    against : "as-sent", the order in which documents came, or a version of the ranker, by score.
+    metric : "clicks" per list, or "first-click": the reciprocal rank of the first.
+    positions : from the top of a list, that count.
+    """
+    check_choice("metric", metric, METRICS)
+    check_whole("positions", positions, 1, MOST_POSITIONS)
+    check_number_in("level", level, 0.0, 0.5, open_low=True)
+    opened = open_store(store, create=False)
+    try:
+        with opened.database.snapshot(), threads.single():
+            row = _ranker(opened, ranker)
+            order, name = _other(opened, row, against)
+            rows, left_out = _rows(opened, row, order, metric, positions)
+    finally:
+        opened.close()
+    if not rows:
+        raise InputError(
+            f"no list of ranker {row.name!r} can be told from ({_reasons(left_out) or 'the log is empty'}); lists with "
+            f"all of their candidates are logged from when on its limit keep_candidates is set"
+        )
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    log = off_policy.Log(*columns)
+    own = log.earned.sum(axis=1)
+    return Evaluation(
+        row.name,
+        name,
+        metric,
+        positions,
+        len(own),
+        float(own.mean()),
+        _interval(own, level),
+        tuple(off_policy.estimates(log, level=level)),
+        dict(left_out),
+    )
+
+
+def _reasons(left_out: Counter[str]) -> str:
+    return ", ".join(f"{count} {why}" for why, count in left_out.items())
+
+
+def _interval(values: FloatArray, level: float) -> tuple[float, float]:
+    n, mean = len(values), float(values.mean())
+    half = float(stdtrit(n - 1, 1.0 - level / 2.0)) * float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+    return mean - half, mean + half
+
+
+def _ranker(store: SqlStore, name: str | None) -> RankerRow:
+    rows = store.rankers()
+    if name is None and len(rows) > 1:
+        raise OptionError(f"the store holds the rankers {', '.join(row.name for row in rows)}: say which one")
+    found = next((row for row in rows if name in (None, row.name)), None)
+    if found is None:
+        raise UnknownNameError(f"no ranker is called {name!r}")
+    if not isinstance(found.config.make(), PairRank):
+        raise InputError(f"ranker {found.name!r} is {found.config.ranker}: only PairRank's draws have known chances")
+    return found
+
+
+def _other(store: SqlStore, row: RankerRow, against: str | int) -> tuple[Order, str]:
+    """The other order as a function of candidates and k, and its name."""
+    text = str(against).rpartition("@")[2]
+    if text == AS_SENT:
+        return lambda X, k: np.arange(len(X))[:k], AS_SENT
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise OptionError(f"against is {str(against)!r}; expected {AS_SENT} or a version of {row.name!r}")
+    version, kept = int(text), store.snapshot(row.id, int(text))
+    if kept is None and not row.base <= version <= row.applied:
+        raise OptionError(f"version {version} of ranker {row.name!r} is not kept, and its log does not reach it")
+    model = rebuild(store, row, version) if kept is None else Model.restore(kept)
+    return lambda X, k: model.ranker.rank(X, k, explore=False).ranking, f"{row.name}@{version}"
+
+
+class _Told(NamedTuple):
+    """One list: what each position earned, and `off_policy.Weights`; (positions,) each."""
+
+    earned: FloatArray
+    here: FloatArray
+    above: FloatArray
+    reach: FloatArray
+
+
+def _rows(
+    store: SqlStore, row: RankerRow, order: Order, metric: str, positions: int
+) -> tuple[list[_Told], Counter[str]]:
+    """Every list that can be told from, in the order of the versions that served them."""
+    wanted, left_out = _wanted(store, row)
+    rows: list[_Told] = []
+    for model in walked(store, row):
+        for some in _batches(wanted.pop(model.version, ())):
+            for clicks, body, candidates in store.with_candidates(row.id, some):
+                impression = Impression.from_bytes(body)
+                if impression.locked:
+                    left_out["shown by score"] += 1
+                    continue
+                told = _told(model.ranker, impression, clicks, candidates, order, positions)
+                rows.append(told._replace(earned=_earned(told.earned, metric)))
+    gone = sum(len(numbers) for numbers in wanted.values())
+    if gone:
+        left_out["served by versions from before the log"] += gone
+    return rows, left_out
+
+
+def _wanted(store: SqlStore, row: RankerRow) -> tuple[dict[int, list[int]], Counter[str]]:
+    """Log entries with candidates by the version that served them; the others, counted by why they cannot be used."""
+    found: dict[int, list[int]] = defaultdict(list)
+    left_out: Counter[str] = Counter()
+    for seq, version, trial, candidates in store.listed(row.id, row.applied):
+        if trial:
+            left_out["of experiments, launches or later pages"] += 1
+        elif not candidates:
+            left_out["without their candidates"] += 1
+        else:
+            found[version].append(seq)
+    return found, left_out
+
+
+def _batches(numbers: Sequence[int]) -> Iterable[Sequence[int]]:
+    return (numbers[start : start + BATCH] for start in range(0, len(numbers), BATCH))
+
+
+def _told(
+    model: Ranker, impression: Impression, clicks: bytes, candidates: bytes, order: Order, positions: int
+) -> _Told:
+    X = np.empty((impression.n_docs, impression.features.shape[1]))
+    rest = np.ones(len(X), dtype=np.bool_)
+    rest[impression.ranking] = False
+    X[impression.ranking] = impression.features
+    X[rest] = np.frombuffer(candidates, dtype=np.float64).reshape(-1, X.shape[1])
+    k = min(len(impression), positions)
+    seen, other = model.inspect(X), order(X, k)
+    shuffled = getattr(model, "exploration", "") == "random"
+    chances = off_policy.set_chances(seen.certain, seen.blocks, other, shuffled=shuffled)
+    weights = off_policy.weigh(impression.ranking[:k], other, chances)
+    # Positions that a short list does not have earn nothing under any order.
+    pad = (0, positions - k)
+    earned = np.pad(np.frombuffer(clicks, dtype=np.uint8)[:k].astype(np.float64), pad)
+    return _Told(earned, *(np.pad(column, pad, constant_values=1.0) for column in weights))
+
+
+def _earned(clicks: FloatArray, metric: str) -> FloatArray:
+    if metric == "clicks" or not clicks.any():
+        return clicks
+    first = int(clicks.argmax())
+    return np.where(np.arange(len(clicks)) == first, 1.0 / (1 + first), 0.0)
