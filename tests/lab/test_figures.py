@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -31,7 +32,7 @@ def results(swept: tuple[Path, Experiment]) -> Results:
 def drawn(plate: figures.Plate) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    with figures._style():
+    with matplotlib.rc_context(figures._RC):
         figure = plate.draw()
         FigureCanvasAgg(figure).draw()
     return figure

@@ -47,35 +47,27 @@ def comparisons(results: Results) -> list[Comparison]:
     for subject in (*SUBJECTS, "pairrank-r"):
         others = [names[n] for n in (*BASELINES, "pairrank-c", "pairrank-r") if n in names and n != subject]
         for metric in METRICS if subject in names else ():
-            made += _family(results, names[subject], others, metric)
+            pairs = [
+                paired(ours, theirs, metric)
+                for other in others
+                for users in results.users
+                if (ours := results.get(names[subject], users)) and (theirs := results.get(other, users))
+            ]
+            corrected = holm(pair.p for pair in pairs)
+            made += [replace(pair, p_holm=p) for pair, p in zip(pairs, corrected, strict=True)]
     return made
-
-
-def _family(results: Results, subject: str, others: Sequence[str], metric: str) -> list[Comparison]:
-    pairs = [
-        paired(ours, theirs, metric)
-        for other in others
-        for users in results.users
-        if (ours := results.get(subject, users)) and (theirs := results.get(other, users))
-    ]
-    corrected = holm(pair.p for pair in pairs)
-    return [replace(pair, p_holm=p) for pair, p in zip(pairs, corrected, strict=True)]
 
 
 def check(results: Results, made: Sequence[Comparison]) -> list[Claim]:
     """All claims that the results have something to say about."""
     names = {styles.base(ranker): ranker for ranker in results.rankers}
-    found: list[Claim] = []
-    for subject in SUBJECTS:
-        if subject in names:
-            found += [
-                _ahead(results, made, names[subject], names[other], metric)
-                for metric in METRICS
-                for other in BASELINES
-                if other in names
-            ]
-    if {"pairrank-c", "pairrank-r"} <= set(names):
-        found += [_ahead(results, made, names["pairrank-c"], names["pairrank-r"], metric) for metric in METRICS]
+    contests = [(subject, metric, other) for subject in SUBJECTS for metric in METRICS for other in BASELINES]
+    contests += [("pairrank-c", metric, "pairrank-r") for metric in METRICS]
+    found = [
+        _ahead(results, made, names[subject], names[other], metric)
+        for subject, metric, other in contests
+        if {subject, other} <= set(names)
+    ]
     for subject in SUBJECTS:
         if subject in names:
             found += _about_learning(results, names[subject], names.get(CEILING))
@@ -115,10 +107,9 @@ def _about_learning(results: Results, ranker: str, ceiling: str | None) -> list[
 
 
 def _converges(ours: Cell, ceiling: Cell) -> Claim:
-    _, left, right = np.intersect1d(ours.seeds, ceiling.seeds, return_indices=True)
-    gap, half, _ = paired_test(ceiling.final("ndcg")[right] - ours.final("ndcg")[left])
-    verdict = _interval_verdict([(gap, half)], MARGIN)
-    evidence = f"gap {gap:.4f} ± {half:.4f}"
+    gap = paired(ceiling, ours, "ndcg")
+    verdict = _interval_verdict([(gap.mean, gap.half)], MARGIN)
+    evidence = f"gap {gap.mean:.4f} ± {gap.half:.4f}"
     if ours.has("cosine"):
         evidence += f"; cosine to the ideal weights {np.nanmean(ours.final('cosine')):.3f}"
     return Claim(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +52,11 @@ class Plate:
 
     def render(self) -> tuple[bytes, bytes]:
         """PNG and SVG."""
-        with _style():
+        try:
+            import matplotlib
+        except ImportError:
+            raise MissingExtraError("matplotlib", "lab") from None
+        with matplotlib.rc_context(_RC):
             figure = self.draw()
             png, svg = io.BytesIO(), io.BytesIO()
             figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
@@ -70,33 +73,6 @@ def _slim(png: bytes) -> bytes:
     with Image.open(io.BytesIO(png)) as picture:
         picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(sink, format="png", optimize=True)
     return sink.getvalue()
-
-
-def plates(results: Results) -> list[Plate]:
-    """The figures that these results can fill."""
-    made = [
-        _curves(
-            results, "figure-3-offline", "Figure 3. Offline performance", "ndcg", "NDCG@10, held-out queries", _NDCG
-        ),
-        _curves(results, "figure-4-online", "Figure 4. Online performance", "cndcg", "cNDCG@10 so far", _CNDCG),
-        _curves(
-            results, "figure-5-cosine", "Figure 5. Closeness to the ideal ranker", "cosine", "cosine similarity", _COS
-        ),
-    ]
-    blocked = [ranker for ranker in results.rankers if any(cell.has("n_blocks") for cell in results.of(ranker))]
-    if blocked:
-        made += [_block_sizes(results, blocked), _block_profiles(results, blocked), _block_numbers(results, blocked)]
-    made.append(
-        _curves(
-            results,
-            "figure-8-regret",
-            "Figure 8. Regret (not in the paper)",
-            "regret",
-            "mis-ordered pairs so far",
-            _REGRET,
-        )
-    )
-    return made
 
 
 _NDCG = (
@@ -118,37 +94,48 @@ _REGRET = (
 )
 
 
+_CURVES = (
+    ("figure-3-offline", "Figure 3. Offline performance", "ndcg", "NDCG@10, held-out queries", _NDCG),
+    ("figure-4-online", "Figure 4. Online performance", "cndcg", "cNDCG@10 so far", _CNDCG),
+    ("figure-5-cosine", "Figure 5. Closeness to the ideal ranker", "cosine", "cosine similarity", _COS),
+)
+_LAST = ("figure-8-regret", "Figure 8. Regret (not in the paper)", "regret", "mis-ordered pairs so far", _REGRET)
+
+
+def plates(results: Results) -> list[Plate]:
+    """The figures that these results can fill."""
+    made = [_curves(results, *curves) for curves in _CURVES]
+    blocked = [ranker for ranker in results.rankers if any(cell.has("n_blocks") for cell in results.of(ranker))]
+    if blocked:
+        made += [_block_sizes(results, blocked), _block_profiles(results, blocked), _block_numbers(results, blocked)]
+    return [*made, _curves(results, *_LAST)]
+
+
 def ablation(results: Results, study: str, kind: str, shown: Sequence[str]) -> Plate:
     """One figure: offline above online, a column for each of the users ``shown`` (all of a ``kind``, or all)."""
 
-    def draw() -> Any:
-        figure, axes = _grid(2, len(shown))
+    def fill(axes: Any) -> None:
         drawn = styles.of_rankers(results.rankers)
         for row, (name, label) in enumerate((("ndcg", "NDCG@10, held-out"), ("cndcg", "cNDCG@10 so far"))):
             for column, users in enumerate(shown):
                 _panel(axes[row][column], results, users, name, drawn, log=name == "ndcg")
                 axes[row][column].set_title(f"{users} users" if row == 0 else "")
             axes[row][0].set_ylabel(label)
-        _legend(figure, axes, columns=2)
-        return figure
 
     name = f"ablation-{study}-{kind}" if kind else f"ablation-{study}"
     title = f"Ablation: {study}, {kind} users" if kind else f"Ablation: {study}"
-    return Plate(name, title, f"{_NDCG} Below: {_CNDCG}", draw)
+    return Plate(name, title, f"{_NDCG} Below: {_CNDCG}", _sheet(2, len(shown), fill, legend=2))
 
 
 def _curves(results: Results, name: str, title: str, metric: str, label: str, caption: str) -> Plate:
-    def draw() -> Any:
-        figure, axes = _grid(1, len(results.users))
+    def fill(axes: Any) -> None:
         drawn = styles.of_rankers(results.rankers)
         for axis, users in zip(axes[0], results.users, strict=True):
             _panel(axis, results, users, metric, drawn, log=metric in ("ndcg", "cosine"))
             axis.set_title(f"{users} users")
         axes[0][0].set_ylabel(label)
-        _legend(figure, axes, columns=5)
-        return figure
 
-    return Plate(name, title, caption, draw)
+    return Plate(name, title, caption, _sheet(1, len(results.users), fill, legend=5))
 
 
 def _panel(axis: Any, results: Results, users: str, metric: str, drawn: Mapping[str, Look], *, log: bool) -> None:
@@ -162,8 +149,7 @@ def _panel(axis: Any, results: Results, users: str, metric: str, drawn: Mapping[
 
 
 def _block_sizes(results: Results, blocked: Sequence[str]) -> Plate:
-    def draw() -> Any:
-        figure, axes = _grid(len(blocked), len(BLOCK_RANKS))
+    def fill(axes: Any) -> None:
         names, users = styles.of_rankers(results.rankers), styles.of_users(results.users)
         for row, ranker in enumerate(blocked):
             for axis, rank in zip(axes[row], BLOCK_RANKS, strict=True):
@@ -173,21 +159,19 @@ def _block_sizes(results: Results, blocked: Sequence[str]) -> Plate:
                 axis.set_ylim(bottom=0)
                 _rounds_axis(axis, log=True, named=row == len(blocked) - 1)
             axes[row][0].set_ylabel("block size (documents)")
-        _legend(figure, axes, columns=3)
-        return figure
 
     caption = (
         "Size of the block at ranks 1, 5 and 10, by users: the mean over a fixed panel of training queries (those with "
         f"that many documents). {BANDS}"
     )
+    draw = _sheet(len(blocked), len(BLOCK_RANKS), fill, legend=3)
     return Plate("figure-6-block-size", "Figure 6. The size of blocks at top ranks", caption, draw)
 
 
 def _block_profiles(results: Results, blocked: Sequence[str]) -> Plate:
     users = "informational" if "informational" in results.users else results.users[-1]
 
-    def draw() -> Any:
-        figure, axes = _grid(1, len(blocked))
+    def fill(axes: Any) -> None:
         names = styles.of_rankers(results.rankers)
         for axis, ranker in zip(axes[0], blocked, strict=True):
             cell = results.get(ranker, users)
@@ -198,19 +182,17 @@ def _block_profiles(results: Results, blocked: Sequence[str]) -> Plate:
             axis.set_xlabel("rank (position in the full list)")
             axis.set_ylim(bottom=0)
         axes[0][0].set_ylabel("block size (documents)")
-        _legend(figure, axes, columns=5)
-        return figure
 
     caption = (
         f"Size of the block at every rank, {users} users, after several numbers of rounds: the mean over seeds and a "
         "panel of training queries. Only long lists have high ranks, so few lists stand behind the right end."
     )
+    draw = _sheet(1, len(blocked), fill, legend=5)
     return Plate("figure-7a-block-size-by-rank", "Figure 7a. Block size by rank", caption, draw)
 
 
 def _block_numbers(results: Results, blocked: Sequence[str]) -> Plate:
-    def draw() -> Any:
-        figure, axes = _grid(1, len(blocked), sharey=False)
+    def fill(axes: Any) -> None:
         names, users = styles.of_rankers(results.rankers), styles.of_users(results.users)
         for axis, ranker in zip(axes[0], blocked, strict=True):
             for cell in results.of(ranker):
@@ -220,13 +202,12 @@ def _block_numbers(results: Results, blocked: Sequence[str]) -> Plate:
             axis.set_ylim(bottom=0)
             _rounds_axis(axis, log=False)
         axes[0][0].set_ylabel("blocks per query (number)")
-        _legend(figure, axes, columns=3)
-        return figure
 
     caption = (
         f"Number of blocks of a query, averaged over every {WINDOW} rounds and over a fixed panel of training queries, "
         f"by users. {BANDS}"
     )
+    draw = _sheet(1, len(blocked), fill, legend=3, sharey=False)
     return Plate("figure-7b-number-of-blocks", "Figure 7b. Number of blocks", caption, draw)
 
 
@@ -265,26 +246,23 @@ def _rounds_axis(axis: Any, *, log: bool, named: bool = True) -> None:
         axis.set_xlabel(ROUNDS + (", log scale" if log else ""))
 
 
-def _legend(figure: Any, axes: Any, *, columns: int) -> None:
-    """Below the panels, where it covers no data; every label once."""
-    handles = {
-        label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, handlelength=3.2)
+def _sheet(
+    rows: int, columns: int, fill: Callable[[Any], None], *, legend: int, sharey: bool = True
+) -> Callable[[], Any]:
+    """What draws a figure of panels that ``fill`` fills, with a legend of so many columns.
 
+    It stands below the panels, where it covers no data, with every label once.
+    """
 
-def _grid(rows: int, columns: int, *, sharey: bool = True) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
+    def draw() -> Any:
+        from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(max(_WIDTH * columns, 2 * _WIDTH), _HEIGHT * rows + 0.6))
-    axes = figure.subplots(rows, columns, squeeze=False, sharey="row" if sharey else False)
-    return figure, axes
+        figure = Figure(figsize=(max(_WIDTH * columns, 2 * _WIDTH), _HEIGHT * rows + 0.6))
+        axes: Any = figure.subplots(rows, columns, squeeze=False, sharey="row" if sharey else False)
+        fill(axes)
+        drawn = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in axes.flat]
+        handles = {label: handle for pairs in drawn for handle, label in pairs}
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=legend, handlelength=3.2)
+        return figure
 
-
-def _style() -> AbstractContextManager[Any]:
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtraError("matplotlib", "lab") from None
-    context: AbstractContextManager[Any] = matplotlib.rc_context(_RC)
-    return context
+    return draw
