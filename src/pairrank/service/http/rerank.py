@@ -33,6 +33,8 @@ logger = logging.getLogger("pairrank.rerank")
 
 # Clients of the family differ in the version that they put into the address, and in nothing else.
 ADDRESSES = ("/v1/rerank", "/v2/rerank", "/rerank")
+# Infinity's clients ask as the others do and read a document that comes back as a plain text: an address of their own.
+INFINITY = "/infinity/rerank"
 
 
 def routes(desk: Desk) -> APIRouter:
@@ -45,7 +47,8 @@ def routes(desk: Desk) -> APIRouter:
 
     async def rerank(request: Request) -> Response:
         try:
-            return answer(await _rerank(desk, request, upstream))
+            plain = request.url.path.endswith(INFINITY)
+            return answer(await _rerank(desk, request, upstream, plain))
         except Exception as problem:
             refused = refusal(problem)
             said = orjson.loads(refused.body)
@@ -54,7 +57,7 @@ def routes(desk: Desk) -> APIRouter:
             shaped.headers.update({name: value for name, value in refused.headers.items() if name in kept})
             return shaped
 
-    for address in ADDRESSES:
+    for address in (*ADDRESSES, INFINITY):
         router.add_api_route(
             address,
             rerank,
@@ -67,7 +70,7 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-async def _rerank(desk: Desk, request: Request, upstream: RerankEndpoint | None) -> dict[str, Any]:
+async def _rerank(desk: Desk, request: Request, upstream: RerankEndpoint | None, plain: bool) -> dict[str, Any]:
     started = time.perf_counter()
     desk.allow(request, "rank")
     asked = parse_rerank(await desk.body(request), desk.settings.max_documents)
@@ -86,7 +89,7 @@ async def _rerank(desk: Desk, request: Request, upstream: RerankEndpoint | None)
     ranking = shown.pop("ranking")
     relevance = falling([document["score"] for document in ranking]).tolist()
     desk.metrics.ranked(asked.model).seconds.observe(time.perf_counter() - started)
-    return rerank_answer(asked, [place[document["id"]] for document in ranking], relevance, shown)
+    return rerank_answer(asked, [place[document["id"]] for document in ranking], relevance, shown, plain)
 
 
 async def _ranker(desk: Desk, request: Request, name: str) -> Shelved:

@@ -70,9 +70,15 @@ def parse_rerank(body: bytes, max_documents: int) -> RerankRequest:
 
 
 def rerank_answer(
-    request: RerankRequest, order: Sequence[int], relevance: Sequence[float], meta: Mapping[str, Any]
+    request: RerankRequest,
+    order: Sequence[int],
+    relevance: Sequence[float],
+    meta: Mapping[str, Any],
+    plain: bool = False,
 ) -> dict[str, Any]:
     """The answer: ``order`` are indices into the request's documents, best first; ``meta`` has the impression_id.
+
+    ``plain``: documents that come back are texts and no objects, as Infinity answers.
 
     The impression's id is also the answer's, which no client drops. Nothing is billed: no tokens were used.
     """
@@ -81,7 +87,8 @@ def rerank_answer(
         result: dict[str, Any] = {"index": index, "relevance_score": score}
         if request.return_documents:
             document = request.documents[index]
-            result["document"] = {"text": document} if isinstance(document, str) else document
+            whole = {"text": document} if isinstance(document, str) else document
+            result["document"] = whole["text"] if plain else whole
         results.append(result)
     return {
         "id": meta["impression_id"],
