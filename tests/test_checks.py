@@ -10,6 +10,7 @@ import pytest
 
 from pairrank import rankers
 from pairrank.checks import CHECKS, Check, ContractError, check_ranker
+from pairrank.features import linear
 from pairrank.rankers.base import Draw, LinearRanker
 from pairrank.types import BoolArray, FloatArray, Impression
 
@@ -28,6 +29,13 @@ VARIANTS = [
 @pytest.mark.parametrize("name", [*rankers.names(), *VARIANTS])
 def test_ranker_keeps_the_contract(name: str, check: Check) -> None:
     check(lambda n_features, seed: rankers.make(name, n_features=n_features, seed=seed))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", rankers.names())
+def test_additive_ranker_keeps_the_contract(name: str, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "LISTS", 4)  # so that pieces are fixed while a check goes on
+    check(lambda n_features, seed: rankers.make(name, n_features=n_features, seed=seed, model="additive"))
 
 
 @dataclass(eq=False, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from pairrank.errors import OptionError
+from pairrank.errors import CutoffError, OptionError
 
 
 def check_number_in(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
@@ -49,3 +49,12 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
     if value not in known:
         raise OptionError(f"{name} is {value!r}; expected one of {', '.join(known)}")
     return str(value)
+
+
+def check_positions(name: str, value: int | None, low: int, high: int) -> int:
+    """A number of positions from ``low`` on, cut at ``high``; None is ``high``."""
+    if value is None:
+        return high
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
+        raise CutoffError(f"{name} is {value!r}; expected a whole number of positions, {low} or more")
+    return min(int(value), high)

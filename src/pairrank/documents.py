@@ -67,10 +67,13 @@ class Columns:
             missing = check_number_in("missing", missing, -MAX_MAGNITUDE, MAX_MAGNITUDE)
         return cls(int(n), told, missing)
 
-    def read(self, given: Features, ids: Iterable[Id] | str | None = None) -> Documents:
+    def read(
+        self, given: Features, ids: Iterable[Id] | str | None = None, may_lack: BoolArray | None = None
+    ) -> Documents:
         """``given`` as finite float64 rows, one at least, with ids where there are any, or `FeatureError`.
 
-        ``ids`` are the documents' ids, or the name of the column that holds them.
+        ``ids`` are the documents' ids, or the name of the column that holds them. In the features that ``may_lack``
+        (d,) names, NaN is a value like any other.
         """
         if isinstance(given, np.ndarray):
             rows, found = _array(given), None
@@ -89,19 +92,27 @@ class Columns:
             found = tuple(ids)
         shape = self._check_shape(rows)
         known = None if found is None else _check_ids(found, shape[0])
-        return Documents(self.check(self._filled(rows), known), known)
+        return Documents(self.check(self._filled(rows), known, may_lack), known)
 
-    def check(self, X: FloatArray, ids: tuple[Id, ...] | None = None) -> FloatArray:
+    def check(self, X: FloatArray, ids: tuple[Id, ...] | None = None, may_lack: BoolArray | None = None) -> FloatArray:
         """``X`` (n, d) if it is all finite and within bounds, or a `FeatureError` that names document and feature."""
         self._check_shape(X)
         # NaN compares false. (No product of BLAS here: it would wake its threads.)
         if X.max() <= MAX_MAGNITUDE and X.min() >= -MAX_MAGNITUDE:
             return X
+        known = np.zeros(self.n, dtype=np.bool_) if may_lack is None else may_lack
+        lacking = np.isnan(X) & known
+        lacking[lacking.all(axis=1)] = False  # a document of which nothing is known cannot be ranked
         with np.errstate(invalid="ignore"):
-            row, column = np.argwhere(~(np.abs(X) <= MAX_MAGNITUDE))[0].tolist()
+            wrong = np.argwhere(~(np.abs(X) <= MAX_MAGNITUDE) & ~lacking)
+        if len(wrong) == 0:
+            return X
+        row, column = wrong[0].tolist()
         where = f"row {row}" if ids is None else f"document {ids[row]!r}"
         what = f"column {column}" if self.names is None else f"feature {self.names[column]!r}"
         hint = "; for missing values say what they mean, as in missing=0.0 or missing='mean'"
+        if known.any():
+            hint = ", or NaN in the features in which it came among the first lists"
         raise FeatureError(
             f"{where}, {what} of the features is {X[row, column]:g}; expected finite numbers from {-MAX_MAGNITUDE:g} "
             f"to {MAX_MAGNITUDE:g}{hint if np.isnan(X[row, column]) else ''}"

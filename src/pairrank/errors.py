@@ -47,6 +47,10 @@ class OptionError(InputError):
     """An option with an impossible value."""
 
 
+class NoWeightsError(InputError, AttributeError):
+    """``weights`` of a model that has none; ``getattr(ranker, "weights", None)`` answers None."""
+
+
 class UnknownNameError(InputError):
     """A name (of a ranker, a user, a data set, a metric) that nothing answers to."""
 

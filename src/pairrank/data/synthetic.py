@@ -4,12 +4,17 @@
 ``tiny``       60 queries of about 15 documents, 12 features, 3 grades; for tests and first steps
 ``linear``     600 queries of about 60 documents, 136 features, 5 grades, linear relevance, little noise
 ``nonlinear``  the same with interactions, saturation and thresholds, which no linear ranker gets quite right
+``additive``   600 queries of about 24 documents, 20 features, 3 grades; relevance adds up a function of each feature,
+               of which some rise and fall again
+``monotone``   the same with functions that only rise or only fall: saturation, thresholds, late starts
+``plain``      the same with lines: what ``additive`` is to be compared with
+``interacting``  the same with products of pairs of features, which no sum of functions gets quite right
 ``mslr``       the shape of MSLR-WEB10K: 10,000 queries of about 120 documents, 136 features, 5 grades
 ``yahoo``      the shape of Yahoo! set 1: 29,921 queries of about 24 documents, 700 features of which 519 vary
 =============  ==========================================================================================
 
 Knobs, in brackets after the name: ``queries``, ``docs`` (mean per query), ``features``, ``noise`` (standard deviation
-over that of the signal), ``relevance`` (linear or nonlinear) and ``seed``.
+over that of the signal), ``relevance`` (linear, nonlinear, additive, monotone or interacting) and ``seed``.
 
 A document has a few latent factors; features mix them (so they correlate) and pass through shapes met in real sets
 (Gaussian, log-normal, counts with many zeros, shares in [0, 1], heavy tails), with a shift and scale of their own per
@@ -19,7 +24,7 @@ have the shares of the real set. ``theta`` is known for linear relevance. Query 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -35,7 +40,25 @@ from pairrank.types import FloatArray, IntArray
 
 PREFIX = "synthetic:"
 VERSION = 1
-RELEVANCE = ("linear", "nonlinear")
+RELEVANCE = ("linear", "nonlinear", "additive", "monotone", "interacting")
+
+# Functions of a feature in [0, 1], column by column in turn.
+_SHAPES: Mapping[str, tuple[Callable[[FloatArray], FloatArray], ...]] = {
+    "additive": (
+        lambda x: 4 * x * (1 - x),
+        lambda x: np.tanh(8 * x),
+        lambda x: 1 / (1 + np.exp(-20 * (x - 0.4))),
+        lambda x: x,
+        lambda x: np.abs(2 * x - 1),
+    ),
+    "monotone": (
+        lambda x: np.tanh(8 * x),
+        lambda x: x**4,
+        lambda x: 1 / (1 + np.exp(-20 * (x - 0.4))),
+        lambda x: x,
+        lambda x: np.sqrt(x),
+    ),
+}
 
 _FACTORS = 10
 # How much queries differ in how good their answers are, in units of the signal's spread: some have none at all.
@@ -84,6 +107,15 @@ _RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "tiny": Recipe(60, 15, 12, (0.6, 0.3, 0.1), 0.5),
         "linear": Recipe(600, 60, 136, _MSLR, 0.3),
         "nonlinear": Recipe(600, 60, 136, _MSLR, 0.3, relevance="nonlinear"),
+        **{
+            name: Recipe(600, 24, 20, (0.6, 0.3, 0.1), 0.5, relevance=relevance)
+            for name, relevance in {
+                "plain": "linear",
+                "additive": "additive",
+                "monotone": "monotone",
+                "interacting": "interacting",
+            }.items()
+        },
         "mslr": Recipe(10_000, 120, 136, _MSLR, 2.0),
         # 19,944, 2,994 and 6,983 queries.
         "yahoo": Recipe(
@@ -212,7 +244,15 @@ def _signal(recipe: Recipe, world: _World, x: FloatArray) -> FloatArray:
     """What a perfect judge sees in per-query min-max features ``x`` (n, used)."""
     if recipe.relevance == "linear":
         return x @ world.theta
+    if recipe.relevance in _SHAPES:
+        shapes = _SHAPES[recipe.relevance]
+        bent = x.copy()
+        for i, shape in enumerate(shapes):
+            bent[:, i :: len(shapes)] = shape(x[:, i :: len(shapes)])
+        return bent @ world.theta
     other = x[:, world.partners]
+    if recipe.relevance == "interacting":
+        return (0.5 * x + 2 * (x - 0.5) * (other - 0.5)) @ world.theta
     bent = np.where(x > 0.5, np.tanh(3 * x), 0.5 * x)  # saturates, and jumps in the middle
     return (bent * (0.4 + other)) @ world.theta
 

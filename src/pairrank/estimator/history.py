@@ -61,6 +61,20 @@ class History(Saved):
         """Σ w log(1 + exp(-x·θ)) over all pairs."""
         return sum(float(p.weight @ np.logaddexp(0.0, -p.gaps(theta))) for p in self._pieces(LISTS_A_SWEEP))
 
+    def of_squares(self, theta: FloatArray, along: FloatArray) -> tuple[FloatArray, float, float]:
+        """A column z = (x·v)² beside the documents' own: Σ w σ' Δz x (d,), Σ w σ' Δz², and Σ w σ(-x·θ) Δz, over pairs.
+
+        Δz is the winner's z less the loser's, ``theta`` (d,) is where σ is taken, and v is ``along`` (d,).
+        """
+        both, own, pull = np.zeros(len(theta)), 0.0, 0.0
+        for piece in self._pieces(LISTS_A_SWEEP):
+            m, dz = piece.gaps(theta), piece.gaps_of_squares(along)
+            h = piece.weight * slope(m)
+            both += piece.scatter(h * dz).astype(piece.documents.dtype, copy=False) @ piece.documents
+            own += float(h @ dz**2)
+            pull += float((piece.weight * sigmoid(-m)) @ dz)
+        return both, own, pull
+
     def furthest(self, direction: FloatArray) -> float:
         """max |x·v| over all pairs."""
         s = self._documents.rows @ direction.astype(self._documents.rows.dtype)
@@ -145,6 +159,11 @@ class Piece(NamedTuple):
         """x·v of every pair for a direction v (d,)."""
         s: AnyArray = self.documents @ direction.astype(self.documents.dtype, copy=False)
         return gaps(s, self.winner, self.loser, self.first)
+
+    def gaps_of_squares(self, direction: FloatArray) -> FloatArray:
+        """(x·v)² of every pair's winner less that of its loser, for a direction v (d,)."""
+        s: AnyArray = self.documents @ direction.astype(self.documents.dtype, copy=False)
+        return gaps(s**2, self.winner, self.loser, self.first)
 
     def scatter(self, force: FloatArray) -> FloatArray:
         """(n,), +force at the winner's row and -force at the loser's."""

@@ -124,6 +124,30 @@ class Posterior(Saved):
         if self._half_life and self._lists % self._forget_every == 0:
             self._forget()
 
+    def stiffen(self, change: FloatArray) -> None:
+        """Add ``change`` (d,) to the diagonal of the prior's precision, and let θ̂ and H⁻¹ follow."""
+        self.P = self.P + np.diag(change)
+        if self._half_life:
+            self._prior_P = self._prior_P + np.diag(change)
+        self._rebuild()
+        self._refresh()
+
+    def beside_squares(self, n: int) -> tuple[FloatArray, FloatArray, float]:
+        """θ̂, and v and k with H⁻¹ + v vᵀ/k, as they were if the square of the score, too, explained clicks.
+
+        ``n`` : the score is that of the first ``n`` inputs.
+        """
+        along = np.where(np.arange(len(self.theta)) < n, self.theta, 0.0)
+        both, own, pull = self.history.of_squares(self.theta, along)
+        v = self.inverse @ both
+        k = own - float(both @ v)
+        return (self.theta - pull / k * v, v, k) if k > 0.0 else (self.theta, v, math.inf)
+
+    @property
+    def n_lists(self) -> int:
+        """Lists taken in, those included whose history was given up."""
+        return self._lists
+
     @property
     def _next_rebuild(self) -> float:
         """At how many pairs H⁻¹ is computed afresh: d³ costs much while there are few, a stale H⁻¹ later on."""

@@ -7,13 +7,14 @@ unit; adding a constant to a list takes it away again: nothing changes but round
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from pairrank.kernel.confidence import standardised
 from pairrank.state import Saved
-from pairrank.types import FloatArray
+from pairrank.types import BoolArray, FloatArray, IntArray
 
 # Lists that units are taken from. They are set anew after the 1st, 2nd, 4th, ... of them; later lists are too much
 # alike to change a unit by more than a few per cent.
@@ -64,6 +65,7 @@ class Units(Saved):
 
     def __init__(self, n_features: int, kind: str) -> None:
         self.kind = kind
+        self.stiffness = np.empty(0)  # of functions that can bend; see `features.additive`
         self.values = np.zeros(n_features)
         self.lists = 0
         self._total = np.zeros(n_features)  # "spread": sum of squared spreads; "range": the largest range
@@ -73,6 +75,23 @@ class Units(Saved):
         """These are the units from here on: a prior, or an older model, was made in them."""
         self.values = values.copy()
         self.lists = LISTS
+
+    def fix_pieces(self, lists: Sequence[FloatArray]) -> bool:
+        """The first lists are over; whether that changes the inputs. (Only an additive model has pieces.)"""
+        return False
+
+    def may_lack(self) -> BoolArray:
+        """(d,), features in which NaN is a value: none in a linear model."""
+        return np.zeros(len(self.values), dtype=np.bool_)
+
+    def blocks(self) -> IntArray:
+        """(b, m), the inputs of each function that can bend: a line cannot."""
+        return np.empty((0, 0), dtype=np.int64)
+
+    @property
+    def n_inputs(self) -> int:
+        """Columns that the model sees."""
+        return len(self.values)
 
     @property
     def settled(self) -> bool:
@@ -91,6 +110,11 @@ class Units(Saved):
         """(d,), weights of the features as they come, from weights of the inputs ``inner`` (d,)."""
         weights: FloatArray = inner / np.where(self.values > 0.0, self.values, 1.0)
         return weights
+
+    def scores(self, X: FloatArray, inner: FloatArray) -> FloatArray:
+        """(n,), X·θ for weights of the inputs ``inner`` (d,)."""
+        scores: FloatArray = X @ self.weights(inner)
+        return scores
 
     def watch(self, X: FloatArray, ranges: FloatArray | None) -> bool:
         """See a list's shown documents X (k, d) and its candidates' ``ranges`` (d,), if known.

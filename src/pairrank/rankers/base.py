@@ -19,15 +19,18 @@ from numpy.typing import ArrayLike
 from pairrank import archive, notebook, threads
 from pairrank.checking import check_choice as check_choice
 from pairrank.checking import check_number_in as check_number_in
+from pairrank.checking import check_positions, check_whole
 from pairrank.documents import Columns, Features, Missing, clicked
 from pairrank.errors import (
-    CutoffError,
     FileFormatError,
     ForeignImpressionError,
     LearningError,
+    NoWeightsError,
     OptionError,
 )
+from pairrank.features.additive import Additive, filled
 from pairrank.features.linear import Units
+from pairrank.rankers.first_lists import FirstLists, packed, unpacked
 from pairrank.rankers.learned_set import LearnedSet
 from pairrank.rankers.upgrade import from_0_1
 from pairrank.rng import Purpose, check_seed, generator
@@ -134,6 +137,10 @@ class Ranker(Saved, ABC):
         """What `_rank` sees of the candidates' features X (n_docs, n_features)."""
         return X
 
+    def _may_lack(self) -> BoolArray:
+        """(n_features,), the features in which NaN is a value."""
+        return np.zeros(self.n_features, dtype=np.bool_)
+
     def _remember(self, X: FloatArray) -> Mapping[str, AnyArray]:
         """What `learn` will need to know of all candidates X, beside what `_rank` remembers."""
         return {}
@@ -174,11 +181,11 @@ class Ranker(Saved, ABC):
         explore : False shows the documents by score alone; nothing is learned from such a list.
         locked : this many positions at the top are shown by score alone, and only the rest is learned from.
         """
-        X, given_ids = self._columns.read(features, ids)
-        shown = _check_positions("k", k, 1, len(X))
-        fixed = _check_positions("locked", locked, 0, shown) if explore else shown
+        X, given_ids = self._columns.read(features, ids, self._may_lack())
+        shown = check_positions("k", k, 1, len(X))
+        fixed = check_positions("locked", locked, 0, shown) if explore else shown
         with self._turn, threads.single():
-            number = self._number if number is None else _check_number(number)
+            number = self._number if number is None else check_whole("number", number, 0, 2**63 - 1)
             draw = self._draw_numbered(X, shown, number) if fixed == 0 else self._draw_below(X, shown, fixed, number)
             self._number = max(self._number, number + 1)
         return Impression(
@@ -255,7 +262,7 @@ class Ranker(Saved, ABC):
 
     def check_features(self, features: Features) -> FloatArray:
         """``features`` as a finite float64 array (n_docs, n_features) with a row at least, or `FeatureError`."""
-        return self._columns.read(features).features
+        return self._columns.read(features, may_lack=self._may_lack()).features
 
     def _check_impression(self, impression: Impression) -> None:
         if not isinstance(impression, Impression):
@@ -268,7 +275,7 @@ class Ranker(Saved, ABC):
         known = impression.ranker == self.fingerprint or impression.ranker in self._older
         if not known or impression.seed != self.seed:
             raise ForeignImpressionError("the impression was made by another ranker (name, width, seed or options)")
-        self._columns.check(impression.features)
+        self._columns.check(impression.features, may_lack=self._may_lack())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -394,10 +401,11 @@ class Ranker(Saved, ABC):
 
 @dataclass(eq=False, kw_only=True)
 class LinearRanker(Ranker):
-    """A ranker that scores by one weight vector: score(x) = x·θ.
+    """A ranker that scores by one weight vector: score(x) = φ(x)·θ.
 
-    `_rank` and `_learn` see inputs: documents centred on their list, in units taken from the first lists (see
-    `features.linear`). ``_weights`` are weights of those inputs; `weights` and `score` are in the features' own units.
+    `_rank` and `_learn` see ``n_inputs`` inputs φ(x): with ``model`` "linear" the documents centred on their list, in
+    units taken from the first lists (`features.linear`); with "additive" as many columns per feature as its own
+    function has terms (`features.additive`). ``_weights`` are weights of those inputs.
 
     >>> from pairrank import rankers
     >>> rankers.make("pdgd", n_features=2).weights
@@ -406,11 +414,18 @@ class LinearRanker(Ranker):
 
     SAVED: ClassVar[tuple[str, ...]] = ("_weights", "_units")
 
+    model: str = "linear"
+
     def _reset(self) -> None:
-        self._weights = np.zeros(self.n_features)
-        self._units = Units(self.n_features, self._unit_kind)
+        self._weights = np.zeros(self.n_inputs)
         # Lists learned while units may still change, to be learned anew in the units that they turn out to have.
-        self._first: tuple[tuple[Impression, BoolArray], ...] = ()
+        self._first: FirstLists = ()
+
+    @cached_property
+    def _units(self) -> Units:
+        """What makes inputs of features; made once, and kept when the rest is reset."""
+        check_choice("model", self.model, ("linear", "additive"))
+        return (Additive if self.model == "additive" else Units)(self.n_features, self._unit_kind)
 
     @property
     def _unit_kind(self) -> str:
@@ -418,26 +433,38 @@ class LinearRanker(Ranker):
         return "range"
 
     @property
+    def n_inputs(self) -> int:
+        """How many columns `_rank` and `_learn` see: those of the features, or of an additive model's functions."""
+        return self._units.n_inputs
+
+    @property
     def weights(self) -> FloatArray:
-        """(n_features,), θ in the features' own units."""
+        """(n_features,), θ in the features' own units; an additive model has none, see `effect`."""
+        if self.model != "linear":
+            raise NoWeightsError('a model="additive" has a function per feature, not a weight: see effect(feature)')
         return self._units.weights(self._weights)
 
     def score(self, features: Features) -> FloatArray:
-        """(n_docs,), X·θ."""
-        scores: FloatArray = self.check_features(features) @ self.weights
-        return scores
+        """(n_docs,), φ(X)·θ."""
+        return self._units.scores(self.check_features(features), self._weights)
 
     def _inputs(self, X: FloatArray) -> FloatArray:
         return self._units.inputs(X)
 
+    def _may_lack(self) -> BoolArray:
+        return self._units.may_lack()
+
     def _remember(self, X: FloatArray) -> Mapping[str, AnyArray]:
         if self._units.settled or self._units.kind != "range":
             return {}
-        return {"ranges": np.ptp(X, axis=0)}
+        return {"ranges": np.ptp(filled(X), axis=0)}
 
     def _take(self, impression: Impression, clicks: BoolArray) -> None:
+        before = self._units.settled
         changed = self._units.watch(impression.features, impression.memory.get("ranges"))
-        self._first = () if self._units.settled and not changed else (*self._first, (impression, clicks))
+        self._first = () if before else (*self._first, (impression, clicks))
+        if self._units.settled and not before:
+            changed |= self._units.fix_pieces([shown.features for shown, _ in self._first])
         if changed:
             self._learn_anew()
         else:
@@ -451,9 +478,9 @@ class LinearRanker(Ranker):
 
     def _learn_anew(self) -> None:
         """Learn the first lists again, in units that have changed."""
-        units, first = self._units, self._first
+        first = self._first
         self._reset()
-        self._units, self._first = units, first
+        self._first = first
         for impression, clicks in first:
             self._learn(self._seen(impression), clicks)
 
@@ -461,24 +488,13 @@ class LinearRanker(Ranker):
         return bool(np.isfinite(self._weights).all())
 
     def _state(self) -> State:
-        bodies = [impression.to_bytes() for impression, _ in self._first]
-        clicks = [clicks for _, clicks in self._first]
-        return super()._state() | {
-            "first.bodies": np.frombuffer(b"".join(bodies), dtype=np.uint8),
-            "first.ends": np.cumsum([len(body) for body in bodies], dtype=np.int64),
-            "first.clicks": np.concatenate([np.empty(0, dtype=np.bool_), *clicks]),
-        }
+        return super()._state() | packed(self._first)
 
     def _restore(self, state: State) -> None:
+        restore(self._units, {k.removeprefix("units."): v for k, v in state.items() if k.startswith("units.")})
+        self._reset()  # for as many inputs as the units make
         super()._restore(state)
-        raw, clicks = state["first.bodies"].tobytes(), state["first.clicks"]
-        start = place = 0
-        first = []
-        for end in state["first.ends"].tolist():
-            impression = Impression.from_bytes(raw[start:end])
-            first.append((impression, clicks[place : place + len(impression)].copy()))
-            start, place = end, place + len(impression)
-        self._first = tuple(first)
+        self._first = unpacked(state)
 
     def _without_lists(self, state: State) -> tuple[State, tuple[int, int]]:
         empty = {name: value[:0] for name, value in state.items() if name.startswith("first.")}
@@ -490,17 +506,3 @@ class LinearRanker(Ranker):
             self._first = tuple(first)
         else:  # units can no longer change: what was learned in them cannot be learned anew
             self._units.fix(self._units.values)
-
-
-def _check_positions(name: str, value: int | None, low: int, high: int) -> int:
-    if value is None:
-        return high
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        raise CutoffError(f"{name} is {value!r}; expected a whole number of positions, {low} or more")
-    return min(int(value), high)
-
-
-def _check_number(number: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not 0 <= number < 2**63:
-        raise OptionError(f"number is {number!r}; expected a whole number from 0 to 2**63 - 1")
-    return int(number)

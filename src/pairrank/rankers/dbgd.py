@@ -65,7 +65,9 @@ class DBGD(LinearRanker):
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         key = rng.integers(2**63, size=1)
-        shifts = np.zeros((1 + self._candidates, self.n_features))
+        if self.n_inputs != self.n_features:  # those of an additive model, which had fewer at first
+            key = np.append(key, self.n_inputs)
+        shifts = np.zeros((1 + self._candidates, self.n_inputs))
         shifts[1:] = self.delta * self._directions(key)
         ranking, memory = self._compare((self._weights + shifts) @ inputs.T, k, rng)
         return Draw(ranking, np.zeros(k, dtype=np.int64), len(inputs) > 1, {"key": key, **memory})
@@ -90,10 +92,12 @@ class DBGD(LinearRanker):
         return multileaving.expected_credits(memory["assignments"], clicks)
 
     def _directions(self, key: IntArray) -> FloatArray:
-        """(candidates, n_features), unit vectors: a function of ``key``, so that impressions stay small."""
+        """(candidates, n_inputs), unit vectors: a function of ``key``, so that impressions stay small."""
         last, unit = self._last_directions
         if last != int(key[0]):
-            normals = generator(int(key[0]), 0, Purpose.RANK).standard_normal((self._candidates, self.n_features))
-            unit = normals / np.linalg.norm(normals, axis=1, keepdims=True)
+            n = int(key[1]) if len(key) > 1 else self.n_features
+            normals = generator(int(key[0]), 0, Purpose.RANK).standard_normal((self._candidates, n))
+            unit = np.zeros((self._candidates, self.n_inputs))
+            unit[:, :n] = normals / np.linalg.norm(normals, axis=1, keepdims=True)
             self._last_directions = int(key[0]), unit
         return unit

@@ -81,20 +81,20 @@ class P2LinRank(PairwiseRanker):
         check_choice("exploration", self.exploration, ("conservative", "random"))
         super()._reset()
         rng = generator(self.seed, 0, Purpose.INIT)
-        centres: FloatArray = 2 * self.nu / np.sqrt(self.lam) * rng.standard_normal((self.n_models, self.n_features))
+        centres: FloatArray = 2 * self.nu / np.sqrt(self.lam) * rng.standard_normal((self.n_models, self.n_inputs))
         self._noise = self.lam * centres  # ξ, (N, d)
         self._models: FloatArray = centres
         self._weights = centres.mean(axis=0)
 
     @property
     def models(self) -> FloatArray:
-        """(N, n_features), a copy of the models."""
+        """(N, n_inputs), a copy of the models."""
         return self._models.copy()
 
     # Ranking.
 
     def _start(self) -> Posterior:
-        return Posterior(np.full(self.n_features, float(self.lam)), tolerance=TOLERANCE)
+        return Posterior(np.full(self.n_inputs, float(self.lam)), tolerance=TOLERANCE)
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         order, agreement = self._sorted(inputs)

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
+import numpy as np
+
+from pairrank.estimator import evidence
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import pairs
 from pairrank.kernel.pairs import Pairs
@@ -17,6 +20,9 @@ from pairrank.types import BoolArray, FloatArray, Impression
 # Preferences that clicks can be taken for; see `kernel.pairs`.
 PairKind = Literal["adjacent", "matched", "all", "averaged", "mirrored"]
 PAIRS: tuple[PairKind, ...] = get_args(PairKind)
+
+# Lists after which the functions of an additive model may bend.
+BEND_FROM = 64
 
 
 def preferred(kind: str, impression: Impression, clicks: BoolArray) -> Pairs:
@@ -41,6 +47,7 @@ class PairwiseRanker(LinearRanker):
     SAVED: ClassVar[tuple[str, ...]] = (*LinearRanker.SAVED, "_posterior")
 
     pairs: PairKind = "averaged"
+    lam: float = 30.0
 
     def _reset(self) -> None:
         super()._reset()
@@ -54,8 +61,31 @@ class PairwiseRanker(LinearRanker):
         found = preferred(self.pairs, impression, clicks)
         if len(found.weight):
             self._posterior.add(self._design(impression), found)
-            self._weights = self._posterior.theta[: self.n_features]
+            self._bend()
+            self._weights = self._posterior.theta[: self.n_inputs]
             self._follow(impression, found)
+
+    def _bend(self) -> None:
+        """After 64, 128, 256, … lists: how stiff each function of an additive model is, by the evidence."""
+        n, blocks = self._posterior.n_lists, self._units.blocks()
+        there = blocks >= 0
+        if n < BEND_FROM or n & (n - 1) or not there.any():
+            return
+        theta, v, k = self._posterior.beside_squares(self.n_inputs)
+        pairs = np.where(there[:, :, None] & there[:, None, :], 1.0, 0.0)
+        S = self._posterior.inverse[blocks[:, :, None], blocks[:, None, :]]
+        wider = S + v[blocks][:, :, None] * v[blocks][:, None, :] / k
+        before, sizes = self._units.stiffness, there.sum(axis=1)
+        after = evidence.stiffness(
+            evidence.Blocks(pairs * S, there * self._posterior.theta[blocks], sizes),
+            evidence.Blocks(pairs * wider, there * theta[blocks], sizes),
+            before,
+            self.lam,
+        )
+        change = np.zeros(len(self._posterior.theta))
+        change[blocks[there]] = self.lam * np.repeat(after - before, sizes)
+        self._units.stiffness = after
+        self._posterior.stiffen(change)
 
     def _design(self, impression: Impression) -> FloatArray:
         """(k, m), the rows that the posterior learns from: the documents' inputs, and what else explains clicks."""

@@ -61,7 +61,7 @@ class PosteriorSampling(PairwiseRanker):
         self._root: FloatArray | None = None  # of H⁻¹, until the next `learn`
 
     def _start(self) -> Posterior:
-        return Posterior(np.full(self.n_features, float(self.lam)), tolerance=TOLERANCE)
+        return Posterior(np.full(self.n_inputs, float(self.lam)), tolerance=TOLERANCE)
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         order = np.argsort(-self.draw_scores(inputs, rng), kind="stable")[:k]
@@ -73,12 +73,12 @@ class PosteriorSampling(PairwiseRanker):
         Through the smaller of two square roots: of the covariance (n, n), or of H⁻¹ (d, d), which is kept.
         """
         n, inverse = len(inputs), self._posterior.inverse
-        if n < self.n_features:
+        if n < self.n_inputs:
             noise = square_root(inputs @ inverse @ inputs.T) @ rng.standard_normal(n)
         else:
             if self._root is None:
                 self._root = square_root(inverse)
-            noise = inputs @ (self._root @ rng.standard_normal(self.n_features))
+            noise = inputs @ (self._root @ rng.standard_normal(self.n_inputs))
         scores: FloatArray = inputs @ self._weights + self.v * noise
         return scores
 

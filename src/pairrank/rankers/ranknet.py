@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from pairrank.errors import DataError
-from pairrank.features.linear import centred
 from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, LinearRanker, check_choice, check_number_in
@@ -135,7 +134,12 @@ class OfflineRankNet(LinearRanker):
         """
         X = self.check_features(features)
         labels, bounds = _check_labels(grades, offsets, len(X))
-        X, unit = _in_units(X, bounds)
+        queries = [X[start:stop] for start, stop in pairwise(bounds.tolist()) if stop > start]
+        widest = np.max([np.ptp(rows, axis=0) for rows in queries], axis=0)
+        units = type(self._units)(self.n_features, self._unit_kind)
+        units.fix(np.where(widest > 0.0, widest, 1.0))
+        units.fix_pieces(queries)
+        X = np.concatenate([units.inputs(rows) for rows in queries])
         # By query, then by falling grade: the pairs of a grade are then two slices.
         query = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
         order = np.lexsort((-labels, query))
@@ -148,18 +152,10 @@ class OfflineRankNet(LinearRanker):
             loss, pull = _pair_loss(X @ weights, spans)
             return loss + self.l2 / 2 * float(weights @ weights), pull @ X + self.l2 * weights
 
-        found = minimize(objective, np.zeros(self.n_features), jac=True, method="L-BFGS-B", options=_STOP)
-        self._units.fix(unit)
+        found = minimize(objective, np.zeros(units.n_inputs), jac=True, method="L-BFGS-B", options=_STOP)
+        self._units = units
         self._weights = np.asarray(found.x, dtype=np.float64)
         return self
-
-
-def _in_units(X: FloatArray, bounds: IntArray) -> tuple[FloatArray, FloatArray]:
-    """X centred query by query, each feature in units of its largest range within one; and those units (d,)."""
-    queries = [X[start:stop] for start, stop in pairwise(bounds.tolist()) if stop > start]
-    unit = np.max([np.ptp(rows, axis=0) for rows in queries], axis=0)
-    unit = np.where(unit > 0.0, unit, 1.0)
-    return np.concatenate([centred(rows) for rows in queries]) / unit, unit
 
 
 _STOP = {"maxiter": 1000, "maxfun": 2000, "ftol": 1e-10, "gtol": 1e-6}

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pairrank.errors import UnknownNameError
-from pairrank.rankers import LinearRanker, Ranker
+from pairrank.rankers import Ranker
 from pairrank.service.learning.model import Model
 from pairrank.service.log_statistics import LogStatistics, kept_orders, point, points
 from pairrank.service.store.log import SqlStore
@@ -118,9 +118,9 @@ class Reports:
 
 def weights_of(model: Ranker | None, names: tuple[str, ...] | None) -> list[dict[str, Any]] | None:
     """Every weight with one standard deviation, heaviest first; None where the model is not linear."""
-    if not isinstance(model, LinearRanker):
+    weights = getattr(model, "weights", None)
+    if weights is None:
         return None
-    weights = model.weights
     spread = getattr(model, "uncertainty", None)
     deviations = spread() if callable(spread) else np.full(len(weights), np.nan)
     return [

@@ -47,6 +47,7 @@ class PairRank(PairRankOptions):
     ----------
     n_features : width of a document's features.
     seed : with the impression's number, the key of all randomness.
+    model : "linear", or "additive": a function per feature, a line that bends where the evidence says so.
     preset : where options that are not given come from: "best" (what we know to work best), "paper" (as published) or
         "authors" (as the authors' program does it).
     exploration : "conservative" keeps certain orders inside a block, "random" shuffles it whole.
@@ -90,7 +91,7 @@ class PairRank(PairRankOptions):
     @property
     def _metric(self) -> FloatArray:
         """H⁻¹ or M⁻¹, (d, d): what a pair's width is measured by."""
-        d = self.n_features
+        d = self.n_inputs
         return self._posterior.inverse[:d, :d] if self._information is None else self._information.inverse
 
     @property
@@ -102,7 +103,7 @@ class PairRank(PairRankOptions):
             return float(self.alpha)
         radius = 1.0 if self.Q is None else self.Q
         return confidence.alpha_theory(
-            self._information.log_det, self.n_features, self.lam, radius, self.delta1, self.c_mu
+            self._information.log_det, self.n_inputs, self.lam, radius, self.delta1, self.c_mu
         )
 
     # Learning; which pairs clicks are taken for stands in `rankers.pairwise`.
@@ -116,6 +117,11 @@ class PairRank(PairRankOptions):
         np.log(np.arange(1.0, k + 1.0), out=design[:, d])
         np.negative(design[:, d], out=design[:, d])
         return design
+
+    def _bend(self) -> None:
+        # The paper's M knows of no other prior than λI.
+        if self.loss == "sum" and self.width == "score":
+            super()._bend()
 
     def _follow(self, impression: Impression, found: Pairs) -> None:
         if self._information is not None:
@@ -140,11 +146,11 @@ class PairRank(PairRankOptions):
         super()._reset()
         self._inverse32 = None
         # The Laplace posterior has its own matrix; only the paper's widths need M.
-        self._information = InformationMatrix(self.n_features, self.lam) if self.width == "probability" else None
+        self._information = InformationMatrix(self.n_inputs, self.lam) if self.width == "probability" else None
 
     def _start(self) -> Posterior:
-        precision = np.full(self.n_features + self.offsets, float(self.lam))
-        precision[self.n_features :] = OFFSET_PRECISION
+        precision = np.full(self.n_inputs + self.offsets, float(self.lam))
+        precision[self.n_inputs :] = OFFSET_PRECISION
         # In the norm of H a width is z. In probability it is α in that of M, which is above H where σ is flat.
         width = self.z if self.width == "score" else 0.25 * (1.0 if self.alpha == "theory" else float(self.alpha))
         return Posterior(
@@ -164,6 +170,8 @@ class PairRank(PairRankOptions):
         (d, d), or there too, so exploration begins narrow where the prior knows and wide where it does not. All three
         are in the features' own units; the model's units become those in which the prior's diagonal is λ.
         """
+        if self.model != "linear":
+            raise OptionError('a prior is one of weights, which model="additive" does not have; take model="linear"')
         if self._posterior.n_pairs:
             raise OptionError("a prior can be set only before anything was learned")
         if self.loss == "mean":
@@ -203,7 +211,7 @@ class PairRank(PairRankOptions):
             candidates = self._compare(inputs)
             certain = candidates.certain()
             widths = self.width_factor * np.sqrt(confidence.squared_widths(inputs, self._metric))
-            scores = X @ self.weights
+            scores = self.score(X)
         ends = partition.block_ends(partition.reaches(certain))
         back = np.argsort(candidates.order)
         return Inspection(
@@ -219,14 +227,13 @@ class PairRank(PairRankOptions):
 
     def uncertainty(self) -> FloatArray:
         """(n_features,), the standard deviation of each weight under the Laplace posterior, in the features' units."""
-        variance = np.diagonal(self._posterior.inverse)[: self.n_features]
-        return self._units.weights(np.sqrt(np.maximum(variance, 0.0)))
+        return np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
 
     @property
     def covariance(self) -> FloatArray:
         """(n_features, n_features), of the weights under the Laplace posterior, in the features' units."""
-        unit = self._units.weights(np.ones(self.n_features))
-        d = self.n_features
+        d = len(self.weights)  # an additive model has none, and says so
+        unit = self._units.weights(np.ones(d))
         covariance: FloatArray = self._posterior.inverse[:d, :d] * np.outer(unit, unit)
         return covariance
 

@@ -1,0 +1,243 @@
+"""A function of its own for every feature: a line plus a smooth deviation, piecewise linear between quantiles.
+
+The model sees φ(x) instead of x, and stays linear in it: score = Σ_f g_f(x_f) with
+
+    g_f(x) = a_f x + Σ_j b_fj (s_fj(x) - c_fj x) + m_f [x is missing].
+
+The knots t_0 < … < t_p of a feature are quantiles of what the first `LISTS` lists showed. s_j is sin(π j i / p) / j at
+knot i, linear in between and 0 beyond the ends: the first terms of a Brownian bridge, whose wiggles cost the more the
+shorter they are. c_j takes away what of s_j is a line (by regression within lists), so that deviations say nothing that
+the line could say. Each column has its own unit, as the line has, and deviations are seen `STIFFNESS` times smaller in
+square: under one prior N(0, 1/λ) for all weights a function starts near a line. Until the first lists are over, and for
+features with fewer than three values, there is nothing but the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from pairrank.features.linear import FURTHEST, Units, centred
+from pairrank.kernel.confidence import standardised
+from pairrank.types import BoolArray, FloatArray, IntArray
+
+PIECES = 8
+# Terms of the deviation: shorter wiggles than the third are noise in every set that we know, and each costs a column.
+MODES = 3
+# A priori the variance of a deviation's weight is this much below that of the line's.
+STIFFNESS = 10.0
+
+
+class Additive(Units):
+    """What `features.linear.Units` is to a linear model, for an additive one: a map, its knots and its units.
+
+    Inputs are the lines (d), then the deviations term by term, then what missing values are worth.
+
+    Attributes
+    ----------
+    knots : (d, PIECES + 1), rising; NaN beyond those that a feature has, all NaN where it has no pieces.
+    middle : (d,), a feature's median: what a missing value is taken for, beside its own weight.
+    missing : (d,), whether missing values were seen and have a weight of their own.
+    bends : (MODES, d), the units of the deviations; 0 where there is none.
+    tilts : (MODES, d), c: what of each deviation is a line.
+    absences : (d,), the units of missing values; 0 where there is no such column.
+    stiffness : (d,), the prior's precision of each deviation, over λ, as the evidence has set it.
+    """
+
+    SAVED: ClassVar[tuple[str, ...]] = (
+        *Units.SAVED,
+        *("knots", "middle", "missing", "bends", "tilts", "absences", "stiffness", "fixed"),
+    )
+
+    def __init__(self, n_features: int, kind: str) -> None:
+        super().__init__(n_features, kind)
+        self.knots = np.full((n_features, PIECES + 1), np.nan)
+        self.middle, self.missing = np.zeros(n_features), np.zeros(n_features, dtype=np.bool_)
+        self.bends, self.tilts = np.zeros((MODES, n_features)), np.zeros((MODES, n_features))
+        self.absences = np.zeros(n_features)
+        self.stiffness = np.ones(n_features)
+        self.fixed = False
+        self._table: Table | None = None
+
+    def may_lack(self) -> BoolArray:
+        """(d,), features in which NaN is a value: all while the first lists come, then those in which it came."""
+        return self.missing if self.settled else np.ones(len(self.values), dtype=np.bool_)
+
+    @property
+    def n_inputs(self) -> int:
+        """Columns that the model sees."""
+        return int(len(self.values) + np.count_nonzero(self.bends) + np.count_nonzero(self.absences))
+
+    @property
+    def owner(self) -> IntArray:
+        """(n_inputs,), the feature that each column belongs to."""
+        parts = [np.arange(len(self.values)), np.nonzero(self.bends)[1], np.flatnonzero(self.absences)]
+        return np.concatenate(parts, dtype=np.int64)
+
+    def blocks(self) -> IntArray:
+        """(d, MODES), the columns of each feature's deviation, -1 beyond those that it has."""
+        there = self.bends > 0.0
+        return np.where(there, len(self.values) - 1 + np.cumsum(there).reshape(there.shape), -1).T
+
+    @property
+    def units(self) -> FloatArray:
+        """(n_inputs,), the unit of every column."""
+        lines = np.where(self.values > 0.0, self.values, 1.0)
+        return np.concatenate([lines, self.bends[self.bends > 0.0], self.absences[self.absences > 0.0]])
+
+    def inputs(self, X: FloatArray) -> FloatArray:
+        """(n, n_inputs): φ(X) centred, in units."""
+        if not self.fixed:
+            return super().inputs(filled(X))
+        columns, d = self.columns(X), X.shape[1]
+        if self.values.all():
+            return standardised(columns, self.units, FURTHEST)
+        lines, others = np.ascontiguousarray(columns[:, :d]), np.ascontiguousarray(columns[:, d:])
+        return np.hstack([super().inputs(lines), standardised(others, self.units[d:], FURTHEST)])
+
+    def scores(self, X: FloatArray, inner: FloatArray) -> FloatArray:
+        """(n,), φ(X) times the weights of the inputs ``inner`` (n_inputs,)."""
+        if not self.fixed:
+            return super().scores(filled(X), inner)
+        scores: FloatArray = self.columns(X) @ (inner / self.units)
+        return scores
+
+    def watch(self, X: FloatArray, ranges: FloatArray | None) -> bool:
+        """As `Units.watch`; missing values count as their list's mean."""
+        return super().watch(filled(X), ranges)
+
+    def fix_pieces(self, lists: Sequence[FloatArray]) -> bool:
+        """Lay the knots by the documents of these lists, once and for all."""
+        X = np.concatenate(lists)
+        lacking = np.isnan(X)
+        known = [column[~gone] for column, gone in zip(X.T, lacking.T, strict=True)]
+        self.missing = np.asarray(lacking.any(axis=0))
+        self.middle = np.array([np.median(column) if len(column) else 0.0 for column in known])
+        self.knots = np.array([knots(column) for column in known])
+        self.fixed, self.stiffness = True, np.ones(X.shape[1])
+        # Units of one first, in which the columns' own are measured.
+        n_knots = np.sum(~np.isnan(self.knots), axis=1)
+        self.bends = np.where(np.arange(MODES)[:, None] < n_knots - 2, 1.0, 0.0)
+        self.absences = np.where(self.missing, 1.0, 0.0)
+        self.tilts = self._lines_in_deviations(lists)
+        measured = Units(self.n_inputs, self.kind)
+        for X in lists:
+            measured.watch(self.columns(X), None)
+        own = np.where(measured.values > 0.0, measured.values, 1.0)[X.shape[1] :]
+        bends, absences, n_bends = self.bends.copy(), self.absences.copy(), np.count_nonzero(self.bends)
+        bends[bends > 0.0] = np.sqrt(STIFFNESS) * own[:n_bends]
+        absences[self.missing] = own[n_bends:]
+        self.bends, self.absences = bends, absences
+        return True
+
+    def _lines_in_deviations(self, lists: Sequence[FloatArray]) -> FloatArray:
+        """(MODES, d), the slope of each deviation's regression on its feature, within lists."""
+        self.tilts = np.zeros_like(self.bends)
+        columns = np.concatenate([centred(self.columns(X)) for X in lists])
+        d, there = len(self.values), self.bends > 0.0
+        squares = np.square(columns[:, :d]).sum(axis=0)
+        owner = self.owner[d : d + np.count_nonzero(there)]
+        products = np.einsum("ij,ij->j", columns[:, owner], columns[:, d : d + len(owner)])
+        tilts = np.zeros_like(self.bends)
+        tilts[there] = products / np.where(squares > 0.0, squares, 1.0)[owner]
+        return tilts
+
+    def columns(self, X: FloatArray) -> FloatArray:
+        """(n, n_inputs), φ(X) as it is: neither centred nor in units."""
+        if self._table is None or self._table.knots is not self.knots:
+            self._table = Table.of(self.knots)
+        d, table = X.shape[1], self._table
+        out = np.empty((len(X), self.n_inputs))
+        lacking = np.isnan(X) if self.missing.any() else None
+        out[:, :d] = X if lacking is None else np.where(lacking, self.middle, X)
+        end = d
+        away = out[:, :d] - self.middle  # the digits of a large offset would be lost in products
+        for tilt, features, wave in zip(self.tilts, table.having, table.waves(out[:, :d]), strict=True):
+            np.subtract(wave, tilt[features] * away[:, features], out=out[:, end : end + len(features)])
+            end += len(features)
+        if lacking is not None:
+            out[:, end:] = lacking[:, self.missing]
+        return out
+
+
+class Table(NamedTuple):
+    """The deviations of the b features that have any, by piece: ``at`` its left knot, plus ``slope`` times the way.
+
+    ``features`` (b,) are their numbers. ``low``, ``high`` (b,) and ``bounds`` (PIECES - 1, b) are where a function ends
+    and where its next piece begins. ``first`` (b,) is the place of a feature's first piece in ``starts`` and, term by
+    term, in ``at`` and ``slope`` (MODES, b · (PIECES + 1)). ``having`` are, term by term, the features that have it.
+    """
+
+    knots: FloatArray
+    features: IntArray
+    low: FloatArray
+    high: FloatArray
+    bounds: FloatArray
+    first: IntArray
+    starts: FloatArray
+    at: FloatArray
+    slope: FloatArray
+    having: tuple[IntArray, ...]
+
+    @classmethod
+    def of(cls, knots: FloatArray) -> Table:
+        """The table of ``knots`` (d, PIECES + 1)."""
+        features = np.flatnonzero(~np.isnan(knots[:, 0]))
+        own, place, term = knots[features], np.arange(PIECES + 1), np.arange(1, MODES + 1)
+        n_pieces = np.sum(~np.isnan(own), axis=1) - 1
+        inside = (place > 0) & (place < n_pieces[:, None])
+        angle = np.pi * term[:, None, None] * place / n_pieces[:, None]
+        at = np.where(inside, np.sin(angle) / term[:, None, None], 0.0)
+        slope = np.zeros_like(at)
+        slope[:, :, :-1] = np.nan_to_num(np.diff(at) / np.diff(own))
+        return cls(
+            knots=knots,
+            features=features,
+            low=own[:, 0],
+            high=own[np.arange(len(own)), n_pieces],
+            bounds=np.where(inside, own, np.inf)[:, 1:-1].T,
+            first=np.arange(len(own)) * (PIECES + 1),
+            starts=own.ravel(),
+            at=at.reshape(MODES, -1),
+            slope=slope.reshape(MODES, -1),
+            having=tuple(features[n_pieces > t] for t in term),
+        )
+
+    def waves(self, X: FloatArray) -> Iterator[FloatArray]:
+        """Term by term (n, features that have it): s_j of the documents X (n, d)."""
+        inside = X[:, self.features]
+        piece = np.zeros(inside.shape, dtype=np.int64)
+        for bound in self.bounds:
+            piece += inside >= bound
+        piece += self.first
+        way = np.clip(inside, self.low, self.high) - self.starts.take(piece)
+        for having, at, slope in zip(self.having, self.at, self.slope, strict=True):
+            wave = at.take(piece) + slope.take(piece) * way
+            yield wave if len(having) == len(self.features) else wave[:, np.searchsorted(self.features, having)]
+
+
+def filled(X: FloatArray) -> FloatArray:
+    """X (n, d) with missing values in the place of their column's mean, 0 where a column has no other."""
+    lacking = np.isnan(X)
+    if not lacking.any():
+        return X
+    there = np.maximum(np.sum(~lacking, axis=0), 1)
+    return np.where(lacking, np.where(lacking, 0.0, X).sum(axis=0) / there, X)
+
+
+def knots(values: FloatArray) -> FloatArray:
+    """(PIECES + 1,), quantiles of ``values`` (n,), rising, then NaN; all NaN where there are fewer than three values.
+
+    A value that comes often counts no more than a piece's share, so that a pile of zeros takes one knot, not all.
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) > PIECES + 1:
+        counts = np.minimum(counts, max(len(values) // PIECES, 1))
+        at = np.linspace(0.0, 1.0, PIECES + 1)
+        distinct = np.unique(np.quantile(np.repeat(distinct, counts), at, method="inverted_cdf"))
+    found = np.full(PIECES + 1, np.nan)
+    if len(distinct) > 2:
+        found[: len(distinct)] = distinct
+    return found

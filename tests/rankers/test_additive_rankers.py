@@ -1,0 +1,238 @@
+"""model="additive": exact, replayable, and a line until there is evidence for more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import slow_twins
+from pairrank import PairRank, rankers
+from pairrank.errors import FeatureError, NoWeightsError, OptionError
+from pairrank.estimator import evidence
+from pairrank.features.linear import LISTS
+from pairrank.kernel.logistic import sigmoid
+from pairrank.rankers import Ranker, pairwise
+from pairrank.types import BoolArray, FloatArray, Impression
+
+D = 5
+
+
+def candidates(number: int, n: int = 12) -> FloatArray:
+    X = np.random.default_rng([3, number]).random((n, D))
+    X[:, 3] = np.floor(3 * X[:, 3])
+    X[:, 4] = X[:, 4] > 0.5
+    return X
+
+
+def clicks_of(impression: Impression) -> BoolArray:
+    """Clicks on documents whose first feature is neither low nor high."""
+    x = impression.features[:, 0]
+    return np.random.default_rng([5, impression.number]).random(len(impression)) < 0.1 + 3.2 * x * (1 - x)
+
+
+def turn(ranker: Ranker, number: int) -> Impression:
+    impression = ranker.rank(candidates(number), 6)
+    ranker.learn(impression, clicks_of(impression))
+    return impression
+
+
+def taught(n: int = 150, **options: Any) -> PairRank:
+    ranker = PairRank(D, model="additive", **options)
+    for number in range(n):
+        turn(ranker, number)
+    return ranker
+
+
+def test_the_estimate_is_that_of_an_independent_optimiser() -> None:
+    """θ̂ on inputs that are mapped here, by the formula, with the prior that the evidence has set."""
+    ranker, seen = PairRank(D, model="additive", tolerance=0.0), []
+    for number in range(150):
+        impression = turn(ranker, number)
+        seen.append((impression, clicks_of(impression)))
+    units = ranker._units
+    rows, weights = [], []
+    for impression, clicks in seen:
+        if not clicks.any():
+            continue
+        columns = units.columns(impression.features) / units.units
+        design = np.column_stack([columns - columns.mean(axis=0), -np.log(np.arange(1.0, 7.0))])
+        found = pairwise.preferred("mirrored", impression, clicks)
+        rows.append(design[found.winner] - design[found.loser])
+        weights.append(found.weight)
+    x, w = np.concatenate(rows), np.concatenate(weights)
+    precision = np.full(ranker.n_inputs + 1, float(ranker.lam))
+    precision[-1] = 1.0
+    for stiff, block in zip(units.stiffness, units.blocks(), strict=True):
+        precision[block[block >= 0]] *= stiff
+    assert len(set(precision)) > 2
+    args = (x, w, np.diag(precision), np.zeros(len(precision)))
+    other = minimize(slow_twins.pair_loss, args[3], args, "BFGS", slow_twins.pair_gradient, options={"gtol": 1e-9})
+    np.testing.assert_allclose(ranker._posterior.theta, other.x, atol=1e-5)
+    H = slow_twins.pair_hessian(ranker._posterior.theta, x, w, args[2])
+    ranker._posterior._rebuild()
+    np.testing.assert_allclose(ranker._posterior.inverse, np.linalg.inv(H), rtol=1e-6, atol=1e-9)
+
+
+def test_widths_and_blocks_are_those_of_the_slow_twin() -> None:
+    ranker = taught()
+    units, inverse = ranker._units, ranker._posterior.inverse[: ranker.n_inputs, : ranker.n_inputs]
+    for number in range(200, 220):
+        X = candidates(number)
+        phi = units.columns(X) / units.units
+        looked = ranker.inspect(X)
+        scores = phi @ ranker._weights
+        np.testing.assert_allclose(np.subtract.outer(scores, scores), np.subtract.outer(looked.scores, looked.scores))
+        difference = phi[:, None] - phi[None]
+        width = ranker.z * np.sqrt(np.einsum("ijk,kl,ijl->ij", difference, inverse, difference))
+        np.testing.assert_allclose(looked.width, width, rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(looked.probability, sigmoid(np.subtract.outer(scores, scores)))
+        clear = np.abs(np.abs(np.subtract.outer(scores, scores)) - width) > 1e-4 * width
+        assert np.array_equal(looked.certain[clear], (np.subtract.outer(scores, scores) > width)[clear])
+        # A block ends where everything above is certainly before everything below.
+        order = np.argsort(-scores, kind="stable")
+        certain = looked.certain[np.ix_(order, order)]
+        cuts = [p for p in range(1, len(X)) if certain[:p, p:].all()]
+        assert np.array_equal(looked.blocks[order], np.searchsorted(cuts, np.arange(len(X)), side="right"))
+
+
+@pytest.mark.parametrize("name", [n for n in rankers.names() if n != "offline-ranknet"])
+def test_replay_and_files_give_the_same_bits(name: str) -> None:
+    straight, broken = (rankers.make(name, n_features=D, seed=1, model="additive") for _ in range(2))
+    # Saved before the pieces are fixed, in the list that fixes them, and after.
+    for number in range(LISTS + 12):
+        impression = turn(straight, number)
+        if number in (LISTS - 30, LISTS - 2, LISTS - 1, LISTS + 5):
+            broken = type(broken).from_bytes(broken.to_bytes())
+        assert turn(broken, number).to_bytes() == impression.to_bytes()
+    assert straight.n_inputs == D + 2 * 3 + 3 + 1  # type: ignore[attr-defined]
+    assert straight.to_bytes() == broken.to_bytes()
+
+
+def test_lists_out_while_the_pieces_are_fixed_are_learned() -> None:
+    one, two = (rankers.make("mgd", n_features=D, model="additive") for _ in range(2))
+    for ranker in (one, two):
+        early = [ranker.rank(candidates(900 + n), 6) for n in range(3)]
+        for number in range(LISTS + 3):
+            turn(ranker, number)
+        for impression in early:
+            ranker.learn(Impression.from_bytes(impression.to_bytes()), clicks_of(impression))
+    assert one.digest() == two.digest()
+
+
+def test_history_is_read_back_from_a_log() -> None:
+    for n in (LISTS - 10, LISTS + 30):
+        whole, entries = PairRank(D, model="additive"), []
+        for number in range(n):
+            impression = turn(whole, number)
+            entries.append((impression, clicks_of(impression)))
+        light = PairRank.from_bytes(whole.to_bytes(history=False))
+        light.recall(reversed(entries))
+        for number in range(n, n + 40):
+            assert turn(whole, number).to_bytes() == turn(light, number).to_bytes()
+        assert whole.digest() == light.digest()
+
+
+def test_it_bends_where_there_is_evidence() -> None:
+    ranker, line = taught(300), PairRank(D)
+    for number in range(300):
+        turn(line, number)
+    assert ranker._units.stiffness[0] < 1.0
+    assert (ranker._units.stiffness[1:4] == evidence.STIFF[0]).all()
+    X = candidates(1000, 300)
+    truth = X[:, 0] * (1 - X[:, 0])
+    assert np.corrcoef(ranker.score(X), truth)[0, 1] > 0.8 > 0.3 > np.corrcoef(line.score(X), truth)[0, 1]
+
+
+def test_gains_of_evidence_are_those_of_the_integral() -> None:
+    """Against ∫ N(y; θ, V) N(θ; 0, 1/p) dθ, written out for a Gaussian likelihood."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(6, 6))
+    L, y = A @ A.T + 0.1 * np.eye(6), rng.normal(size=6)  # the likelihood's precision and its maximiser
+    block, lam = np.array([1, 3, 4]), 2.0
+
+    def log_evidence(p: float) -> float:
+        prior = np.full(6, lam)
+        prior[block] = p
+        total = np.linalg.inv(L) + np.diag(1 / prior)
+        return float(-0.5 * np.linalg.slogdet(total)[1] - 0.5 * y @ np.linalg.solve(total, y))
+
+    before = np.full(6, lam)
+    before[block] = 5.0
+    inverse = np.linalg.inv(L + np.diag(before))
+    theta = inverse @ L @ y
+    blocks = evidence.Blocks(inverse[np.ix_(block, block)][None], theta[block][None], np.array([3]))
+    wanted = np.array([0.5, 5.0, 500.0])
+    expected = [log_evidence(p) - log_evidence(5.0) for p in wanted]
+    np.testing.assert_allclose(evidence.gains(blocks, np.array([5.0]), wanted)[0], expected, atol=1e-9)
+
+
+def test_beside_the_square_of_the_score() -> None:
+    """The posterior with one more column, against the same built with that column in it."""
+    ranker = taught(100, tolerance=0.0)
+    posterior, n = ranker._posterior, ranker.n_inputs
+    posterior._rebuild()
+    theta, v, k = posterior.beside_squares(n)
+    x, w = posterior.history.differences()
+    documents = np.asarray(posterior.history._documents.rows)
+    z = (documents[:, :n] @ posterior.theta[:n]) ** 2
+    column = z[posterior.history._winner.rows] - z[posterior.history._loser.rows]
+    P = np.zeros((n + 2, n + 2))
+    P[:-1, :-1] = posterior.P
+    start = np.append(posterior.theta, 0.0)
+    wide = np.column_stack([x, column])
+    H = slow_twins.pair_hessian(start, wide, w, P)
+    step = np.linalg.solve(H, slow_twins.pair_gradient(start, wide, w, P, np.zeros(n + 2)))
+    np.testing.assert_allclose(theta, (start - step)[:-1], atol=1e-7)
+    np.testing.assert_allclose(posterior.inverse + np.outer(v, v) / k, np.linalg.inv(H)[:-1, :-1], atol=1e-9)
+
+
+def test_missing_values_have_a_weight_of_their_own() -> None:
+    ranker = PairRank(2, model="additive")
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        X = rng.random((8, 2))
+        X[rng.random(8) < 0.4, 0] = np.nan
+        impression = ranker.rank(X, 6)
+        ranker.learn(impression, np.isnan(impression.features[:, 0]) & (rng.random(6) < 0.8))
+    scores = ranker.score([[np.nan, 0.5], [0.1, 0.5], [0.9, 0.5]])
+    assert scores[0] > max(scores[1:])
+    before = ranker.digest()
+    for wrong in ([[0.1, np.nan]], [[np.inf, 0.5]], [[np.nan, -np.inf]], [[np.nan, np.nan]]):
+        with pytest.raises(FeatureError, match="expected finite numbers"):
+            ranker.rank(wrong)
+    assert ranker.digest() == before
+
+
+def test_a_linear_model_knows_no_missing_values() -> None:
+    with pytest.raises(FeatureError, match=r"is nan; expected finite numbers from -1e\+09 to 1e\+09; for missing"):
+        PairRank(2).rank([[np.nan, 1.0]])
+
+
+def test_what_an_additive_model_has_not() -> None:
+    ranker = PairRank(D, model="additive")
+    with pytest.raises(NoWeightsError, match="effect"):
+        _ = ranker.weights
+    assert getattr(ranker, "weights", None) is None
+    with pytest.raises(NoWeightsError):
+        ranker.uncertainty()
+    with pytest.raises(OptionError, match='take model="linear"'):
+        ranker.set_prior(np.zeros(D), np.eye(D))
+    with pytest.raises(OptionError, match="model is 'trees'"):
+        PairRank(D, model="trees")
+    assert PairRank(D).fingerprint != ranker.fingerprint
+    assert ranker.settings.model == "additive"
+
+
+def test_labels_are_learned_too() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.random((600, 3))
+    grades = np.floor(8 * X[:, 0] * (1 - X[:, 0])).astype(int)
+    offsets = np.arange(0, 601, 20)
+    ranker = rankers.make("offline-ranknet", n_features=3, model="additive")
+    ranker.fit(X, grades, offsets)  # type: ignore[attr-defined]
+    assert np.corrcoef(ranker.score(X), X[:, 0] * (1 - X[:, 0]))[0, 1] > 0.95
+    again = type(ranker).from_bytes(ranker.to_bytes())
+    assert np.array_equal(again.score(X), ranker.score(X))
