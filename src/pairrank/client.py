@@ -111,10 +111,20 @@ class Client:
         *,
         k: int | None = None,
         query_id: str | None = None,
+        client_id: str | None = None,
+        page_of: str | None = None,
     ) -> Ranking:
-        """Order documents, given as id → features (numbers, or by name where the ranker has feature names)."""
+        """Order documents, given as id → features (numbers, or by name where the ranker has feature names).
+
+        Give them in the order of the present system, which experiments and launches call as-sent. ``client_id`` says
+        who asks, so that experiments treat them alike each time. ``page_of`` is the impression_id of the list to go
+        on with.
+        """
         rows = [{"id": name, "features": _plain(features)} for name, features in documents.items()]
-        answer = self._call("POST", ranker, "rank", {"documents": rows, "k": k, "query_id": query_id})
+        body: dict[str, Any] = {"documents": rows, "k": k, "query_id": query_id}
+        more = {"client_id": client_id, "page_of": page_of}
+        body |= {name: value for name, value in more.items() if value is not None}
+        answer = self._call("POST", ranker, "rank", body)
         shown = tuple(Ranked(**document) for document in answer["ranking"])
         return Ranking(answer["impression_id"], answer["model_version"], answer["explored"], shown)
 
@@ -200,10 +210,43 @@ class Client:
         """Change limits: explore_share, locked, window_seconds, retention_seconds, max_open, keep_candidates."""
         return dict(self._call("POST", name, "limits", dict(limits)))
 
+    # Experiments and launches.
+
+    def experiment(self, name: str, a: str, b: str, **options: Any) -> dict[str, Any]:
+        """Start an experiment, or find the one that is there with the same definition; what it has shown so far.
+
+        ``a`` and ``b`` : a ranker, a version of one such as "shop@1200", or "as-sent". Options: kind ("interleave" or
+        "split"), share, credit, level, learn, ranker.
+        """
+        return dict(self._call("PUT", name, None, {"a": a, "b": b, **options}, under="experiments"))
+
+    def verdict(self, name: str) -> dict[str, Any]:
+        """What an experiment has shown so far: effect, interval, p_value, verdict and more; valid at any time."""
+        return dict(self._call("GET", name, under="experiments"))
+
+    def experiments(self) -> list[dict[str, Any]]:
+        """All experiments, newest first."""
+        return list(self._call("GET", None, under="experiments")["experiments"])
+
+    def stop_experiment(self, name: str) -> dict[str, Any]:
+        """Stop an experiment; lists that were served still count when they come back."""
+        return dict(self._call("POST", name, "stop", {}, under="experiments"))
+
+    def launch(self, ranker: str, mode: str | None = None, **options: Any) -> dict[str, Any]:
+        """How a ranker is launched, and with ``mode`` ("shadow", "guarded", "free") from now on.
+
+        Options: margin, holdout, delta, most_lost, auto.
+        """
+        if mode is None:
+            return dict(self._call("GET", ranker, "launch"))
+        return dict(self._call("PUT", ranker, "launch", {"mode": mode, **options}))
+
     # One request.
 
-    def _call(self, method: str, ranker: str | None, act: str | None = None, body: Any = None) -> Any:
-        path = "/".join(["/v1/rankers", *(quote(part, safe="") for part in (ranker, act) if part is not None)])
+    def _call(
+        self, method: str, name: str | None, act: str | None = None, body: Any = None, *, under: str = "rankers"
+    ) -> Any:
+        path = "/".join([f"/v1/{under}", *(quote(part, safe="") for part in (name, act) if part is not None)])
         try:
             data = None if body is None else json.dumps(body, allow_nan=False).encode()
         except ValueError as problem:

@@ -31,6 +31,8 @@ COMMANDS = {
     "data": "look at data sets",
     "serve": "rank and learn over HTTP",
     "replay": "rebuild models from a store's log and compare digests",
+    "experiment": "start, watch and stop experiments of a running service",
+    "launch": "how far users of a running service get a ranker's order",
     "evaluate": "what another order would have got, from a store's log",
     "store": "verify, back up, restore or compact a store; manage keys",
     "play": "try it in the browser: a search that learns from your clicks",

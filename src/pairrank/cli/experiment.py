@@ -1,0 +1,84 @@
+"""``pairrank experiment``: start, watch and stop experiments of a running service."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pairrank.client import Client
+
+URL = "http://127.0.0.1:8000"
+
+
+def address(parser: argparse.ArgumentParser) -> None:
+    """Add where the service is."""
+    parser.add_argument("--url", default=URL, help=f"address of the service ({URL})")
+    parser.add_argument("--key", default=os.environ.get("PAIRRANK_KEY"), help="access key (PAIRRANK_KEY)")
+    parser.add_argument("--json", action="store_true", help="answer as JSON")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.description = (
+        "Which of two orders do users prefer? Interleaved in one list, or by a split of the clients; effect, interval "
+        "and p-value are valid whenever they are looked at."
+    )
+    acts = parser.add_subparsers(dest="act", metavar="ACT", required=True)
+    start = acts.add_parser("start", help="start an experiment; its definition is frozen")
+    start.add_argument("name", metavar="NAME")
+    start.add_argument("--a", required=True, metavar="ARM", help="a ranker, a version such as shop@1200, or as-sent")
+    start.add_argument("--b", required=True, metavar="ARM")
+    start.add_argument("--kind", choices=("interleave", "split"), default="interleave")
+    start.add_argument("--share", type=float, default=1.0, help="of the clients that take part (1)")
+    start.add_argument("--credit", choices=("team", "choice", "exposure"), default="choice")
+    start.add_argument("--ranker", metavar="NAME", help="whose requests take part (the first arm that names one)")
+    for name, told in (("show", "what it has shown so far"), ("stop", "take no more lists")):
+        acts.add_parser(name, help=told).add_argument("name", metavar="NAME")
+    acts.add_parser("list", help="all experiments")
+    for act in acts.choices.values():
+        address(act)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it and say how the experiment stands."""
+    with Client(args.url, key=args.key) as client:
+        match args.act:
+            case "start":
+                more = {name: getattr(args, name) for name in ("kind", "share", "credit")}
+                found = [client.experiment(args.name, args.a, args.b, ranker=args.ranker, **more)]
+            case "show":
+                found = [client.verdict(args.name)]
+            case "stop":
+                found = [client.stop_experiment(args.name)]
+            case _:
+                found = client.experiments()
+    if args.json:
+        print(json.dumps(found if args.act == "list" else found[0]))
+        return 0
+    for row in found:
+        print(told(row))
+    if not found:
+        print("The service has no experiments.")
+    return 0
+
+
+def told(row: Mapping[str, Any]) -> str:
+    """An experiment in a few lines."""
+    low, high = row["interval"]
+    ended = "" if row["ended"] is None else ", ended"
+    lines = [
+        f"{row['name']}: {row['a']} (a) against {row['b']} (b), {row['kind']}{ended}",
+        f"  {row['impressions']} lists: a won {row['wins_a']}, b {row['wins_b']}, neither {row['ties']}",
+        f"  effect {row['effect']:+.4f} ({low:+.4f} to {high:+.4f}), p = {row['p_value']:.3g}",
+        *(f"  without a click, {arm}: {share:.1%}" for arm, share in _empty(row).items()),
+        f"  {row['sentence']}",
+    ]
+    return "\n".join(lines)
+
+
+def _empty(row: Mapping[str, Any]) -> Mapping[str, float]:
+    return dict(row["guardrails"].get("lists_without_a_click", {}))
