@@ -545,3 +545,42 @@ def test_an_update_of_a_hundred_documents_is_measured(server: Server, open_page:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     (SCREENSHOTS.parent / "update-times.txt").write_text("\n".join(lines) + "\n")
     print("\n" + "\n".join(lines))
+
+
+def test_an_experiment_is_made_watched_and_decided(server: Server, open_page: Open) -> None:
+    server.call("PUT", "/v1/rankers/shop", {"n_features": 2})
+    watched = open_page(f"{server.address}/experiments")
+    page = watched.page
+    page.wait_for_selector("#experiments .empty")
+    page.fill("#name", "new")
+    page.fill("#a", "nobody")
+    watched.tolerated = ("422",)
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_selector("#said:not([hidden])")
+    assert page.inner_text("#said") == "Arm 'nobody' is unknown: no ranker is called 'nobody'."
+    page.fill("#a", "shop")
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_selector("[data-experiment=new]")
+    assert "No list has come back yet." in page.inner_text("[data-experiment=new]")
+    server.call("POST", "/v1/rankers/shop/freeze", {"frozen": True})
+    documents = [{"id": f"d{i}", "features": [i / 5, 1 - i / 5]} for i in range(5)]
+    for _ in range(90):  # users want what stands first as sent
+        shown = server.call("POST", "/v1/rankers/shop/rank", {"documents": documents, "k": 3})
+        clicks = [hit["id"] for hit in shown["ranking"] if hit["id"] == "d0"]
+        body = {"impression_id": shown["impression_id"], "clicks": clicks}
+        server.call("POST", "/v1/rankers/shop/feedback", body)
+    until(page, "document.querySelector('[data-experiment=new]').textContent.includes('as-sent is better than shop')")
+    assert page.locator("[data-experiment=new] .chart .line").count() == 3
+    server.call("PUT", "/v1/rankers/shop/launch", {"mode": "shadow"})
+    until(page, "document.querySelector('[data-launch=shop]')?.textContent.includes('Users see the present order')")
+    assert page.evaluate(AUDIT) == []
+    watched.shot("experiments-desktop-light")
+    watched.fits()
+    page.get_by_role("button", name="Stop").click()
+    until(page, "document.querySelector('[data-experiment=new]').textContent.includes('Ended ')")
+
+    phone = open_page(f"{server.address}/experiments", dark=True, width=390)
+    phone.page.wait_for_selector("[data-experiment=new] .chart .line", state="attached")
+    assert phone.page.evaluate(CONTRAST) == []
+    phone.shot("experiments-phone-dark")
+    phone.fits()

@@ -54,6 +54,7 @@ TABLE = {
     ("GET", "/v1/stream"): "any",
     ("GET", "/metrics"): "any",
     ("GET", "/"): "any",
+    ("GET", "/experiments"): "any",
     ("GET", "/impressions/{name}/{number:int}"): "admin",
     ("GET", "/impressions/{name}/{number:int}/drawing.svg"): "admin",
     ("GET", "/impressions/{name}/{number:int}/pairs"): "admin",
@@ -67,7 +68,7 @@ TABLE = {
     ("DELETE", "/v1/rankers/{name}"): "admin",  # last: it takes away what the others ask about
 }
 # Pages answer a browser without a key with a form that asks for one, and tell it nothing.
-FORMS = {"/", "/play"}
+FORMS = {"/", "/experiments", "/play"}
 # The administrator's turn would build the playground's index or start its users: others are refused all the same.
 COSTLY = {"/play", "/play/state", "/play/search", "/play/compare", "/play/simulate", "/play/reset"}
 

@@ -76,7 +76,7 @@ def make_app(
     for part in (ranking, rerank, administration, experiments, launches, observation):
         app.include_router(part.routes(desk))
     app.add_api_route("/pairrank.js", _snippet, methods=["GET"], include_in_schema=False)
-    app.state.nav = [("/", "Live"), ("/docs", "API")]
+    app.state.nav = [("/", "Live"), ("/experiments", "Experiments"), ("/docs", "API")]
     for part_routes in (pages.routes, *routes):
         app.router.routes.extend(part_routes(desk))
     if settings.origins:

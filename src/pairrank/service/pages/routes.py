@@ -15,6 +15,7 @@ from pairrank.errors import InputError, UnknownNameError
 from pairrank.service.answers import answer
 from pairrank.service.auth import NoKeyError
 from pairrank.service.pages.api import api_page
+from pairrank.service.pages.experiments import SCRIPT, experiments_page
 from pairrank.service.pages.layout import POLICY
 from pairrank.service.pages.live import Address, closed_page, impression_page, live_page, steps
 from pairrank.service.pages.markup import Markup
@@ -57,6 +58,13 @@ def routes(desk: Desk) -> list[BaseRoute]:
             first_steps = None if chosen.feedback_count else steps(to, chosen.name, chosen.config.n_features)
         return html(live_page(chosen.name if chosen else wanted or "", first_steps, request.app.state.nav))
 
+    async def experiments(request: Request) -> Response:
+        try:
+            desk.allow(request, None)
+        except NoKeyError:
+            return html(closed_page(request.app.state.nav, "/experiments", SCRIPT))
+        return html(experiments_page(request.app.state.nav))
+
     async def impression(request: Request) -> Response:
         return html(impression_page(request.path_params["name"], await _scene(request), request.app.state.nav))
 
@@ -86,6 +94,7 @@ def routes(desk: Desk) -> list[BaseRoute]:
     one = "/impressions/{name}/{number:int}"
     return [
         Route("/", home),
+        Route("/experiments", experiments),
         Route("/docs", api),
         Route(one, impression),
         Route(f"{one}/drawing.svg", picture),
