@@ -19,7 +19,7 @@ VARIANTS = [
     "pairrank(half_life=8)",
     "pairrank(offsets=false, pairs=averaged)",
     "pairrank(preset=authors)",
-    "pairrank(preset=paper, alpha=theory, Q=2.0)",
+    pytest.param("pairrank(preset=paper, alpha=theory, Q=2.0)", marks=pytest.mark.slow),  # projects in every round
     "pairrank(exploration=random, pairs=matched)",
     "pairrank(preset=paper, pairs=all, refine=true)",
 ]
