@@ -52,12 +52,12 @@ class ModelFile(Response):
 
 def routes(desk: Desk) -> APIRouter:
     """The router with the endpoints that only read."""
-    router = APIRouter(tags=["observation"])
+    everybody = APIRouter(tags=["observation"])
+    router = APIRouter(dependencies=[KEY])
 
     @router.get(
         "/v1/rankers/{name}/impressions",
         summary="The newest impressions",
-        dependencies=[KEY],
         responses=answers(ImpressionsAnswer, 404, 422),
     )
     async def impressions(
@@ -73,7 +73,6 @@ def routes(desk: Desk) -> APIRouter:
     @router.get(
         "/v1/rankers/{name}/impressions/{impression_id}",
         summary="One impression, and what today's model says",
-        dependencies=[KEY],
         responses=answers(ImpressionDetailAnswer, 404, 422),
     )
     async def impression(name: str, impression_id: str, request: Request) -> Response:
@@ -102,7 +101,6 @@ def routes(desk: Desk) -> APIRouter:
     @router.get(
         "/v1/rankers/{name}/statistics",
         summary="Clicks, exploration and kept orders over time, by the newest of the log",
-        dependencies=[KEY],
         responses=answers(StatisticsAnswer, 404, 422),
     )
     async def statistics(name: str, request: Request) -> Response:
@@ -112,7 +110,6 @@ def routes(desk: Desk) -> APIRouter:
     @router.get(
         "/v1/rankers/{name}/weights",
         summary="The newest model's weights, heaviest first",
-        dependencies=[KEY],
         responses=answers(WeightsAnswer, 404, 422),
     )
     async def weights(name: str, request: Request, limit: Annotated[int, Query(ge=1, le=100_000)] = 100) -> Response:
@@ -122,7 +119,6 @@ def routes(desk: Desk) -> APIRouter:
     @router.get(
         "/v1/rankers/{name}/model",
         summary="A model, as pairrank.load reads it",
-        dependencies=[KEY],
         response_class=ModelFile,
         responses=answers(None, 404, 422),
     )
@@ -134,12 +130,7 @@ def routes(desk: Desk) -> APIRouter:
         body = await desk.reports.model_bytes(row, row.version if version is None else version)
         return ModelFile(body, headers={"Content-Disposition": f'attachment; filename="{row.name}.pairrank"'})
 
-    @router.get(
-        "/v1/audit",
-        summary="The newest administrative acts",
-        dependencies=[KEY],
-        responses=answers(AuditAnswer, 422),
-    )
+    @router.get("/v1/audit", summary="The newest administrative acts", responses=answers(AuditAnswer, 422))
     async def audit(request: Request, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
         desk.allow(request, "admin")
         return answer({"audit": await desk.shelf.read(desk.store.audit, limit)})
@@ -147,7 +138,6 @@ def routes(desk: Desk) -> APIRouter:
     @router.get(
         "/v1/stream",
         summary="Server-sent events: all rankers, twice a second when something changed",
-        dependencies=[KEY],
         response_class=EventStream,
         responses=answers(None),
     )
@@ -155,11 +145,11 @@ def routes(desk: Desk) -> APIRouter:
         desk.allow(request, None)
         return EventStream(_stream(desk, request), headers={"Cache-Control": "no-store"})
 
-    @router.get("/healthz", summary="The process answers", responses=answers(StatusAnswer, key=False))
+    @everybody.get("/healthz", summary="The process answers", responses=answers(StatusAnswer, key=False))
     async def healthz() -> Response:
         return answer({"status": "ok"})
 
-    @router.get(
+    @everybody.get(
         "/readyz",
         summary="The store answers and the log of before the start is applied",
         responses=answers(StatusAnswer, 503, key=False),
@@ -170,13 +160,7 @@ def routes(desk: Desk) -> APIRouter:
             raise RefusalError(503, "recovering", "the learner still applies the log of before the start")
         return answer({"status": "ready"})
 
-    @router.get(
-        "/metrics",
-        summary="Prometheus metrics",
-        dependencies=[KEY],
-        response_class=MetricsText,
-        responses=answers(None),
-    )
+    @router.get("/metrics", summary="Prometheus metrics", response_class=MetricsText, responses=answers(None))
     async def metrics(request: Request) -> Response:
         desk.allow(request, None)
         try:
@@ -186,7 +170,8 @@ def routes(desk: Desk) -> APIRouter:
             rows, lags = [], {}
         return MetricsText(desk.metrics.render(rows, lags))
 
-    return router
+    everybody.include_router(router)
+    return everybody
 
 
 async def _stream(desk: Desk, request: Request) -> AsyncIterator[bytes]:
