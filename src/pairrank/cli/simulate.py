@@ -33,6 +33,7 @@ drift and attacks:
 
 examples:
   pairrank simulate synthetic:tiny --ranker pairrank --ranker pdgd --clicks navigational
+  pairrank simulate synthetic:tiny --ranker mine.py:Mine --ranker pairrank --seeds 5 --engine processes
   pairrank simulate MQ2008 --ranker 'pairrank-c(alpha=0.3)' --clicks perfect --rounds 2000 --seeds 5 --out results
 """
 
@@ -44,7 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", nargs="?", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name"
     )
-    parser.add_argument("--ranker", action="append", metavar="NAME", help="may be repeated (default: pairrank)")
+    parser.add_argument(
+        "--ranker", action="append", metavar="NAME", help="also file.py:Class; may be repeated (default: pairrank)"
+    )
     parser.add_argument(
         "--clicks",
         action="append",
