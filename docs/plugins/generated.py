@@ -167,7 +167,13 @@ def cli_page() -> str:
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "110"  # the parser wraps to the terminal's width
     try:
-        return "\n".join([_CLI, *_commands(cli.parser(cli.COMMANDS), 2)])
+        parts = [_CLI]
+        for face, commands in cli.FACES.items():
+            parts.append(f"## {face[0].upper()}{face[1:]}\n")
+            for name in commands:
+                parser = cli.parser(name)
+                parts += [_help(parser, 3), *_commands(parser, 4)]
+        return "\n".join(parts)
     finally:
         os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
 
@@ -177,9 +183,12 @@ def _commands(parser: argparse.ArgumentParser, level: int) -> list[str]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for inner in action.choices.values():
-                parts.append(f"{'#' * level} {inner.prog}\n\n```text\n{inner.format_help()}```\n")
-                parts += _commands(inner, level + 1)
+                parts += [_help(inner, level), *_commands(inner, level + 1)]
     return parts
+
+
+def _help(parser: argparse.ArgumentParser, level: int) -> str:
+    return f"{'#' * level} {parser.prog}\n\n```text\n{parser.format_help()}```\n"
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     names = sorted(known)
     close = get_close_matches(name.lower(), names, n=1)
-    return (f"; did you mean {close[0]!r}?" if close else "") + f"; there are: {', '.join(names)}"
+    listed = f"there are: {', '.join(names)}"
+    return f"; did you mean {close[0]!r}? ({listed})" if close else f"; {listed}"
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> str:

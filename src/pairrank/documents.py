@@ -31,6 +31,16 @@ Features = ArrayLike | Mapping[Any, Any] | Sequence[Mapping[str, Any]] | Any
 Missing = float | Literal["mean"] | None
 
 
+class _Counted:
+    """The value of ``n_features`` where ``feature_names`` tell."""
+
+    def __repr__(self) -> str:
+        return "len(feature_names)"
+
+
+COUNTED: Any = _Counted()
+
+
 class Documents(NamedTuple):
     """The candidates of one query: ``features`` (n, d), and their ids where they have any."""
 
@@ -42,7 +52,7 @@ class Documents(NamedTuple):
 class Columns:
     """What a ranker's features are: how many, what they are called, and what a missing value means.
 
-    >>> columns = Columns.of(None, ["price", "rating"], missing="mean")
+    >>> columns = Columns.of(COUNTED, ["price", "rating"], missing="mean")
     >>> columns.read({"a": {"rating": 4, "price": 9.5}, "b": {"price": 7}})
     Documents(features=array([[9.5, 4. ],
            [7. , 4. ]]), ids=('a', 'b'))
@@ -53,10 +63,10 @@ class Columns:
     missing: Missing
 
     @classmethod
-    def of(cls, n_features: int | None, names: Iterable[str] | None, missing: Missing = None) -> Columns:
+    def of(cls, n_features: int, names: Iterable[str] | None, missing: Missing = None) -> Columns:
         """Check what a ranker was told; ``n_features`` may be left out where there are names."""
         told = None if names is None else _check_names(names)
-        n: object = len(told) if n_features is None and told is not None else n_features
+        n: object = len(told) if n_features is COUNTED and told is not None else n_features
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
             raise OptionError(f"n_features is {n!r}; expected a whole number")
         if not 1 <= n <= MAX_FEATURES:

@@ -19,6 +19,21 @@ class Tell(Protocol):
 
 
 @contextmanager
+def phase(what: str) -> Iterator[None]:
+    """Say on a terminal what is being done that cannot be counted."""
+    if sys.stderr.isatty():
+        try:
+            from rich.console import Console
+        except ImportError:
+            print(f"{what} …", file=sys.stderr, flush=True)
+        else:
+            with Console(stderr=True).status(f"{what} …"):
+                yield
+            return
+    yield
+
+
+@contextmanager
 def progress(total: int, what: str, *, size: bool = False) -> Iterator[Tell]:
     """Give a function that is to be told how much of ``total`` is done; ``size``: the numbers are bytes."""
     if sys.stderr.isatty():

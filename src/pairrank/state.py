@@ -15,6 +15,16 @@ import numpy as np
 from pairrank.types import AnyArray
 
 
+class Settings(dict[str, Any]):
+    """Options by name as they act; also as attributes: ``settings["z"]`` is ``settings.z``."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"there is no setting {name!r}; there are: {', '.join(self)}") from None
+
+
 class Saved:
     """Something with state: ``SAVED`` names its attributes: arrays, numbers, `Growing`, `Saved`, or None."""
 

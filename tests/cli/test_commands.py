@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from pairrank import cli
+from pairrank import cli, rankers
+from pairrank.cli import experiment_options
 
 
 def loaded(*words: str) -> set[str]:
@@ -68,4 +70,65 @@ def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit) as end:
         cli.main(["simulat"])
     assert end.value.code == 2
-    assert "'simulat'" in capsys.readouterr().err
+    assert "there is no command 'simulat'; did you mean 'simulate'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["simulate", "--sede", "3"], "pairrank simulate: error: there is no option --sede; did you mean '--seeds'?"),
+        (["store", "verify", "x.db", "--jso"], "pairrank store: error: there is no option --jso"),
+        (["data", "inspect", "x", "y"], "pairrank data: error: 'y' is one argument too many"),
+    ],
+)
+def test_a_wrong_option_is_told_by_its_command(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    assert end.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"usage: pairrank {words[0]}")
+    assert sentence in told
+
+
+@pytest.mark.parametrize("words", [[], ["--help"]])
+def test_help_groups_the_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    assert end.value.code == 0
+    told = capsys.readouterr().out
+    assert [line for line in told.splitlines() if line.rstrip(":") in cli.FACES] == [f"{face}:" for face in cli.FACES]
+    assert all(f"\n  {name} " in told for name in cli.COMMANDS)
+    assert max(map(len, told.splitlines())) <= 100
+
+
+def test_rankers_lists_them_and_their_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["rankers"]) == 0
+    told = capsys.readouterr().out
+    assert all(f"\n{name} " in told for name in rankers.names())
+    assert cli.main(["rankers", "mgd(tau=2)"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert "tau=2" in told
+    assert "multileaving=probabilistic    one of probabilistic, team-draft" in told
+    assert "    how many directions are tried at once." in told
+    for name in rankers.names():
+        assert cli.main(["rankers", name]) == 0
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_tables_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    head = ["ranker", "clicks", "rounds", "ndcg", "cndcg"]
+    rows = [[name, "position(eta=1.0, noise=0.4)", "1000", "0.9123", "123.4"] for name in rankers.names()]
+    told = experiment_options.fitted(head, rows)
+    assert max(map(len, told.splitlines())) <= columns
+    assert all(cell in " ".join(told.split()) for row in rows for cell in row[:1] + row[2:])
+
+
+def test_an_interrupted_command_says_what_is_kept() -> None:
+    kept = cli._kept(argparse.Namespace(resume=True, out=None))
+    assert kept == "; nothing is kept: with --out DIR the same command goes on where it stopped"
+    assert cli._kept(argparse.Namespace(resume=False, out="x")).endswith("without --no-resume goes on from there")
+    assert cli._kept(argparse.Namespace()) == ""

@@ -19,7 +19,7 @@ def test_the_papers_rankers_are_registered() -> None:
 
 
 def test_reproduce_is_the_papers_experiment_unless_told_otherwise() -> None:
-    args = parser(["reproduce"]).parse_args(["reproduce", "synthetic:tiny", "--out", "unused"])
+    args = parser("reproduce").parse_args(["synthetic:tiny", "--out", "unused"])
     experiment = paper.comparison(
         experiment_options.protocol(args), command="", users=experiment_options.users(args), seeds=args.seeds
     )

@@ -99,8 +99,9 @@ def test_a_cell_is_won_online_only_when_surely_above_every_rival(shift: float, w
     cell = only(quality.contests(runs, rivals=["mgd", "pdgd"]))
     assert cell.won_online is won
     text = quality.as_markdown([cell])
-    assert ("no: PDGD" in text) is not won
-    assert "no: MGD" not in text
+    assert ("not shown to be ahead of PDGD (our lead " in text) is not won
+    assert "ahead of MGD" not in text
+    assert ("while learning: ahead of every rival" in quality.as_text([cell])) is won
 
 
 def test_one_in_a_hundred_is_asked_online_and_a_margin_offline() -> None:
@@ -129,7 +130,7 @@ def test_runs_of_a_fold_are_not_independent() -> None:
 def test_a_cell_is_kept_offline_where_no_rival_can_be_above_by_the_margin(rival: float, kept: bool) -> None:
     cell = only(quality.contests(made("pairrank", ndcg=0.5) + made("pdgd", ndcg=rival), rivals=["pdgd"]))
     assert cell.kept_offline is kept
-    assert ("no: PDGD -0.1" in quality.as_markdown([cell])) is not kept
+    assert ("perhaps worse than PDGD (our lead -0.1" in quality.as_markdown([cell])) is not kept
 
 
 def test_runs_that_end_below_round_100_are_counted() -> None:
@@ -162,7 +163,7 @@ def test_a_rival_without_runs_is_neither_beaten_nor_ahead() -> None:
     cell = only(quality.contests(runs, rivals=["pdgd", "mgd"]))
     assert not cell.won_online
     assert cell.kept_offline
-    assert "no: MGD has no runs" in quality.as_markdown([cell])
+    assert "ahead of MGD (no runs)" in quality.as_markdown([cell])
 
 
 def test_without_the_subject_there_is_nothing_to_say() -> None:
@@ -185,7 +186,7 @@ def test_presets_are_told_apart() -> None:
     text = quality.as_markdown(quality.contests(runs, rivals=presets))
     head, _, row = text.split("\n\n")[1].splitlines()
     assert "| PairRank | PairRank, preset = paper | PairRank, preset = authors |" in head
-    assert "no: PairRank, preset = paper +0 ± 0; PairRank, preset = authors +0 ± 0" in row
+    assert "ahead of PairRank, preset = paper (our lead +0 ± 0); PairRank, preset = authors (our lead +0 ± 0)" in row
 
 
 def test_every_ranker_meets_every_fold_user_and_seed() -> None:
@@ -213,14 +214,16 @@ def test_the_command_writes_its_tables_and_goes_on_where_it_was(
     assert main(words) == 0
     said = capsys.readouterr().out
     page = (tmp_path / "quality.md").read_text()
-    assert said == page
+    assert "synthetic:tiny, perfect users, 2 runs of each" in said
+    assert max(map(len, said.replace(str(tmp_path), "").splitlines())) <= 100
+    assert page.startswith("# pairrank against its rivals")
     assert "| data | users | runs | PairRank | PDGD | MGD | won |" in page
     assert "| synthetic:tiny | perfect | 2 |" in page
     before = (tmp_path / summaries.FILE).read_bytes()
     assert len(json.loads(before)) == 3 * 2 + 1, "three rankers, two seeds, and the ceiling"
     assert main(words) == 0
     assert (tmp_path / summaries.FILE).read_bytes() == before, "nothing was run again"
-    assert capsys.readouterr().out == page
+    assert capsys.readouterr().out == said
 
 
 @pytest.mark.parametrize("folds", ["@", "@x", "@0", "@5-1", "@1,,2"])

@@ -118,13 +118,13 @@ def test_wrong_names_and_options_are_told_with_what_there_is(folder: Path) -> No
             "nowhere.py:Mine",
             "cannot read nowhere.py: No such file or directory; expected a ranker as path/to/file.py:Class",
         ),
-        ("pairank", "no ranker is called 'pairank'; did you mean 'pairrank'?; there are: dbgd"),
+        ("pairank", "no ranker is called 'pairank'; did you mean 'pairrank'? (there are: dbgd"),
         ("pairrank(z=1", "no ranker is called 'pairrank(z=1'; is a bracket missing?"),
     ]:
         with pytest.raises(UnknownNameError) as caught:
             rankers.make(text, n_features=2)
         assert sentence in str(caught.value)
-    with pytest.raises(OptionError, match=r"pairrank has no option 'lamda'; did you mean 'lam'\?; there are: Q, "):
+    with pytest.raises(OptionError, match=r"pairrank has no option 'lamda'; did you mean 'lam'\? \(there are: Q, "):
         rankers.make("pairrank(lamda=1)", n_features=2)
 
 
@@ -151,7 +151,7 @@ def test_quality_tune_reproduce_and_reports_take_it(capsys: pytest.CaptureFixtur
     own = ["--ranker", "mine.py:Mine"]
     serial = ["--engine", "serial"]
     assert cli.main(["quality", *TINY, *own, "--rival", "pdgd", "--out", "quality", *serial]) == 0
-    assert "| Mine" in capsys.readouterr().out
+    assert "  Mine " in capsys.readouterr().out
     assert cli.main(["tune", *TINY, *own, "--trials", "2", "--out", "tuned", *serial]) == 0
     both = ["--clicks", "perfect", "--rounds", "3", "--seeds", "1"]
     assert cli.main(["reproduce", "synthetic:tiny", *both, *own, "--out", "paper", *serial]) == 0

@@ -8,61 +8,79 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 from pairrank.errors import InputError, PairRankError
 from pairrank.version import __version__
 
-# In the order of `pairrank --help`.
-COMMANDS = {
-    "demo": "compare all rankers on embedded data, about a minute",
-    "simulate": "compare rankers under simulated users",
-    "reproduce": "every experiment and figure of the paper, on your data",
-    "tune": "find hyper-parameters by validation performance",
-    "ablate": "vary one choice of PairRank's, draw one figure",
-    "calibrate": "how often certain orders are wrong, and why",
-    "trial": "how many lists an experiment needs, and what a guarded launch costs",
-    "quality": "compare the default with every rival, with corrected tests",
-    "report": "make figures and report again from records",
-    "fit": "learn a ranker from click logs of any size, on one core, all cores or a Ray cluster",
-    "warmstart": "start a ranker from weights, labelled data or click logs",
-    "export": "write a linear model for Elasticsearch, OpenSearch, Solr, RankLib, ONNX or as JSON",
-    "data": "look at data sets",
-    "serve": "rank and learn over HTTP",
-    "replay": "rebuild models from a store's log and compare digests",
-    "experiment": "start, watch and stop experiments of a running service",
-    "launch": "how far users of a running service get a ranker's order",
-    "evaluate": "what another order would have got, from a store's log",
-    "store": "verify, back up, restore or compact a store; manage keys",
-    "play": "try it in the browser: a search that learns from your clicks",
-    "figure": "draw a picture",
-    "bench": "measure speed, as ratios",
-    "warm": "compile the inner loops now, so that no process has to",
+# By what people come for, in the order of `pairrank --help`.
+FACES = {
+    "begin": {
+        "play": "try it in the browser: a search that learns from your clicks",
+        "demo": "compare all rankers on embedded data, about a minute",
+    },
+    "laboratory": {
+        "simulate": "compare rankers under simulated users",
+        "rankers": "which rankers there are, and their options",
+        "data": "look at data sets",
+        "quality": "compare the default with every rival, with corrected tests",
+        "reproduce": "every experiment and figure of the paper, on your data",
+        "tune": "find hyper-parameters by validation performance",
+        "ablate": "vary one choice of PairRank's, draw one figure",
+        "calibrate": "how often kept orders are wrong, and why",
+        "trial": "how many lists an experiment needs, and what a guarded launch costs",
+        "report": "make figures and report again from records",
+        "figure": "draw a picture",
+    },
+    "service": {
+        "serve": "rank and learn over HTTP, with a live page",
+        "store": "verify, back up, restore or compact a store; manage keys",
+        "launch": "how far users of a running service get a ranker's order",
+        "experiment": "start, watch and stop experiments of a running service",
+        "evaluate": "what another order would have got, from a store's log",
+        "replay": "rebuild models from a store's log and compare digests",
+    },
+    "models": {
+        "fit": "learn a ranker from click logs of any size, on one core, all cores or a Ray cluster",
+        "warmstart": "start a ranker from weights, labelled data or click logs",
+        "export": "write a linear model for Elasticsearch, OpenSearch, Solr, Vespa, ONNX and others",
+    },
+    "speed": {
+        "warm": "compile the inner loops now, so that no process has to",
+        "bench": "measure speed, as ratios",
+    },
 }
+COMMANDS = {name: told for commands in FACES.values() for name, told in commands.items()}
 
 
-def parser(named: Collection[str]) -> argparse.ArgumentParser:
-    """The parser that knows every command, and the options of those that are ``named``."""
+def parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of ``command`` with its options; without one, that of the whole, which lists the commands."""
+    if command is not None:
+        made = argparse.ArgumentParser(prog=f"pairrank {command}")
+        import_module(f"pairrank.cli.{command}").configure(made)
+        return made
+    lines = [
+        f"{face}:\n" + "\n".join(f"  {name:<11}{told}" for name, told in commands.items())
+        for face, commands in FACES.items()
+    ]
     top = argparse.ArgumentParser(
         prog="pairrank",
+        usage="pairrank COMMAND …",
         description="Ranking that learns from clicks while it serves.",
-        epilog="pairrank COMMAND --help explains one command.",
+        epilog="\n\n".join([*lines, "pairrank COMMAND --help explains one command."]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"pairrank {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, told in COMMANDS.items():
-        command = commands.add_parser(name, help=told)
-        if name in named:
-            import_module(f"pairrank.cli.{name}").configure(command)
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; exit codes: 0 done, 1 failed, 2 wrong usage."""
-    words = sys.argv[1:] if argv is None else argv
+    words = list(sys.argv[1:] if argv is None else argv)
+    args = argparse.Namespace()
     try:
-        args = parser(words[:1]).parse_args(words)  # a command comes first: before it there are only --help, --version
+        args = _parsed(words)
         code: int = args.run(args)
         return code
     except InputError as problem:
@@ -72,8 +90,52 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"pairrank: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("pairrank: interrupted", file=sys.stderr)
+        print(f"pairrank: interrupted{_kept(args)}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+
+
+def _parsed(words: list[str]) -> argparse.Namespace:
+    """What the words ask for; wrong ones end the program with what was perhaps meant."""
+    if not words or words[0].startswith("-"):  # before a command there are only --help and --version
+        top = parser()
+        top.parse_args(words)
+        top.print_help()
+        raise SystemExit(0)
+    name = words[0]
+    if name not in COMMANDS:
+        from pairrank.checking import nearest
+
+        parser().error(f"there is no command {name!r}{nearest(name, COMMANDS)}")
+    command = parser(name)
+    args, unknown = command.parse_known_args(words[1:])
+    if unknown:
+        wrong = next((word for word in unknown if word.startswith("-")), unknown[0])
+        flag = wrong.partition("=")[0]
+        if not flag.startswith("-"):
+            command.error(f"{wrong!r} is one argument too many")
+        from pairrank.checking import nearest
+
+        command.error(f"there is no option {flag}{nearest(flag, _flags(command))}")
+    return args
+
+
+def _flags(command: argparse.ArgumentParser) -> Iterator[str]:
+    """The long options of a command and of what stands below it."""
+    for action in command._actions:
+        yield from (flag for flag in action.option_strings if flag.startswith("--"))
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _flags(below)
+
+
+def _kept(args: argparse.Namespace) -> str:
+    """What an interrupted command leaves behind, and how to go on."""
+    if not hasattr(args, "resume"):
+        return ""
+    if args.out is None:
+        return "; nothing is kept: with --out DIR the same command goes on where it stopped"
+    again = "the same command" if args.resume else "the same command without --no-resume"
+    return f"; what is done is kept in {args.out}, and {again} goes on from there"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from pairrank.lab.aggregate import Results
 from pairrank.lab.executors import prepare
 from pairrank.lab.experiment import CEILING, USERS, Experiment
 from pairrank.lab.outcomes import RunsFailedError
-from pairrank.progress import progress
+from pairrank.progress import phase, progress
 from pairrank.sim import Protocol, RunSpec, Summary
 
 
@@ -36,7 +38,12 @@ def add_options(parser: argparse.ArgumentParser, *, engine: str = "processes") -
 
 def run_all(specs: Sequence[RunSpec], args: argparse.Namespace, out: str | None) -> list[Summary]:
     """Run the specs as the options say, with a progress bar."""
-    with progress(sum(spec.rounds for spec in specs), "rounds") as report:
+    total = sum(spec.rounds for spec in specs)
+    with progress(total, "reading data") as tell:
+
+        def report(done: int) -> None:
+            tell(done, what="rounds" if done < total else "finishing")
+
         return executors.run_all(
             specs,
             out,
@@ -44,8 +51,20 @@ def run_all(specs: Sequence[RunSpec], args: argparse.Namespace, out: str | None)
             jobs=args.jobs,
             address=args.address,
             resume=args.resume,
-            report=report,
+            report=lambda done: report(done) if done else None,
         )
+
+
+def fitted(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
+    """A table as text; on a terminal that is too narrow for it, every row on lines of its own."""
+    text = tables.as_text(head, rows, right=right)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if not width or max(map(len, text.splitlines())) <= width:
+        return text
+    wrap = textwrap.TextWrapper(width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+    pairs = [[f"{name}\0{cell}" for name, cell in zip(head[1:], row[1:], strict=True)] for row in rows]
+    stacked = [f"{row[0]}\n{wrap.fill(', '.join(told))}" for row, told in zip(rows, pairs, strict=True)]
+    return "\n".join(stacked).replace("\0", " ")
 
 
 def positive(text: str) -> int:
@@ -129,7 +148,8 @@ def run_experiment(experiment: Experiment, args: argparse.Namespace) -> int:
 
 def show_report(out: str) -> None:
     """Write the report of a folder and print its table and claims."""
-    made = report.build(out)
+    with phase("drawing figures and writing the report"):
+        made = report.build(out)
     results = made.results
     _print_leaders(results)
     verdicts = [claim.verdict for claim in made.claims]
@@ -146,6 +166,6 @@ def show_report(out: str) -> None:
 def _print_leaders(results: Results) -> None:
     for who in results.users:
         head, rows = tables.leaders(results, who)
-        print(f"{who} users\n{tables.as_text(head, rows)}\n")
+        print(f"{who} users\n{fitted(head, rows)}\n")
     ceiling = f"; {CEILING} sees the labels and does not compete" if CEILING in results.rankers else ""
     print(f"{tables.MARK} the best of its column{ceiling}")

@@ -13,6 +13,7 @@ from pairrank.lab import quality, summaries
 from pairrank.lab.executors import prepare
 from pairrank.lab.outcomes import RunsFailedError
 from pairrank.sim import Protocol
+from pairrank.version import __version__
 
 _EPILOG = """\
 DATA is a folder in LETOR format or a synthetic: name; after @ come the folds, as in MQ2008@1-5 (default: fold 1).
@@ -71,9 +72,11 @@ def run(args: argparse.Namespace) -> int:
         failed = problem
     kept = summaries.load(args.out)
     done = [kept[spec.run_id] for spec in specs if spec.run_id in kept]
-    text = quality.as_markdown(quality.contests(done, subject=args.ranker, rivals=rivals))
-    archive.write_atomically(Path(args.out) / "quality.md", (text + "\n").encode())
-    print(text)
+    found = quality.contests(done, subject=args.ranker, rivals=rivals)
+    made = f"pairrank {__version__}, {args.rounds} rounds, {args.seeds} seeds. {quality.LEGEND}"
+    text = f"# {args.ranker} against its rivals\n\n{made}\n\n{quality.as_markdown(found)}\n"
+    archive.write_atomically(Path(args.out) / "quality.md", text.encode())
+    print(f"{quality.as_text(found, args.ranker)}\nas one table: {Path(args.out) / 'quality.md'}")
     if failed is not None:
         print(f"pairrank: {failed}", file=sys.stderr)
     return 1 if failed else 0

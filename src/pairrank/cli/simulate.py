@@ -12,7 +12,7 @@ from typing import Any
 from pairrank import archive, clicks, rankers
 from pairrank.cli import experiment_options
 from pairrank.errors import InputError
-from pairrank.lab import tables, tuned_options
+from pairrank.lab import tuned_options
 from pairrank.metrics import mean_interval
 from pairrank.sim import RunSpec, Summary
 
@@ -112,4 +112,4 @@ _FORMATS = {"ndcg": ".4f", "ndcg_ci": ".4f", "cndcg": ".1f", "cndcg_ci": ".1f", 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as aligned text."""
     cells = [["-" if v is None else format(v, _FORMATS.get(name, "")) for name, v in row.items()] for row in rows]
-    return tables.as_text(list(rows[0]), cells)
+    return experiment_options.fitted(list(rows[0]), cells)

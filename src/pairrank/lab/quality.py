@@ -47,6 +47,10 @@ ONLINE_P = 0.01
 MARGIN = 0.005
 # The paper's users, and ones whose clicks carry a bias of position or end at the first.
 WHO = (*USERS, "position(eta=1.0, noise=0.4)", "position(eta=0.5, noise=0.4)", "cascade(noise=0.4)")
+LEGEND = (
+    f"Means over runs; the highest in bold; a star where the difference to a rival is sure (p < {ONLINE_P}, Holm). "
+    "*Our lead* is our mean less the rival's, ± half its 95 % interval: below 0 the rival is ahead."
+)
 # Seeds that no constant of a ranker was chosen on.
 FIRST_SEED = 2000
 
@@ -215,7 +219,7 @@ def as_markdown(found: Sequence[Contest]) -> str:
             cell.users,
             str(cell.runs),
             *(_marked(cell.cndcg, ranker, cell.online, ".1f") for ranker in labels),
-            "yes" if cell.won_online else "no: " + _who((v for v in cell.online if not _beaten(v)), labels),
+            _verdict("won", "not shown to be ahead of", [v for v in cell.online if not _beaten(v)], labels),
         ]
         for cell in found
     ]
@@ -225,7 +229,7 @@ def as_markdown(found: Sequence[Contest]) -> str:
             cell.users,
             *(_marked(cell.ndcg, ranker, cell.offline, ".4f") for ranker in labels),
             f"{cell.ceiling:.4f}",
-            "yes" if cell.kept_offline else "no: " + _who((v for v in cell.offline if _worse(v)), labels),
+            _verdict("no worse", "perhaps worse than", [v for v in cell.offline if _worse(v)], labels),
             f"{cell.fell[0]} of {cell.runs} (at most {cell.fell[1]:.4f})" if cell.fell[0] else "none",
         ]
         for cell in found
@@ -269,9 +273,50 @@ def _worse(versus: Versus) -> bool:
     return math.isfinite(versus.half) and versus.mean - versus.half < -MARGIN
 
 
-def _who(versus: Iterable[Versus], labels: Mapping[str, str]) -> str:
-    """Rivals with the subject's difference to each: above 0 the subject is ahead."""
-    return "; ".join(
-        f"{labels[v.rival]} " + ("has no runs" if math.isnan(v.mean) else f"{v.mean:+.3g} ± {v.half:.2g}")
+def _verdict(good: str, bad: str, versus: Sequence[Versus], labels: Mapping[str, str]) -> str:
+    """``good`` where no rival is left, else ``bad`` and who, each with our lead: below 0 the rival is ahead."""
+    if not versus:
+        return good
+    return f"{bad} " + "; ".join(
+        f"{labels[v.rival]} ({'no runs' if math.isnan(v.mean) else f'our lead {v.mean:+.3g} ± {v.half:.2g}'})"
         for v in versus
     )
+
+
+def as_text(found: Sequence[Contest], subject: str = SUBJECT) -> str:
+    """The same for a terminal: a small table per data set and users, and two sentences of what came out."""
+    subject, parts = canonical(subject), []
+    for cell in found:
+        labels = {r: look.label for r, look in styles.of_rankers(list(dict.fromkeys((subject, *cell.cndcg)))).items()}
+        leads = {v.rival: (v, o) for v, o in zip(cell.online, cell.offline, strict=True)}
+        rows = [
+            [
+                f"  {labels[ranker]}",
+                f"{cell.cndcg[ranker]:.1f}",
+                _lead(leads[ranker][0], ".1f") if ranker in leads else "",
+                f"{cell.ndcg[ranker]:.4f}",
+                _lead(leads[ranker][1], ".4f") if ranker in leads else "",
+            ]
+            for ranker in labels
+            if ranker in cell.cndcg
+        ]
+        lost = [labels.get(v.rival, v.rival) for v in cell.online if not _beaten(v)]
+        worse = [labels.get(v.rival, v.rival) for v in cell.offline if _worse(v)]
+        parts += [
+            f"{cell.data}, {cell.users} users, {cell.runs} runs of each",
+            tables.as_text(["  ranker", "cNDCG@10", "our lead", "NDCG@10", "our lead"], rows, right=True),
+            "  while learning: "
+            + ("ahead of every rival" if not lost else f"not shown to be ahead of {', '.join(lost)}"),
+            "  what was learned: "
+            + (f"no worse than any by {MARGIN}" if not worse else f"perhaps worse than {', '.join(worse)}"),
+            "",
+        ]
+    parts.append(f"our lead: the difference to that rival, ± half its 95 % interval; * sure (p < {ONLINE_P}, Holm)")
+    return "\n".join(parts)
+
+
+def _lead(versus: Versus, form: str) -> str:
+    if math.isnan(versus.mean):
+        return "no runs"
+    half = "" if math.isnan(versus.half) else f" ± {versus.half:{form}}"
+    return f"{versus.mean:+{form}}{half}{'*' if versus.p < ONLINE_P else ''}"

@@ -20,7 +20,7 @@ from pairrank import archive, notebook, threads
 from pairrank.checking import check_choice as check_choice
 from pairrank.checking import check_number_in as check_number_in
 from pairrank.checking import check_positions, check_whole
-from pairrank.documents import Columns, Features, Missing, clicked
+from pairrank.documents import COUNTED, Columns, Features, Missing, clicked
 from pairrank.errors import (
     FileFormatError,
     ForeignImpressionError,
@@ -34,20 +34,10 @@ from pairrank.rankers.first_lists import FirstLists, packed, unpacked
 from pairrank.rankers.learned_set import LearnedSet
 from pairrank.rankers.upgrade import from_0_1
 from pairrank.rng import Purpose, check_seed, generator
-from pairrank.state import Saved, checkpoint, restore, state_of
+from pairrank.state import Saved, Settings, checkpoint, restore, state_of
 from pairrank.types import AnyArray, BoolArray, FloatArray, Id, Impression, IntArray
 
 State = dict[str, Any]
-
-
-class _Counted:
-    """The value of ``n_features`` where ``feature_names`` tell."""
-
-    def __repr__(self) -> str:
-        return "len(feature_names)"
-
-
-_COUNTED: Any = _Counted()
 
 
 class Draw(NamedTuple):
@@ -59,16 +49,6 @@ class Draw(NamedTuple):
     memory: Mapping[str, AnyArray]
 
 
-class Settings(dict[str, Any]):
-    """Options by name as they act; also as attributes: ``settings["z"]`` is ``settings.z``."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"there is no setting {name!r}; there are: {', '.join(self)}") from None
-
-
 @dataclass(eq=False)
 class Ranker(Saved, ABC):
     """An online ranker: ``rank`` shows a list, ``learn`` takes its clicks, in any order and at any time.
@@ -77,6 +57,13 @@ class Ranker(Saved, ABC):
     initial state), `_rank`, `_learn` and `score`, and names in ``SAVED`` the attributes that learning replaces.
 
     One ranker may be used from several threads: `rank` and `learn` take turns.
+
+    Parameters
+    ----------
+    n_features : width of a document's features; may be left out where ``feature_names`` tell.
+    seed : with the impression's number, the key of all randomness.
+    feature_names : what the features are called, for documents by name and for frames; saved with the ranker.
+    missing : what a missing value means: a number, or "mean" of the list's other documents. None: it is refused.
 
     >>> @dataclass(eq=False, kw_only=True)
     ... class Shuffled(Ranker):
@@ -90,7 +77,7 @@ class Ranker(Saved, ABC):
     ('a', 'b')
     """
 
-    n_features: int = field(default=_COUNTED)
+    n_features: int = field(default=COUNTED)
     _: KW_ONLY
     seed: int = field(default=0)
     feature_names: Sequence[str] | None = field(default=None)
@@ -100,8 +87,7 @@ class Ranker(Saved, ABC):
     NO_SETTINGS: ClassVar[tuple[str, ...]] = ("n_features", "seed")
 
     def __post_init__(self) -> None:
-        width = None if self.n_features is _COUNTED else self.n_features
-        self._columns = Columns.of(width, self.feature_names, self.missing)
+        self._columns = Columns.of(self.n_features, self.feature_names, self.missing)
         self.n_features, self.feature_names, self.missing = astuple(self._columns)
         self.seed = check_seed(self.seed)
         self._number = 0
