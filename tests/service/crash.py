@@ -6,7 +6,8 @@ everything imported, so that a life costs milliseconds. Clients never stop sendi
 
 - every feedback that was acknowledged is in the log, once;
 - nothing was learned twice, and nothing that the log holds was left out;
-- the model equals the replay of the log, bit for bit, and the store is whole.
+- the model equals the replay of the log, bit for bit, and the store is whole;
+- so do the verdicts of an interleaved experiment and a split and the state of a guarded launch, which run all the time.
 
 By hand: ``python tests/service/crash.py --kills 5000`` (and ``--postgres``).
 """
@@ -42,11 +43,19 @@ from pairrank.service.learning.verify import verify
 from pairrank.service.settings import Settings
 from pairrank.service.store import SqlStore, open_store
 from pairrank.service.store.values import Config, Limits
+from pairrank.trials.experiment import Definition
 
 RANKER = "a"
 # The longest life of each victim, in seconds: about twice what it needs to start and do some work.
 LIVES = {"server": 0.8, "learner": 0.3, "postgres": 3.0}
 CLIENTS = 2
+WINDOW = 0.3  # seconds: lists of the split and of the launch are logged then
+EXPERIMENTS = (
+    Definition(name="mixed", a=RANKER, b="as-sent", share=0.4),
+    Definition(name="split", a=RANKER, b="as-sent", share=0.3, kind="split"),
+)
+# With this margin there can be no breach, after which nothing would be learned.
+LAUNCH = {"mode": "guarded", "margin": 1.0, "holdout": 0.05, "delta": 0.05, "most_lost": 0.5, "auto": False}
 client_module.MAX_PAUSE = 0.1  # a crash here lasts milliseconds, not minutes
 
 
@@ -100,7 +109,7 @@ def send(port: int, notes: Path, seed: int, forgetful: bool) -> None:
     with open(notes, "a") as file:
         while True:
             documents = {f"d{i}": [chance.random(), chance.random()] for i in range(5)}
-            shown = client.rank(RANKER, documents, k=3)
+            shown = client.rank(RANKER, documents, k=3, client_id=f"client {chance.randrange(500)}")
             clicks = [name for name in shown.ids if chance.random() < documents[name][0]]
             try:
                 client.feedback(RANKER, shown.impression_id, clicks)
@@ -153,7 +162,10 @@ def end_process(process: int) -> None:
 def run(url: str, kills: int, seed: int, folder: Path, postgres: object = None) -> Outcome:
     """Kill ``kills`` times, let everything come to rest, and look."""
     store = open_store(url)
-    store.create(RANKER, Config(2, options={}), Limits(), time.time(), "crash")
+    store.create(RANKER, Config(2, options={}), Limits(window_seconds=WINDOW), time.time(), "crash")
+    for definition in EXPERIMENTS:
+        store.define(definition, time.time(), "crash")
+    store.launch(RANKER, LAUNCH, time.time(), "crash")
     load_head(store, store.rankers()[0]).ranker.rank([[0.0, 1.0], [1.0, 0.0]])  # imports what a first request would
     store.close()
     app = make_app(url, Settings(store=url))
@@ -195,6 +207,7 @@ def judge(url: str, lines: list[list[str]], kills: dict[str, int]) -> Outcome:
         faults = [" ".join(line) for line in lines if len(line) > 1]
         if not replay(store, before).same:
             faults.append("after the last kill the stored model was not the log's")
+        time.sleep(WINDOW)
         learner = Learner(store)
         while learner.step(publish=True):
             pass
@@ -208,17 +221,27 @@ def judge(url: str, lines: list[list[str]], kills: dict[str, int]) -> Outcome:
 
 def compare(store: SqlStore, acknowledged: list[str]) -> list[str]:
     row = store.rankers()[0]
-    logged = [f"{number}-{token}" for number, token in store.database.all("SELECT number, token FROM log")]
+    rows = store.database.all("SELECT number, token FROM log WHERE kind = 'feedback'")
+    logged = [f"{number}-{token}" for number, token in rows]
     faults = verify(store)
     if lost := set(acknowledged) - set(logged):
         faults.append(f"{len(lost)} acknowledged feedbacks are not in the log, such as {min(lost)}")
     if len(set(logged)) != len(logged):
         faults.append("an impression is in the log twice")
-    if not row.applied == row.learned == row.log_seq == row.feedback_count == len(logged):
+    decisions = 1  # the launch
+    if not row.applied - decisions == row.learned == row.log_seq - decisions == row.feedback_count == len(logged):
         counts = f"{row.feedback_count} counted, {row.applied} applied, {row.learned} learned"
         faults.append(f"{len(logged)} logged, {counts}")
-    if not replay(store, row).same:
-        faults.append("the model is not the replay of the log")
+    found = replay(store, row)
+    if not found.same:
+        faults.append(f"the model is not the replay of the log, or these are not: {found.wrong_trials}")
+    faults += [f"experiment {one.name} has counted nothing" for one in store.experiments() if not one.state]
+    for one in store.experiments():
+        counted = store.database.all(
+            "SELECT count(*) FROM log WHERE experiment_id = ? AND coalesce(counts, 1) = 1", (one.id,)
+        )
+        if one.state and one.state["tally"]["lists"] != counted[0][0]:
+            faults.append(f"experiment {one.name} has counted {one.state['tally']['lists']} of {counted[0][0]} lists")
     return faults
 
 
