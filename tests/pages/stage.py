@@ -119,7 +119,7 @@ class Watched:
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
     def fits(self) -> None:
-        """Nothing sticks out at the side: telephones, a tablet, a desk."""
+        """Nothing sticks out at the side: telephones, a tablet, a worker."""
         for width in (360, 390, 820, 1400):
             self.page.set_viewport_size({"width": width, "height": 800})
             self.page.wait_for_timeout(100)

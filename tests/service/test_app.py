@@ -481,7 +481,7 @@ def test_pages_of_other_sites_may_not_write(client: TestClient) -> None:
 def test_a_store_in_trouble_is_a_503_and_recovers(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = ranked(client)
     before = state(client)
-    store_class = type(client.app.state.desk.store)
+    store_class = type(client.app.state.worker.store)
 
     def fail(*_: object) -> None:
         raise StorageError("the store cannot be used right now: database or disk is full")
@@ -500,7 +500,7 @@ def test_a_store_in_trouble_is_a_503_and_recovers(client: TestClient, monkeypatc
 def test_a_read_only_database_is_a_503_and_recovers(client: TestClient) -> None:
     shown = ranked(client)
     before = state(client)
-    writer = client.app.state.desk.writer
+    writer = client.app.state.worker.writer
     connections = [writer._store.database, writer._at_once.database]
     for connection in connections:
         connection.all("PRAGMA query_only = ON")
@@ -517,7 +517,7 @@ def test_a_fault_in_the_program_tells_the_client_nothing(client: TestClient, mon
     def fail(*_: object) -> None:
         raise RuntimeError("secret details")
 
-    monkeypatch.setattr(type(client.app.state.desk.store), "rankers", fail)
+    monkeypatch.setattr(type(client.app.state.worker.store), "rankers", fail)
     answer = client.get("/v1/rankers")
     assert answer.status_code == 500
     assert "secret" not in answer.text

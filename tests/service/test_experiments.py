@@ -58,8 +58,8 @@ def told(client: TestClient, name: str = "new") -> dict[str, Any]:
 
 def rows(client: TestClient, columns: str, table: str = "log") -> list[Any]:
     """Straight from the store."""
-    desk = client.app.state.desk
-    return list(client.portal.call(desk.shelf.read, desk.store.database.all, f"SELECT {columns} FROM {table}"))
+    worker = client.app.state.worker
+    return list(client.portal.call(worker.models.read, worker.store.database.all, f"SELECT {columns} FROM {table}"))
 
 
 def checked(url: str) -> None:
@@ -123,7 +123,7 @@ def test_teams_stay_in_the_impression(app: TestClient) -> None:
 
 def test_a_split_is_sticky_and_each_client_counts_once(app: TestClient, file: str) -> None:
     started(app, kind="split", a="as-sent", b="a@0")
-    clock = app.app.state.desk.clock
+    clock = app.app.state.worker.clock
     arms = {}
     for client in (f"client {i}" for i in range(12)):
         lists = [[d["id"] for d in ranked(app, k=3, client_id=client)["ranking"]] == IDS[:3] for _ in range(2)]
@@ -281,9 +281,9 @@ def test_pages_neither_repeat_nor_lose_documents(app: TestClient) -> None:
 
 def test_a_page_of_an_expired_list_says_so(app: TestClient) -> None:
     shown = ranked(app, k=2)
-    desk = app.app.state.desk
-    desk.clock.now += 2 * 86_400.0
-    app.portal.call(desk.shelf.read, desk.store.expire, desk.clock.now)
+    worker = app.app.state.worker
+    worker.clock.now += 2 * 86_400.0
+    app.portal.call(worker.models.read, worker.store.expire, worker.clock.now)
     answer = app.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS, "page_of": shown["impression_id"]})
     assert answer.status_code == 410
     assert answer.json()["message"] == "the list to go on with has expired; ask for it from the top"

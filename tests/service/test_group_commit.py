@@ -15,7 +15,7 @@ from pairrank.errors import StorageError
 from pairrank.service.store import SqlStore, open_impatient, open_store
 from pairrank.service.store.values import Event, Feedback, Served, Status, Verdict
 from pairrank.service.worker import group_commit as writer_module
-from pairrank.service.worker.group_commit import Writer
+from pairrank.service.worker.group_commit import GroupCommit
 
 
 class Counting:
@@ -55,7 +55,7 @@ def test_one_transaction_for_all_that_waits(scene: Scene) -> None:
     fresh = [scene._served(row, scene.ranker.rank([[0.0, 1.0]] * 3, number=50 + n)) for n in range(2)]
 
     async def main() -> list[object]:
-        writer = Writer(counting, clock=lambda: scene.now)  # type: ignore[arg-type]
+        writer = GroupCommit(counting, clock=lambda: scene.now)  # type: ignore[arg-type]
         waiting: list[asyncio.Future[object]] = [writer.serve(fresh[0])]  # type: ignore[list-item]
         await asyncio.sleep(0.05)  # the thread is in its first transaction now
         waiting += [writer.feedback(sent(item)) for item in items[:3]]  # type: ignore[misc]
@@ -82,7 +82,7 @@ def test_a_failure_reaches_everybody_who_waited_and_nobody_else(scene: Scene, mo
         raise StorageError("full")
 
     async def main() -> None:
-        writer = Writer(scene.store, clock=lambda: scene.now)
+        writer = GroupCommit(scene.store, clock=lambda: scene.now)
         with monkeypatch.context() as patch:
             patch.setattr(SqlStore, "feedback", fail)
             with pytest.raises(StorageError, match="full"):
@@ -99,7 +99,7 @@ def test_closing_writes_what_waits(scene: Scene) -> None:
     items = scene.serve(5)
 
     async def main() -> list[Verdict]:
-        writer = Writer(scene.store, clock=lambda: scene.now)
+        writer = GroupCommit(scene.store, clock=lambda: scene.now)
         waiting = [writer.feedback(sent(item)) for item in items]
         await writer.close()
         return list(await asyncio.gather(*waiting))
@@ -115,7 +115,7 @@ def test_too_much_waiting_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPat
     items = scene.serve(6)
 
     async def main() -> None:
-        writer = Writer(counting, clock=lambda: scene.now)  # type: ignore[arg-type]
+        writer = GroupCommit(counting, clock=lambda: scene.now)  # type: ignore[arg-type]
         blocked = writer.serve(items[0]._replace(number=77))
         await asyncio.sleep(0.05)
         waiting = [writer.feedback(sent(item)) for item in items[:3]]
@@ -138,7 +138,7 @@ def test_lists_are_written_at_once_unless_somebody_else_writes(scene: Scene, tmp
     at_once = open_impatient(tmp_path / "store.db")
 
     async def main() -> None:
-        writer = Writer(counting, clock=lambda: scene.now, at_once=at_once)  # type: ignore[arg-type]
+        writer = GroupCommit(counting, clock=lambda: scene.now, at_once=at_once)  # type: ignore[arg-type]
         await asyncio.gather(writer.serve(shown[0]), writer.serve(shown[1]))
         assert counting.calls == []
         with other.database.transaction():

@@ -61,16 +61,16 @@ def served(client: TestClient, count: int, liked: str) -> list[bool]:
 def passed(client: TestClient, clock: Clock) -> None:
     """All windows close, the learner counts what there is and works the share out."""
     clock.now += 6.0
-    desk = client.app.state.desk
+    worker = client.app.state.worker
     waiting = "SELECT count(*) FROM impressions"
-    while client.portal.call(desk.shelf.read, desk.store.database.all, waiting) != [(0,)]:
+    while client.portal.call(worker.models.read, worker.store.database.all, waiting) != [(0,)]:
         pass
     client.get("/v1/rankers/a?wait=5")
     while True:
-        row = client.portal.call(desk.shelf.read, desk.store.ranker, "a")
+        row = client.portal.call(worker.models.read, worker.store.ranker, "a")
         if row.launch.mode != "guarded" or row.launch.looked == clock.now:
             break
-    client.portal.call(desk.shelf.refresh)
+    client.portal.call(worker.models.refresh)
 
 
 def checked(url: str) -> None:
@@ -128,7 +128,7 @@ def app(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def test_a_good_ranker_goes_free(app: TestClient, tmp_path: Path) -> None:
-    clock = app.app.state.desk.clock
+    clock = app.app.state.worker.clock
     decided(app, "guarded", auto=True, **BOLD)
     for _ in range(9):
         passed(app, clock)
@@ -156,7 +156,7 @@ def test_shadow_serves_as_sent_and_learns(app: TestClient) -> None:
 
 
 def test_no_document_loses_more_than_is_allowed(app: TestClient) -> None:
-    clock = app.app.state.desk.clock
+    clock = app.app.state.worker.clock
     decided(app, "guarded", **BOLD | {"most_lost": 0.4})
     seen = set()
     for _ in range(4):
@@ -171,7 +171,7 @@ def test_no_document_loses_more_than_is_allowed(app: TestClient) -> None:
 
 
 def test_pages_stay_with_the_first(app: TestClient) -> None:
-    clock = app.app.state.desk.clock
+    clock = app.app.state.worker.clock
     decided(app, "guarded", **BOLD)
     passed(app, clock)
     served(app, 15, "d4")

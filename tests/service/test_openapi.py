@@ -87,7 +87,7 @@ def test_every_good_answer_is_the_one_declared(walk: Walk, monkeypatch: pytest.M
     assert collecting["clicks"] == [name == "d2" for name in collecting["ids"]]
     assert collecting["closes"] == collecting["time"] + 600.0
     third = walk("POST", f"{one}/rank", 200, json={"documents": DOCUMENTS})
-    walk.client.app.state.desk.clock.now += 601.0
+    walk.client.app.state.worker.clock.now += 601.0
     assert walk("POST", f"{one}/feedback", 200, json={**told, "impression_id": third["impression_id"]})["late"]
 
     assert walk("GET", f"{one}?wait=5", 200)["feedback_count"] >= 2
@@ -122,8 +122,8 @@ def test_every_good_answer_is_the_one_declared(walk: Walk, monkeypatch: pytest.M
     walk("GET", "/healthz", 200)
     walk("GET", "/readyz", 200)
     assert "pairrank_" in walk("GET", "/metrics", 200)
-    desk = walk.client.app.state.desk
-    monkeypatch.setattr(desk, "stopping", True)  # the stream ends at once
+    worker = walk.client.app.state.worker
+    monkeypatch.setattr(worker, "stopping", True)  # the stream ends at once
     walk("GET", "/v1/stream", 200)
     walk("DELETE", one, 200)
     assert {operation: {s for s in seen if s < 300} for operation, seen in walk.seen.items()} == operations(walk.text)
@@ -145,9 +145,9 @@ def test_every_refusal_is_the_one_declared(walk: Walk, monkeypatch: pytest.Monke
     walk("PUT", one, 422, json={"n_features": 2, "ranker": "nobody"})
     walk("POST", f"{one}/limits", 200, json={"max_open": 1, "window_seconds": 1, "retention_seconds": 60})
     shown = walk("POST", f"{one}/rank", 200, json={"documents": DOCUMENTS})
-    monkeypatch.setattr(walk.client.app.state.desk.shelf, "open_count", lambda _: 1)  # counted now and then only
+    monkeypatch.setattr(walk.client.app.state.worker.models, "open_count", lambda _: 1)  # counted now and then only
     walk("POST", f"{one}/rank", 429, json={"documents": DOCUMENTS})
-    walk.client.app.state.desk.clock.now += 61.0
+    walk.client.app.state.worker.clock.now += 61.0
     told = {"impression_id": shown["impression_id"], "clicks": []}
     walk("POST", f"{one}/feedback", 410, json=told)
     walk("POST", f"{one}/feedback", 404, json={**told, "impression_id": "1-x"})
@@ -209,7 +209,7 @@ def test_a_store_in_trouble_is_declared(walk: Walk, monkeypatch: pytest.MonkeyPa
     def broken(*_: object) -> None:
         raise StorageError("the disk is gone")
 
-    monkeypatch.setattr(walk.client.app.state.desk.store, "rankers", broken)
+    monkeypatch.setattr(walk.client.app.state.worker.store, "rankers", broken)
     walk("GET", "/v1/rankers", 503)
 
 

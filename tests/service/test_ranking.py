@@ -67,7 +67,7 @@ def test_a_list_is_of_one_model_also_when_a_newer_one_comes_meanwhile(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.post(RANK, json={"documents": DOCUMENTS})
-    item = client.app.state.desk.shelf._items["a"]  # type: ignore[attr-defined]
+    item = client.app.state.worker.models._items["a"]  # type: ignore[attr-defined]
     X = [document["features"] for document in DOCUMENTS]
     older, newer = item.ranker.score(X).tolist(), rankers.make("pairrank", n_features=2)
     newer._weights = np.array([1.0, 2.0])  # type: ignore[attr-defined]

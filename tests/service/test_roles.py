@@ -27,6 +27,7 @@ TABLE = {
     ("GET", "/static/*"): "open",
     ("POST", "/v1/rankers/{name}/rank"): "rank",
     ("POST", "/v1/rerank"): "rank",
+    ("POST", "/infinity/rerank"): "rank",
     ("POST", "/v2/rerank"): "rank",
     ("POST", "/rerank"): "rank",
     ("POST", "/v1/rankers/{name}/feedback"): "feedback",

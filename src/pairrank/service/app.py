@@ -23,7 +23,7 @@ from pairrank.service.http.hosts import may_write
 from pairrank.service.json_logging import request_id
 from pairrank.service.pages import routes as pages
 from pairrank.service.settings import Settings
-from pairrank.service.worker.state import Desk
+from pairrank.service.worker.state import WorkerState
 from pairrank.version import __version__
 
 _SNIPPET = Path(__file__).parent / "pairrank.js"
@@ -45,18 +45,18 @@ def make_app(
     *,
     clock: Callable[[], float] = time.time,
     learner: bool = False,
-    routes: Sequence[Callable[[Desk], Iterable[BaseRoute]]] = (),
+    routes: Sequence[Callable[[WorkerState], Iterable[BaseRoute]]] = (),
 ) -> FastAPI:
     """The service over a store. ``learner`` True also learns in this process; else another process must.
 
     ``routes`` are more rooms, mounted by the command that needs them; ``app.state.nav`` names the pages in the bar.
     """
     settings = settings or Settings()
-    desk = Desk(store, settings, clock=clock, learner=learner)
+    worker = WorkerState(store, settings, clock=clock, learner=learner)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with desk.open():
+        async with worker.open():
             yield
 
     app = FastAPI(
@@ -72,26 +72,26 @@ def make_app(
             HTTPException: _on_http,
         },
     )
-    app.state.desk = desk
+    app.state.worker = worker
     for part in (ranking, rerank, administration, experiments, launches, observation):
-        app.include_router(part.routes(desk))
+        app.include_router(part.routes(worker))
     app.add_api_route("/pairrank.js", _snippet, methods=["GET"], include_in_schema=False)
     app.state.nav = [("/", "Live"), ("/experiments", "Experiments"), ("/docs", "API")]
     for part_routes in (pages.routes, *routes):
-        app.router.routes.extend(part_routes(desk))
+        app.router.routes.extend(part_routes(worker))
     if settings.origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.origins), allow_methods=["POST"], allow_headers=["*"]
         )
-    app.add_middleware(Envelope, desk=desk)
+    app.add_middleware(Envelope, worker=worker)
     return app
 
 
 class Envelope:
     """Around every request: an id, the security headers, one sentence for whatever went wrong, a count by status."""
 
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
-        self._app, self._desk = app, desk
+    def __init__(self, app: ASGIApp, worker: WorkerState) -> None:
+        self._app, self._worker = app, worker
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -125,15 +125,15 @@ class Envelope:
                 raise
             await refusal(fault)(scope, receive, dressed)
         finally:
-            self._desk.account(scope, status, time.perf_counter() - started)
+            self._worker.account(scope, status, time.perf_counter() - started)
             request_id.reset(token)
 
     def _refused(self, scope: Scope) -> RefusalError | None:
         """Why a request goes no further: without keys, any page that a user visits could otherwise read or write."""
         headers = dict(scope["headers"])
-        if not self._desk.is_own(headers):
+        if not self._worker.is_own(headers):
             return RefusalError(421, "host", "this service does not answer to that host; see allowed_hosts")
-        if not may_write(scope["method"], scope["scheme"], headers, self._desk.settings):
+        if not may_write(scope["method"], scope["scheme"], headers, self._worker.settings):
             return RefusalError(403, "origin", "pages of this origin may not write; see allow_origins")
         return None
 

@@ -73,7 +73,7 @@ def _work(settings: Settings, handle: int) -> None:
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            app.state.desk.stopping = True  # ends the streams, which otherwise never do
+            app.state.worker.stopping = True  # ends the streams, which otherwise never do
             super().handle_exit(sig, frame)
 
     config = uvicorn.Config(

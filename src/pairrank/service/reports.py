@@ -15,7 +15,7 @@ from pairrank.service.learning.model import Model
 from pairrank.service.log_statistics import LogStatistics, kept_orders, point, points
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import ImpressionRow, RankerRow
-from pairrank.service.worker.models import Shelf
+from pairrank.service.worker.models import Models
 
 PATIENCE = 0.25  # seconds that an answer may spend on reading a log
 JUDGED = 20  # newest lists whose kept orders are counted
@@ -26,22 +26,22 @@ class Worker(Protocol):
     """What reports need of a worker."""
 
     store: SqlStore
-    shelf: Shelf
+    models: Models
     clock: Callable[[], float]
 
 
 class Reports:
     """The reports of one worker. Stores are read off the event loop."""
 
-    def __init__(self, desk: Worker) -> None:
-        self._desk = desk
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
         self._statistics = LogStatistics()
         self._model = lru_cache(maxsize=MODELS)(self._open)
         self._kept = lru_cache(maxsize=MODELS)(self._count_kept)
 
     async def statistics(self, row: RankerRow) -> dict[str, Any]:
         """How the ranker has been doing, by its log; ``behind`` when there is more of it to read: ask again."""
-        read, store = self._desk.shelf.read, self._desk.store
+        read, store = self._worker.models.read, self._worker.store
         deadline = time.monotonic() + PATIENCE
         while behind := await read(self._statistics.catch_up, store, row):
             if time.monotonic() > deadline:
@@ -62,8 +62,8 @@ class Reports:
 
     async def lag_seconds(self, row: RankerRow) -> float:
         """Seconds since the oldest entry that is not applied was logged."""
-        since = await self._desk.shelf.read(self._desk.store.oldest_pending, row.id, row.applied)
-        return 0.0 if since is None else max(0.0, self._desk.clock() - since)
+        since = await self._worker.models.read(self._worker.store.oldest_pending, row.id, row.applied)
+        return 0.0 if since is None else max(0.0, self._worker.clock() - since)
 
     async def weights(self, row: RankerRow, limit: int) -> dict[str, Any]:
         """The heaviest weights of the newest model; none where it is not linear."""
@@ -86,34 +86,34 @@ class Reports:
                 "current": kept.version == row.version,
                 "pinned": kept.version == row.pinned,
             }
-            for kept in await self._desk.shelf.read(self._desk.store.versions, row.id)
+            for kept in await self._worker.models.read(self._worker.store.versions, row.id)
         ]
 
     async def impressions(self, row: RankerRow, limit: int, offset: int = 0) -> list[dict[str, Any]]:
         """Some of the newest impressions, newest first."""
-        found = await self._desk.shelf.read(self._desk.store.impressions, row.id, offset + limit)
+        found = await self._worker.models.read(self._worker.store.impressions, row.id, offset + limit)
         return [brief(item) for item in found[offset:]]
 
     async def model(self, row: RankerRow, version: int) -> Ranker | None:
         """A version of the ranker's model, or None when it is not kept."""
-        return await self._desk.shelf.read(self._model, row.id, row.created, version)
+        return await self._worker.models.read(self._model, row.id, row.created, version)
 
     async def model_bytes(self, row: RankerRow, version: int) -> bytes:
         """A version of the ranker's model, as `pairrank.load` reads it."""
-        snapshot = await self._desk.shelf.read(self._desk.store.snapshot, row.id, version)
+        snapshot = await self._worker.models.read(self._worker.store.snapshot, row.id, version)
         if snapshot is None:
             raise UnknownNameError(f"version {version} of ranker {row.name!r} is not kept")
         return snapshot.body
 
     def _open(self, ranker_id: int, _created: float, version: int) -> Ranker | None:
         # A ranker that was deleted and made anew may have its old id, so the time of making is part of the key.
-        snapshot = self._desk.store.snapshot(ranker_id, version)
+        snapshot = self._worker.store.snapshot(ranker_id, version)
         return None if snapshot is None else Model.restore(snapshot).ranker
 
     def _count_kept(self, ranker_id: int, created: float, version: int, base: int, end: int) -> dict[str, Any] | None:
         model = self._model(ranker_id, created, version)
         start = max(base, end - JUDGED)
-        return None if model is None else kept_orders(model, self._desk.store.log(ranker_id, start, JUDGED))
+        return None if model is None else kept_orders(model, self._worker.store.log(ranker_id, start, JUDGED))
 
 
 def weights_of(model: Ranker | None, names: tuple[str, ...] | None) -> list[dict[str, Any]] | None:

@@ -29,7 +29,7 @@ from pairrank.service.http.schemas import (
     parse,
 )
 from pairrank.service.store.values import Config, Limits, Prior, RankerRow
-from pairrank.service.worker.state import Desk
+from pairrank.service.worker.state import WorkerState
 
 _LIMITS = tuple(LimitsBody.model_fields)
 # How long an administrative answer waits for the learner to catch up, so that it tells of what was just sent.
@@ -65,15 +65,15 @@ def _prior(body: CreateBody) -> Prior | None:
     return Prior(tuple(weights), strength)
 
 
-async def create_ranker(desk: Desk, name: str, body: CreateBody, actor: str) -> tuple[RankerRow, bool]:
+async def create_ranker(worker: WorkerState, name: str, body: CreateBody, actor: str) -> tuple[RankerRow, bool]:
     """The ranker of this name, made if it is not there, and whether it is new."""
-    if body.n_features > desk.settings.max_features:
-        raise InputError(f"n_features is {body.n_features}; at most {desk.settings.max_features} are allowed")
+    if body.n_features > worker.settings.max_features:
+        raise InputError(f"n_features is {body.n_features}; at most {worker.settings.max_features} are allowed")
     config, limits = config_of(body), Limits().changed(_given(body))
-    existing = await desk.shelf.read(desk.store.rankers)
-    if len(existing) >= desk.settings.max_rankers and name not in {row.name for row in existing}:
+    existing = await worker.models.read(worker.store.rankers)
+    if len(existing) >= worker.settings.max_rankers and name not in {row.name for row in existing}:
         raise RefusalError(429, "rankers", f"there are {len(existing)} rankers; no more are allowed")
-    row, new = await desk.administer(desk.store.create, name, config, limits, desk.clock(), actor)
+    row, new = await worker.administer(worker.store.create, name, config, limits, worker.clock(), actor)
     return row, new
 
 
@@ -110,15 +110,15 @@ def describe(row: RankerRow) -> dict[str, Any]:
     }
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(worker: WorkerState) -> APIRouter:
     """The router with the administrative endpoints."""
     router = APIRouter(prefix="/v1/rankers", tags=["rankers"], dependencies=[KEY])
     changed = answers(RankerAnswer, 404, body=True)
 
     @router.get("", summary="All rankers", responses=answers(RankersAnswer))
     async def index(request: Request) -> Response:
-        desk.allow(request, None)
-        return answer({"rankers": [describe(row) for row in await desk.shelf.read(desk.store.rankers)]})
+        worker.allow(request, None)
+        return answer({"rankers": [describe(row) for row in await worker.models.read(worker.store.rankers)]})
 
     @router.put(
         "/{name}",
@@ -129,9 +129,9 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(RankerAnswer, 409, 429, status=201, also=200, body=True),
     )
     async def create(name: str, request: Request) -> Response:
-        actor = desk.allow(request, "admin")
+        actor = worker.allow(request, "admin")
         check_name(name, "ranker")
-        row, new = await create_ranker(desk, name, parse(CreateBody, await desk.body(request)), actor)
+        row, new = await create_ranker(worker, name, parse(CreateBody, await worker.body(request)), actor)
         return answer(describe(row), 201 if new else 200)
 
     @router.get(
@@ -140,8 +140,8 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(RankerAnswer, 404, 422),
     )
     async def read(name: str, request: Request, wait: Annotated[float, Query(ge=0, le=30)] = WAIT_SECONDS) -> Response:
-        desk.allow(request, None)
-        row = await desk.shelf.caught_up(name, wait)
+        worker.allow(request, None)
+        row = await worker.models.caught_up(name, wait)
         if row is None:
             raise UnknownNameError(f"no ranker is called {name[:70]!r}")
         return answer(describe(row))
@@ -150,8 +150,8 @@ def routes(desk: Desk) -> APIRouter:
         "/{name}", summary="Delete a ranker with its log and models", responses=answers(StatusAnswer, 404, 409, 422)
     )
     async def delete(name: str, request: Request) -> Response:
-        actor = desk.allow(request, "admin")
-        if not await desk.administer(desk.store.delete, name, desk.clock(), actor):
+        actor = worker.allow(request, "admin")
+        if not await worker.administer(worker.store.delete, name, worker.clock(), actor):
             raise UnknownNameError(f"no ranker is called {name[:70]!r}")
         return answer({"status": "deleted"})
 
@@ -161,36 +161,36 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(VersionsAnswer, 404, 422),
     )
     async def versions(name: str, request: Request) -> Response:
-        desk.allow(request, None)
-        row = await desk.ranker(name)
-        return answer({"versions": await desk.reports.versions(row)})
+        worker.allow(request, None)
+        row = await worker.ranker(name)
+        return answer({"versions": await worker.reports.versions(row)})
 
     def act(what: str, summary: str, model: type[B], change: Callable[[str, B, str], Awaitable[Any]]) -> None:
         """Add the administrative act ``what``: ``change(name, body, actor)`` does it, the answer is the ranker then."""
 
         async def endpoint(name: str, request: Request) -> Response:
-            actor = desk.allow(request, "admin")
-            await change(name, parse(model, await desk.body(request)), actor)
-            return answer(describe(await desk.ranker(name)))
+            actor = worker.allow(request, "admin")
+            await change(name, parse(model, await worker.body(request)), actor)
+            return answer(describe(await worker.ranker(name)))
 
         endpoint.__name__ = what
         body = body_of(model, required=model is not FreezeBody)
         router.post(f"/{{name}}/{what}", openapi_extra=body, summary=summary, responses=changed)(endpoint)
 
     async def freeze(name: str, body: FreezeBody, actor: str) -> None:
-        await desk.administer(desk.store.set_frozen, name, body.frozen, desk.clock(), actor)
+        await worker.administer(worker.store.set_frozen, name, body.frozen, worker.clock(), actor)
 
     async def limit(name: str, body: LimitsBody, actor: str) -> None:
-        limits = (await desk.ranker(name)).limits.changed(_given(body))
-        await desk.administer(desk.store.set_limits, name, limits, desk.clock(), actor)
+        limits = (await worker.ranker(name)).limits.changed(_given(body))
+        await worker.administer(worker.store.set_limits, name, limits, worker.clock(), actor)
 
     async def pin(name: str, body: PinBody, actor: str) -> None:
-        await desk.administer(desk.store.pin, name, body.version, desk.clock(), actor)
+        await worker.administer(worker.store.pin, name, body.version, worker.clock(), actor)
 
     async def roll_back(name: str, body: RollbackBody, actor: str) -> None:
-        await desk.administer(desk.store.roll_back, name, body.version, desk.clock(), actor)
-        await desk.shelf.caught_up(name, ROLLBACK_SECONDS)
-        await desk.shelf.refresh()
+        await worker.administer(worker.store.roll_back, name, body.version, worker.clock(), actor)
+        await worker.models.caught_up(name, ROLLBACK_SECONDS)
+        await worker.models.refresh()
 
     act("freeze", "Stop learning or resume", FreezeBody, freeze)
     act("limits", "Change what may be explored and kept", LimitsBody, limit)

@@ -15,7 +15,7 @@ from pairrank.service.http.trial_schemas import ExperimentAnswer, ExperimentBody
 from pairrank.service.learning.trials import course_of
 from pairrank.service.store.experiments import learns_from_any_list
 from pairrank.service.store.values import ExperimentRow
-from pairrank.service.worker.state import Desk
+from pairrank.service.worker.state import WorkerState
 from pairrank.trials.experiment import Arm, Definition
 
 _DEFINED = ("name", "a", "b", "kind", "share", "credit", "level", "learn", "ranker")
@@ -47,14 +47,14 @@ def _decided_at(told: dict[str, Any], first: float, last: float) -> float | None
     return last + more * (last - first) / (came - 1) if more is not None and came > 1 else None
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(worker: WorkerState) -> APIRouter:
     """The router with the experiments."""
     router = APIRouter(prefix="/v1/experiments", tags=["experiments"], dependencies=[KEY])
 
     @router.get("", summary="All experiments", responses=answers(ExperimentsAnswer))
     async def index(request: Request) -> Response:
-        desk.allow(request, None)
-        return answer({"experiments": [describe(row) for row in await desk.shelf.read(desk.store.experiments)]})
+        worker.allow(request, None)
+        return answer({"experiments": [describe(row) for row in await worker.models.read(worker.store.experiments)]})
 
     @router.put(
         "/{name}",
@@ -65,11 +65,11 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(ExperimentAnswer, 409, status=201, also=200, body=True),
     )
     async def start(name: str, request: Request) -> Response:
-        actor = desk.allow(request, "admin")
+        actor = worker.allow(request, "admin")
         check_name(name, "experiment")
-        body = parse(ExperimentBody, await desk.body(request))
-        definition = Definition(name=name, **body.model_dump() | {"learn": await _learns(desk, body)})
-        row, new = await desk.administer(desk.store.define, definition, desk.clock(), actor)
+        body = parse(ExperimentBody, await worker.body(request))
+        definition = Definition(name=name, **body.model_dump() | {"learn": await _learns(worker, body)})
+        row, new = await worker.administer(worker.store.define, definition, worker.clock(), actor)
         return answer(describe(row), 201 if new else 200)
 
     @router.get(
@@ -78,10 +78,10 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(ExperimentAnswer, 404, 422),
     )
     async def read(name: str, request: Request, wait: Annotated[float, Query(ge=0, le=30)] = WAIT_SECONDS) -> Response:
-        desk.allow(request, None)
-        row = await desk.shelf.read(desk.store.experiment, name)
-        await desk.shelf.caught_up(str(row.definition.ranker), wait)
-        return answer(describe(await desk.shelf.read(desk.store.experiment, name)))
+        worker.allow(request, None)
+        row = await worker.models.read(worker.store.experiment, name)
+        await worker.models.caught_up(str(row.definition.ranker), wait)
+        return answer(describe(await worker.models.read(worker.store.experiment, name)))
 
     @router.post(
         "/{name}/stop",
@@ -89,18 +89,18 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(ExperimentAnswer, 404, 422),
     )
     async def stop(name: str, request: Request) -> Response:
-        actor = desk.allow(request, "admin")
-        return answer(describe(await desk.administer(desk.store.end, name, desk.clock(), actor)))
+        actor = worker.allow(request, "admin")
+        return answer(describe(await worker.administer(worker.store.end, name, worker.clock(), actor)))
 
     return router
 
 
-async def _learns(desk: Desk, body: ExperimentBody) -> bool:
+async def _learns(worker: WorkerState, body: ExperimentBody) -> bool:
     """Whether the ranker learns from the lists: as the body says, else where it rightly can."""
     if body.learn is not None:
         return body.learn
     name = body.ranker or Arm.parse(body.a).ranker or Arm.parse(body.b).ranker
     if name is None:
         raise InputError('both arms are as-sent; say with "ranker" whose requests take part')
-    found = await desk.shelf.read(desk.store.ranker, name)
-    return found is not None and await desk.shelf.read(learns_from_any_list, found)
+    found = await worker.models.read(worker.store.ranker, name)
+    return found is not None and await worker.models.read(learns_from_any_list, found)

@@ -15,11 +15,11 @@ from pairrank.service.http.schemas import KEY, answers, body_of, parse
 from pairrank.service.http.trial_schemas import LaunchAnswer, LaunchBody
 from pairrank.service.learning.trials import LAUNCH, LaunchCourse
 from pairrank.service.store.values import LaunchHead, RankerRow
-from pairrank.service.worker.state import Desk
+from pairrank.service.worker.state import WorkerState
 from pairrank.trials.launch import Guard, Launch
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(worker: WorkerState) -> APIRouter:
     """The router with the launches."""
     router = APIRouter(prefix="/v1/rankers/{name}/launch", tags=["experiments"], dependencies=[KEY])
 
@@ -30,27 +30,27 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(LaunchAnswer, 404, body=True),
     )
     async def decide(name: str, request: Request) -> Response:
-        actor = desk.allow(request, "admin")
-        body = parse(LaunchBody, await desk.body(request))
+        actor = worker.allow(request, "admin")
+        body = parse(LaunchBody, await worker.body(request))
         Guard(body.margin, body.holdout, body.delta)
         check_number_in("most_lost", body.most_lost, 0.0, 1.0)
-        await desk.administer(desk.store.launch, name, body.model_dump(), desk.clock(), actor)
-        return answer(await _told(desk, name, WAIT_SECONDS))
+        await worker.administer(worker.store.launch, name, body.model_dump(), worker.clock(), actor)
+        return answer(await _told(worker, name, WAIT_SECONDS))
 
     @router.get("", summary="How a ranker is launched", responses=answers(LaunchAnswer, 404, 422))
     async def read(name: str, request: Request, wait: Annotated[float, Query(ge=0, le=30)] = WAIT_SECONDS) -> Response:
-        desk.allow(request, None)
-        return answer(await _told(desk, name, wait))
+        worker.allow(request, None)
+        return answer(await _told(worker, name, wait))
 
     return router
 
 
-async def _told(desk: Desk, name: str, wait: float) -> dict[str, Any]:
-    row = await desk.shelf.caught_up(name, wait)
+async def _told(worker: WorkerState, name: str, wait: float) -> dict[str, Any]:
+    row = await worker.models.caught_up(name, wait)
     if row is None or row.launch is None:
         known = "no ranker is called" if row is None else "no launch was ever decided for"
         raise UnknownNameError(f"{known} {name[:70]!r}")
-    states = await desk.shelf.read(desk.store.trial_states, row.id)
+    states = await worker.models.read(worker.store.trial_states, row.id)
     course = LaunchCourse.from_json(json.loads(states[LAUNCH])) if LAUNCH in states else None
     return describe(row, row.launch, course)
 

@@ -26,7 +26,7 @@ from pairrank.service.http.schemas import (
 )
 from pairrank.service.reports import brief
 from pairrank.service.worker.metrics import CONTENT_TYPE
-from pairrank.service.worker.state import Desk
+from pairrank.service.worker.state import WorkerState
 from pairrank.types import Impression, Inspection
 
 STREAM_SECONDS = 0.5
@@ -50,7 +50,7 @@ class ModelFile(Response):
     media_type = "application/octet-stream"
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(worker: WorkerState) -> APIRouter:
     """The router with the endpoints that only read."""
     everybody = APIRouter(tags=["observation"])
     router = APIRouter(dependencies=[KEY])
@@ -66,9 +66,9 @@ def routes(desk: Desk) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
         offset: Annotated[int, Query(ge=0, le=500)] = 0,
     ) -> Response:
-        desk.allow(request, "admin")
-        row = await desk.ranker(name)
-        return answer({"impressions": await desk.reports.impressions(row, limit, offset)})
+        worker.allow(request, "admin")
+        row = await worker.ranker(name)
+        return answer({"impressions": await worker.reports.impressions(row, limit, offset)})
 
     @router.get(
         "/v1/rankers/{name}/impressions/{impression_id}",
@@ -76,15 +76,15 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(ImpressionDetailAnswer, 404, 422),
     )
     async def impression(name: str, impression_id: str, request: Request) -> Response:
-        desk.allow(request, "admin")
-        row = await desk.ranker(name)
+        worker.allow(request, "admin")
+        row = await worker.ranker(name)
         place = parse_impression(impression_id)
-        found = await desk.shelf.read(desk.store.impressions, row.id, 1, place[0]) if place else []
+        found = await worker.models.read(worker.store.impressions, row.id, 1, place[0]) if place else []
         if not found or place is None or found[0].token != place[1]:
             raise RefusalError(404, "unknown", "no such impression is kept")
-        shelved = await desk.shelf.get(name)
+        loaded = await worker.models.get(name)
         shown = Impression.from_bytes(found[0].body or b"")
-        view = shelved.ranker.inspect(shown.features)
+        view = loaded.ranker.inspect(shown.features)
         return answer(
             brief(found[0])
             | {
@@ -94,7 +94,7 @@ def routes(desk: Desk) -> APIRouter:
                 "blocks": shown.blocks.tolist(),
                 "features": shown.features.tolist(),
                 "feature_names": row.config.feature_names,
-                "inspection": None if view is None else _view(view, shelved.version),
+                "inspection": None if view is None else _view(view, loaded.version),
             }
         )
 
@@ -104,8 +104,8 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(StatisticsAnswer, 404, 422),
     )
     async def statistics(name: str, request: Request) -> Response:
-        desk.allow(request, None)
-        return answer(await desk.reports.statistics(await desk.ranker(name)))
+        worker.allow(request, None)
+        return answer(await worker.reports.statistics(await worker.ranker(name)))
 
     @router.get(
         "/v1/rankers/{name}/weights",
@@ -113,8 +113,8 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(WeightsAnswer, 404, 422),
     )
     async def weights(name: str, request: Request, limit: Annotated[int, Query(ge=1, le=100_000)] = 100) -> Response:
-        desk.allow(request, None)
-        return answer(await desk.reports.weights(await desk.ranker(name), limit))
+        worker.allow(request, None)
+        return answer(await worker.reports.weights(await worker.ranker(name), limit))
 
     @router.get(
         "/v1/rankers/{name}/model",
@@ -125,15 +125,15 @@ def routes(desk: Desk) -> APIRouter:
     async def model(
         name: str, request: Request, version: Annotated[int | None, Query(ge=0, lt=2**63)] = None
     ) -> Response:
-        desk.allow(request, "admin")
-        row = await desk.ranker(name)
-        body = await desk.reports.model_bytes(row, row.version if version is None else version)
+        worker.allow(request, "admin")
+        row = await worker.ranker(name)
+        body = await worker.reports.model_bytes(row, row.version if version is None else version)
         return ModelFile(body, headers={"Content-Disposition": f'attachment; filename="{row.name}.pairrank"'})
 
     @router.get("/v1/audit", summary="The newest administrative acts", responses=answers(AuditAnswer, 422))
     async def audit(request: Request, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
-        desk.allow(request, "admin")
-        return answer({"audit": await desk.shelf.read(desk.store.audit, limit)})
+        worker.allow(request, "admin")
+        return answer({"audit": await worker.models.read(worker.store.audit, limit)})
 
     @router.get(
         "/v1/stream",
@@ -142,8 +142,8 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(None),
     )
     async def stream(request: Request) -> Response:
-        desk.allow(request, None)
-        return EventStream(_stream(desk, request), headers={"Cache-Control": "no-store"})
+        worker.allow(request, None)
+        return EventStream(_stream(worker, request), headers={"Cache-Control": "no-store"})
 
     @everybody.get("/healthz", summary="The process answers", responses=answers(StatusAnswer, key=False))
     async def healthz() -> Response:
@@ -155,36 +155,36 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(StatusAnswer, 503, key=False),
     )
     async def readyz() -> Response:
-        await desk.shelf.refresh()
-        if desk.shelf.recovering:
+        await worker.models.refresh()
+        if worker.models.recovering:
             raise RefusalError(503, "recovering", "the learner still applies the log of before the start")
         return answer({"status": "ready"})
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=MetricsText, responses=answers(None))
     async def metrics(request: Request) -> Response:
-        desk.allow(request, None)
+        worker.allow(request, None)
         try:
-            rows = await desk.shelf.read(desk.store.rankers)
-            lags = {row.name: await desk.reports.lag_seconds(row) for row in rows}
+            rows = await worker.models.read(worker.store.rankers)
+            lags = {row.name: await worker.reports.lag_seconds(row) for row in rows}
         except StorageError:  # the counters are worth having above all when the store is in trouble
             rows, lags = [], {}
-        return MetricsText(desk.metrics.render(rows, lags))
+        return MetricsText(worker.metrics.render(rows, lags))
 
     everybody.include_router(router)
     return everybody
 
 
-async def _stream(desk: Desk, request: Request) -> AsyncIterator[bytes]:
+async def _stream(worker: WorkerState, request: Request) -> AsyncIterator[bytes]:
     last: list[dict[str, Any]] | None = None
-    while not desk.stopping and not await request.is_disconnected():
+    while not worker.stopping and not await request.is_disconnected():
         try:
-            rows = [describe(row) for row in await desk.shelf.read(desk.store.rankers)]
+            rows = [describe(row) for row in await worker.models.read(worker.store.rankers)]
         except PairRankError as problem:
             yield b"event: problem\ndata: " + orjson.dumps({"message": str(problem)}) + b"\n\n"
         else:
             if rows != last:
                 last = rows
-                yield b"event: rankers\ndata: " + orjson.dumps({"rankers": rows, "time": desk.clock()}) + b"\n\n"
+                yield b"event: rankers\ndata: " + orjson.dumps({"rankers": rows, "time": worker.clock()}) + b"\n\n"
             else:
                 yield b": still here\n\n"
         await asyncio.sleep(STREAM_SECONDS)

@@ -33,8 +33,8 @@ from pairrank.service.http.schemas import (
 )
 from pairrank.service.store.values import Event, Feedback, Served, Status, token_of
 from pairrank.service.worker.lists import FIRST, Page, Setting, draw
-from pairrank.service.worker.models import Shelved
-from pairrank.service.worker.state import Desk
+from pairrank.service.worker.models import LoadedModel
+from pairrank.service.worker.state import WorkerState
 from pairrank.trials.experiment import Arm
 
 logger = logging.getLogger("pairrank.ranking")
@@ -48,7 +48,7 @@ def parse_impression(text: str) -> tuple[int, str] | None:
     return int(number), token
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(worker: WorkerState) -> APIRouter:
     """The router with the three endpoints."""
     router = APIRouter(prefix="/v1/rankers/{name}", tags=["ranking"], dependencies=[KEY], route_class=PlainRoute)
 
@@ -59,7 +59,7 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(RankAnswer, 404, 410, 415, 429, body=True),
     )
     async def rank(name: str, request: Request) -> Response:
-        return await _rank(desk, name, request)
+        return await _rank(worker, name, request)
 
     @router.post(
         "/feedback",
@@ -68,7 +68,7 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(FeedbackAnswer, 404, 410, body=True),
     )
     async def feedback(name: str, request: Request) -> Response:
-        return await _feedback(desk, name, request)
+        return await _feedback(worker, name, request)
 
     @router.post(
         "/events",
@@ -77,10 +77,10 @@ def routes(desk: Desk) -> APIRouter:
         responses=answers(list[EventAnswer], 404, body=True),
     )
     async def events(name: str, request: Request) -> Response:
-        if not desk.settings.public_events:
-            desk.allow(request, "feedback")
-        item = await desk.shelf.get(name)
-        sent = parse_json(await desk.body(request))
+        if not worker.settings.public_events:
+            worker.allow(request, "feedback")
+        item = await worker.models.get(name)
+        sent = parse_json(await worker.body(request))
         if not isinstance(sent, list) or len(sent) > MAX_EVENTS:
             raise InputError(f"the body must be a list of at most {MAX_EVENTS} events")
         bodies = [check(EventBody, event) for event in sent]
@@ -95,10 +95,10 @@ def routes(desk: Desk) -> APIRouter:
             for body, place in zip(bodies, found, strict=True)
             if place is not None
         ]
-        verdicts = iter(await desk.writer.events(known)) if known else iter(())
+        verdicts = iter(await worker.writer.events(known)) if known else iter(())
         statuses = [Status.UNKNOWN if place is None else next(verdicts).status for place in found]
         for status in statuses:
-            desk.metrics.events.labels(name, status.value).inc()
+            worker.metrics.events.labels(name, status.value).inc()
         return answer([{"event_id": b.event_id, "status": s.value} for b, s in zip(bodies, statuses, strict=True)])
 
     return router
@@ -120,36 +120,36 @@ class PlainRoute(APIRoute):
         return handle
 
 
-async def _rank(desk: Desk, name: str, request: Request) -> Response:
+async def _rank(worker: WorkerState, name: str, request: Request) -> Response:
     started = time.perf_counter()
-    desk.allow(request, "rank")
-    item = await desk.shelf.get(name)
-    query = await _query(desk, request, item)
+    worker.allow(request, "rank")
+    item = await worker.models.get(name)
+    query = await _query(worker, request, item)
     # Requests that came together are read together, then ranked together: each stage finds its code in the cache.
     await asyncio.sleep(0)
-    if desk.shelf.open_count(item.row.id) >= item.row.limits.max_open:
+    if worker.models.open_count(item.row.id) >= item.row.limits.max_open:
         raise RefusalError(429, "open", f"{item.row.limits.max_open} impressions wait for feedback, the limit")
     if item.next_number >= item.end_number:  # another request took the last one while the body arrived
-        item = await desk.shelf.get(name)
-    shown = answer(await show(desk, item, query))
-    desk.metrics.ranked(name).seconds.observe(time.perf_counter() - started)
+        item = await worker.models.get(name)
+    shown = answer(await show(worker, item, query))
+    worker.metrics.ranked(name).seconds.observe(time.perf_counter() - started)
     return shown
 
 
-async def _feedback(desk: Desk, name: str, request: Request) -> Response:
+async def _feedback(worker: WorkerState, name: str, request: Request) -> Response:
     """Answered once the feedback is on disk."""
-    desk.allow(request, "feedback")
-    item = await desk.shelf.get(name)
-    body = parse(FeedbackBody, await desk.body(request))
+    worker.allow(request, "feedback")
+    item = await worker.models.get(name)
+    body = parse(FeedbackBody, await worker.body(request))
     found = parse_impression(body.impression_id)
     if found is None:
-        desk.metrics.feedback.labels(name, "unknown").inc()
+        worker.metrics.feedback.labels(name, "unknown").inc()
         raise RefusalError(404, "unknown", "no such impression was served")
-    verdict = await desk.writer.feedback(Feedback(item.row.id, *found, frozenset(body.clicks)))
-    desk.metrics.feedback.labels(name, verdict.status.value).inc()
+    verdict = await worker.writer.feedback(Feedback(item.row.id, *found, frozenset(body.clicks)))
+    worker.metrics.feedback.labels(name, verdict.status.value).inc()
     match verdict.status:
         case Status.ACCEPTED:
-            desk.metrics.clicked(name, verdict.positions, verdict.shown)
+            worker.metrics.clicked(name, verdict.positions, verdict.shown)
             return answer({"status": "accepted", "late": True} if verdict.late else {"status": "accepted"})
         case Status.DUPLICATE:
             return answer({"status": "duplicate"})
@@ -163,30 +163,30 @@ async def _feedback(desk: Desk, name: str, request: Request) -> Response:
             raise RefusalError(404, "unknown", "no such impression was served")
 
 
-async def _query(desk: Desk, request: Request, item: Shelved) -> Query:
-    config, most = item.row.config, desk.settings.max_documents
+async def _query(worker: WorkerState, request: Request, item: LoadedModel) -> Query:
+    config, most = item.row.config, worker.settings.max_documents
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind in ARROW_TYPES:
-        return from_arrow(await desk.body(request), config.n_features, most, request.query_params)
+        return from_arrow(await worker.body(request), config.n_features, most, request.query_params)
     if kind not in JSON_TYPES:
         raise RefusalError(415, "type", f"the content type is {kind[:80]!r}; expected JSON or {ARROW_TYPES[0]}")
-    return from_json(await desk.body(request), config.n_features, config.feature_names, most)
+    return from_json(await worker.body(request), config.n_features, config.feature_names, most)
 
 
-async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
+async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str, Any]:
     """Draw one list, keep its impression, and say what is shown: the answer of the rank endpoint."""
-    page = FIRST if query.page_of is None else await _page(desk, item, query.page_of)
+    page = FIRST if query.page_of is None else await _page(worker, item, query.page_of)
     query = _rest(query, page)
-    experiments, arms = desk.shelf.experiments(item.row.id), await _arms(desk, item)
+    experiments, arms = worker.models.experiments(item.row.id), await _arms(worker, item)
     if item.next_number >= item.end_number:  # other requests took the last one meanwhile
-        item = await desk.shelf.get(item.row.name)
-    # A newer model may be put on the shelf while this waits: one list is one model's.
+        item = await worker.models.get(item.row.name)
+    # A newer model may be loaded while this waits: one list is one model's.
     row, ranker, number, batch, version = item.row, item.ranker, item.next_number, item.batch, item.version
     arms[Arm(row.name)] = ranker
     try:
         asked = (query.features, query.k, query.client_id, page)
-        launch = desk.shelf.launch(row.id)
-        drawn = draw(Setting(ranker, row.limits, number, *asked, experiments, arms, launch, desk.clock()))
+        launch = worker.models.launch(row.id)
+        drawn = draw(Setting(ranker, row.limits, number, *asked, experiments, arms, launch, worker.clock()))
         impression = drawn.impression
         scores = ranker.score(impression.features)
         if not np.isfinite(scores).all():
@@ -197,13 +197,13 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
         logger.exception("ranker %s cannot order %d documents", row.name, len(query.ids))
         raise RefusalError(500, "ranker", f"the ranker {row.name!r} failed on these documents") from problem
     item.next_number = number + 1
-    desk.recent.keep(row.name, number, query.ids, query.features)
+    worker.recent.keep(row.name, number, query.ids, query.features)
     await asyncio.sleep(0)  # and packed together
     shown = [query.ids[place] for place in impression.ranking.tolist()]
     blocks = impression.blocks.tolist()
-    token, now = token_of(row.secret, number, batch), desk.clock()
+    token, now = token_of(row.secret, number, batch), worker.clock()
     n_blocks = len(set(blocks))
-    await desk.writer.serve(
+    await worker.writer.serve(
         Served(
             ranker_id=row.id,
             number=number,
@@ -218,7 +218,7 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
             **drawn.fields(),
         )
     )
-    counted = desk.metrics.ranked(row.name)
+    counted = worker.metrics.ranked(row.name)
     counted.documents.inc(len(query.ids))
     counted.blocks.inc(n_blocks)
     if impression.explored:
@@ -235,21 +235,21 @@ async def show(desk: Desk, item: Shelved, query: Query) -> dict[str, Any]:
     }
 
 
-async def _arms(desk: Desk, item: Shelved) -> dict[Arm, Ranker]:
+async def _arms(worker: WorkerState, item: LoadedModel) -> dict[Arm, Ranker]:
     """The models of the arms that a ranker's requests may be shown, those of as-sent left out."""
     arms: dict[Arm, Ranker] = {}
-    for row in desk.shelf.experiments(item.row.id):
+    for row in worker.models.experiments(item.row.id):
         for arm in row.definition.arms:
-            model = await desk.shelf.arm(arm)
+            model = await worker.models.arm(arm)
             if model is not None:
                 arms[arm] = model
     return arms
 
 
-async def _page(desk: Desk, item: Shelved, impression_id: str) -> Page:
+async def _page(worker: WorkerState, item: LoadedModel, impression_id: str) -> Page:
     """What a list and its earlier pages have shown."""
     place = parse_impression(impression_id)
-    found = Status.UNKNOWN if place is None else await desk.shelf.read(desk.store.page, item.row.id, *place)
+    found = Status.UNKNOWN if place is None else await worker.models.read(worker.store.page, item.row.id, *place)
     if found is Status.EXPIRED:
         raise RefusalError(410, "expired", "the list to go on with has expired; ask for it from the top")
     if isinstance(found, Status):

@@ -24,8 +24,8 @@ from pairrank.service.http.rank_request import Query
 from pairrank.service.http.ranking import show
 from pairrank.service.http.rerank_request import RerankRequest, parse_rerank, rerank_answer, rerank_refusal
 from pairrank.service.http.schemas import KEY, RERANK_BODY, CreateBody, RerankAnswer, answers
-from pairrank.service.worker.models import Shelved
-from pairrank.service.worker.state import Desk
+from pairrank.service.worker.models import LoadedModel
+from pairrank.service.worker.state import WorkerState
 from pairrank.types import FloatArray
 from pairrank.upstream import RerankEndpoint, UpstreamError
 
@@ -37,10 +37,10 @@ ADDRESSES = ("/v1/rerank", "/v2/rerank", "/rerank")
 INFINITY = "/infinity/rerank"
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(worker: WorkerState) -> APIRouter:
     """The router with the endpoint, under each of its addresses."""
     router = APIRouter(tags=["ranking"], dependencies=[KEY])
-    settings = desk.settings
+    settings = worker.settings
     upstream = None
     if settings.upstream:
         upstream = RerankEndpoint(settings.upstream, settings.upstream_model, settings.upstream_key or None)
@@ -48,7 +48,7 @@ def routes(desk: Desk) -> APIRouter:
     async def rerank(request: Request) -> Response:
         try:
             plain = request.url.path.endswith(INFINITY)
-            return answer(await _rerank(desk, request, upstream, plain))
+            return answer(await _rerank(worker, request, upstream, plain))
         except Exception as problem:
             refused = refusal(problem)
             said = orjson.loads(refused.body)
@@ -70,35 +70,37 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-async def _rerank(desk: Desk, request: Request, upstream: RerankEndpoint | None, plain: bool) -> dict[str, Any]:
+async def _rerank(
+    worker: WorkerState, request: Request, upstream: RerankEndpoint | None, plain: bool
+) -> dict[str, Any]:
     started = time.perf_counter()
-    desk.allow(request, "rank")
-    asked = parse_rerank(await desk.body(request), desk.settings.max_documents)
-    item = await _ranker(desk, request, asked.model)
+    worker.allow(request, "rank")
+    asked = parse_rerank(await worker.body(request), worker.settings.max_documents)
+    item = await _ranker(worker, request, asked.model)
     extract = TextFeatures.of(item.row.config.feature_names or ())
     if extract is None:
         raise InputError(f"the ranker {asked.model!r} was not made for texts; name another model, or a new one")
     features = await asyncio.to_thread(_features, extract, asked, upstream)
-    if desk.shelf.open_count(item.row.id) >= item.row.limits.max_open:
+    if worker.models.open_count(item.row.id) >= item.row.limits.max_open:
         raise RefusalError(429, "open", f"{item.row.limits.max_open} impressions wait for feedback, the limit")
     if item.next_number >= item.end_number:  # other requests took the last one meanwhile
-        item = await desk.shelf.get(asked.model)
+        item = await worker.models.get(asked.model)
     ids = asked.ids
-    shown = await show(desk, item, Query(None, ids, features, asked.top_n))
+    shown = await show(worker, item, Query(None, ids, features, asked.top_n))
     place = {name: index for index, name in enumerate(ids)}
     ranking = shown.pop("ranking")
     relevance = falling([document["score"] for document in ranking]).tolist()
-    desk.metrics.ranked(asked.model).seconds.observe(time.perf_counter() - started)
+    worker.metrics.ranked(asked.model).seconds.observe(time.perf_counter() - started)
     return rerank_answer(asked, [place[document["id"]] for document in ranking], relevance, shown, plain)
 
 
-async def _ranker(desk: Desk, request: Request, name: str) -> Shelved:
+async def _ranker(worker: WorkerState, request: Request, name: str) -> LoadedModel:
     """The ranker of this name; made for texts if it is not there and whoever asks may make one."""
     try:
-        return await desk.shelf.get(name)
+        return await worker.models.get(name)
     except UnknownNameError as problem:
         try:
-            actor = desk.allow(request, "admin")
+            actor = worker.allow(request, "admin")
             check_name(name, "ranker")
         except (RoleError, OptionError) as reason:
             raise UnknownNameError(f"{problem}, and it cannot be made: {reason}") from None
@@ -110,8 +112,8 @@ async def _ranker(desk: Desk, request: Request, name: str) -> Shelved:
         prior_weights=extract.start().tolist(),
         prior_strength=STRENGTH,
     )
-    await create_ranker(desk, name, body, actor)
-    return await desk.shelf.get(name)
+    await create_ranker(worker, name, body, actor)
+    return await worker.models.get(name)
 
 
 def _features(extract: TextFeatures, asked: RerankRequest, upstream: RerankEndpoint | None) -> FloatArray:

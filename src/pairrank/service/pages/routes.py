@@ -20,7 +20,7 @@ from pairrank.service.pages.layout import POLICY
 from pairrank.service.pages.live import Address, closed_page, impression_page, live_page, steps
 from pairrank.service.pages.markup import Markup
 from pairrank.service.pages.view_models import Scene, scene
-from pairrank.service.worker.state import Desk
+from pairrank.service.worker.state import WorkerState
 
 
 def html(text: Markup) -> Response:
@@ -38,20 +38,20 @@ def svg(text: str) -> Response:
     return Response(text, media_type="image/svg+xml", headers=headers)
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(worker: WorkerState) -> list[BaseRoute]:
     """The routes of the live page and of what all pages load."""
 
     async def home(request: Request) -> Response:
         try:
-            desk.allow(request, None)
+            worker.allow(request, None)
         except NoKeyError:
             return html(closed_page(request.app.state.nav))
-        rows = await desk.shelf.read(desk.store.rankers)
+        rows = await worker.models.read(worker.store.rankers)
         wanted = request.query_params.get("ranker")
         # The one asked for, else the one that learned last.
         newest = max(rows, key=lambda row: row.updated, default=None)
         chosen = newest if wanted is None else next((row for row in rows if row.name == wanted), None)
-        to = Address(_address(request), bool(desk.shelf.keys))
+        to = Address(_address(request), bool(worker.models.keys))
         if chosen is None:
             first_steps = steps(to) if wanted is None else None
         else:
@@ -60,7 +60,7 @@ def routes(desk: Desk) -> list[BaseRoute]:
 
     async def experiments(request: Request) -> Response:
         try:
-            desk.allow(request, None)
+            worker.allow(request, None)
         except NoKeyError:
             return html(closed_page(request.app.state.nav, "/experiments", SCRIPT))
         return html(experiments_page(request.app.state.nav))
@@ -80,9 +80,9 @@ def routes(desk: Desk) -> list[BaseRoute]:
 
     async def _scene(request: Request) -> Scene:
         # As for the impressions under /v1: what people were shown and clicked is not for everybody who may rank.
-        desk.allow(request, "admin")
+        worker.allow(request, "admin")
         name, number = request.path_params["name"], request.path_params["number"]
-        return await scene(desk, name, number, as_served=request.query_params.get("when", "served") == "served")
+        return await scene(worker, name, number, as_served=request.query_params.get("when", "served") == "served")
 
     async def api(request: Request) -> Response:
         text: dict[str, Any] = request.app.openapi()

@@ -10,7 +10,7 @@ from pairrank.errors import UnknownNameError
 from pairrank.rankers import Ranker
 from pairrank.service.reports import brief
 from pairrank.service.store.values import ImpressionRow
-from pairrank.service.worker.state import Desk
+from pairrank.service.worker.state import WorkerState
 from pairrank.types import Impression
 
 
@@ -25,22 +25,22 @@ class Scene(NamedTuple):
     panel: Panel | None
 
 
-async def scene(desk: Desk, name: str, number: int, *, as_served: bool) -> Scene:
+async def scene(worker: WorkerState, name: str, number: int, *, as_served: bool) -> Scene:
     """One impression under the model that served it (while that is kept), or under the newest."""
-    row = await desk.ranker(name)
-    found = await desk.shelf.read(desk.store.impressions, row.id, 1, number)
+    row = await worker.ranker(name)
+    found = await worker.models.read(worker.store.impressions, row.id, 1, number)
     if not found or found[0].body is None:
         raise UnknownNameError(f"impression {number} of ranker {name!r} is not kept; it may have expired")
     version = found[0].version if as_served else row.version
-    model = await desk.reports.model(row, version)
+    model = await worker.reports.model(row, version)
     if model is None:
-        version, model = row.version, await desk.reports.model(row, row.version)
-    panel = None if model is None else _panel(desk, name, found[0], model, f"By model {version}")
+        version, model = row.version, await worker.reports.model(row, row.version)
+    panel = None if model is None else _panel(worker, name, found[0], model, f"By model {version}")
     return Scene(brief(found[0]), version, panel)
 
 
-def _panel(desk: Desk, name: str, shown: ImpressionRow, model: Ranker, heading: str) -> Panel | None:
-    candidates = desk.recent.find(name, shown.number)
+def _panel(worker: WorkerState, name: str, shown: ImpressionRow, model: Ranker, heading: str) -> Panel | None:
+    candidates = worker.recent.find(name, shown.number)
     if candidates is not None and set(shown.ids) <= set(candidates.ids):
         ids, features = list(candidates.ids), candidates.features
     else:

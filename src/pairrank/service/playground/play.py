@@ -22,7 +22,7 @@ from pairrank.service.playground.index import Index, open_index
 from pairrank.service.playground.users import GRADES, Need, need
 from pairrank.service.reports import weights_of
 from pairrank.service.store.values import Config, Feedback, Limits
-from pairrank.service.worker.state import Desk
+from pairrank.service.worker.state import WorkerState
 from pairrank.types import FloatArray, IntArray
 
 RANKER = "playground"
@@ -55,8 +55,8 @@ class Asked(NamedTuple):
 class Playground:
     """The search of one worker. The index is opened, or built, when somebody first looks."""
 
-    def __init__(self, desk: Desk, cache: Path | None = None) -> None:
-        self._desk = desk
+    def __init__(self, worker: WorkerState, cache: Path | None = None) -> None:
+        self._worker = worker
         self._cache = cache
         self._opening: asyncio.Task[None] | None = None
         self._index: Index | None = None
@@ -91,18 +91,18 @@ class Playground:
 
     async def ensure(self) -> None:
         """Make the ranker if it is not there, and serve from its newest model."""
-        if await self._desk.shelf.read(self._desk.store.ranker, RANKER) is None:
+        if await self._worker.models.read(self._worker.store.ranker, RANKER) is None:
             await self._create()
-        await self._desk.shelf.refresh()
+        await self._worker.models.refresh()
 
     async def reset(self) -> None:
         """Forget everything that was learned."""
-        await self._desk.administer(self._desk.store.delete, RANKER, self._desk.clock(), "playground")
+        await self._worker.administer(self._worker.store.delete, RANKER, self._worker.clock(), "playground")
         await self._create()
 
     async def _create(self) -> None:
-        store, now = self._desk.store, self._desk.clock()
-        await self._desk.administer(store.create, RANKER, CONFIG, LIMITS, now, "playground")
+        store, now = self._worker.store, self._worker.clock()
+        await self._worker.administer(store.create, RANKER, CONFIG, LIMITS, now, "playground")
 
     async def state(self) -> dict[str, Any]:
         """How far the index is, and what has been learned."""
@@ -112,8 +112,8 @@ class Playground:
         if self._index is None:
             return found
         await self.ensure()
-        row = await self._desk.ranker(RANKER)
-        item = await self._desk.shelf.get(RANKER)
+        row = await self._worker.ranker(RANKER)
+        item = await self._worker.models.get(RANKER)
         about = {"documents": len(self._index.documents), "feedback": row.feedback_count, "version": item.version}
         return {**found, **about, "weights": weights(item.ranker)}
 
@@ -135,7 +135,7 @@ class Playground:
         empty: dict[str, Any] = {"query": query, "candidates": len(asked.candidates), "results": []}
         if not len(asked.candidates):
             return empty
-        item = await self._desk.shelf.get(RANKER)
+        item = await self._worker.models.get(RANKER)
         ranker, version = item.ranker, item.version
         answered = await self._show(asked, k)
         view = ranker.inspect(asked.features)
@@ -150,9 +150,9 @@ class Playground:
         return {**empty, **told, "version": version, "blocks": sizes, "results": results}
 
     async def _show(self, asked: Asked, k: int) -> dict[str, Any]:
-        item = await self._desk.shelf.get(RANKER)
+        item = await self._worker.models.get(RANKER)
         ids = [self._id(doc) for doc in asked.candidates]
-        return await show(self._desk, item, Query(asked.query[:256], ids, asked.features, k))
+        return await show(self._worker, item, Query(asked.query[:256], ids, asked.features, k))
 
     async def compare(self, query: str, k: int = SHOWN) -> dict[str, Any]:
         """The same query under four policies; nothing is stored and nothing is learned."""
@@ -161,7 +161,7 @@ class Playground:
         asked = await asyncio.to_thread(self.ask, query)
         if not len(asked.candidates):
             return {"query": query, "lists": []}
-        item = await self._desk.shelf.get(RANKER)
+        item = await self._worker.models.get(RANKER)
         view = item.ranker.inspect(asked.features)
         sizes = [1] * len(asked.candidates) if view is None else view.block_sizes[view.blocks].tolist()
         number = item.next_number
@@ -185,7 +185,7 @@ class Playground:
         model = clicks.make(users, n_grades=GRADES)
         await self.ready()
         await self.ensure()
-        row = await self._desk.ranker(RANKER)
+        row = await self._worker.ranker(RANKER)
         window: deque[tuple[float, bool, float]] = deque(maxlen=_WINDOW)
         told = 0.0
         for done in range(1, searches + 1):
@@ -194,10 +194,10 @@ class Playground:
             by_words = metrics.ndcg(np.arange(len(wish.candidates))[:SHOWN], wish.grades, SHOWN)
             window.append((quality, first, by_words))
             if done == searches or time.monotonic() - told >= _TELL_SECONDS:
-                await self._desk.shelf.caught_up(RANKER, _PATIENCE)  # users wait for the learner, within reason
-                await self._desk.shelf.refresh()
+                await self._worker.models.caught_up(RANKER, _PATIENCE)  # users wait for the learner, within reason
+                await self._worker.models.refresh()
                 told = time.monotonic()
-                item = await self._desk.shelf.get(RANKER)
+                item = await self._worker.models.get(RANKER)
                 ndcg, top, bm25 = np.mean(np.array(window, dtype=np.float64), axis=0).tolist()
                 yield {
                     "done": done,
@@ -224,8 +224,8 @@ class Playground:
         names = frozenset(hit["id"] for hit, click in zip(answered["ranking"], clicked, strict=True) if click)
         place = parse_impression(answered["impression_id"])
         if place is not None:
-            item = await self._desk.shelf.get(RANKER)
-            await self._desk.writer.feedback(Feedback(item.row.id, *place, names))
+            item = await self._worker.models.get(RANKER)
+            await self._worker.writer.feedback(Feedback(item.row.id, *place, names))
         first = bool(wish.candidates[shown[0]] == wish.document)
         return wish, metrics.ndcg(shown, wish.grades, SHOWN), first
 

@@ -20,42 +20,42 @@ from pairrank.service.pages.routes import html, json_of
 from pairrank.service.playground.page import play_page
 from pairrank.service.playground.play import MOST_SHOWN, SHOWN, Playground
 from pairrank.service.playground.users import USERS
-from pairrank.service.worker.state import Desk
+from pairrank.service.worker.state import WorkerState
 
 MOST_SEARCHES = 10_000
 MAX_QUERY = 256
 SCRIPT = "/play/static/play.js"
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(worker: WorkerState) -> list[BaseRoute]:
     """The routes of the playground. It makes and resets a ranker, so it needs the role of an administrator."""
-    play = Playground(desk)
+    play = Playground(worker)
 
     async def home(request: Request) -> Response:
         try:
-            desk.allow(request, "admin")
+            worker.allow(request, "admin")
         except NoKeyError:
             return html(closed_page(request.app.state.nav, "/play", SCRIPT))
         play.prepare()
         return html(play_page(request.app.state.nav, SCRIPT))
 
     async def state(request: Request) -> Response:
-        desk.allow(request, "admin")
+        worker.allow(request, "admin")
         return json_of(await play.state())
 
     async def search(request: Request) -> Response:
-        desk.allow(request, "admin")
-        query, k = _query(await _body(desk, request))
+        worker.allow(request, "admin")
+        query, k = _query(await _body(worker, request))
         return json_of(await play.search(query, k))
 
     async def compare(request: Request) -> Response:
-        desk.allow(request, "admin")
-        query, k = _query(await _body(desk, request))
+        worker.allow(request, "admin")
+        query, k = _query(await _body(worker, request))
         return json_of(await play.compare(query, k))
 
     async def simulate(request: Request) -> Response:
-        desk.allow(request, "admin")
-        body = _object(await _body(desk, request), {"users", "searches"})
+        worker.allow(request, "admin")
+        body = _object(await _body(worker, request), {"users", "searches"})
         users, searches = body.get("users", USERS[1]), body.get("searches", 1000)
         if users not in USERS:
             raise InputError(f"users are {str(users)[:40]!r}; expected one of {', '.join(USERS)}")
@@ -65,14 +65,14 @@ def routes(desk: Desk) -> list[BaseRoute]:
         async def events() -> AsyncIterator[bytes]:
             async for step in play.simulate(users, searches):
                 yield b"event: progress\ndata: " + orjson.dumps(step) + b"\n\n"
-                if desk.stopping:
+                if worker.stopping:
                     return
 
         return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     async def reset(request: Request) -> Response:
-        desk.allow(request, "admin")
-        await _body(desk, request)
+        worker.allow(request, "admin")
+        await _body(worker, request)
         await play.reset()
         return json_of(await play.state())
 
@@ -87,12 +87,12 @@ def routes(desk: Desk) -> list[BaseRoute]:
     ]
 
 
-async def _body(desk: Desk, request: Request) -> bytes:
+async def _body(worker: WorkerState, request: Request) -> bytes:
     """A JSON body. A page of another site cannot send this type unasked, so it cannot play in a reader's name."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise RefusalError(415, "type", f"the content type is {kind[:80]!r}; expected application/json")
-    return await desk.body(request)
+    return await worker.body(request)
 
 
 def _object(body: bytes, names: set[str]) -> dict[str, object]:

@@ -47,7 +47,7 @@ def serve(store: Path, place: socket.socket, ready: Callable[[], object]) -> Non
             threading.Thread(target=ready, daemon=True).start()
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            app.state.desk.stopping = True  # ends the streams, which otherwise never do
+            app.state.worker.stopping = True  # ends the streams, which otherwise never do
             super().handle_exit(sig, frame)
 
     config = uvicorn.Config(

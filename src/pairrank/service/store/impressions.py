@@ -40,7 +40,7 @@ class _Waiting(NamedTuple):
     counting: tuple[int, int] | None  # of a split: experiment and client
 
 
-class _Desk(NamedTuple):
+class _LockedRanker(NamedTuple):
     """One ranker and the impressions that a batch names, read under the ranker's lock."""
 
     log_seq: int
@@ -87,23 +87,23 @@ class ImpressionTables(LaunchTables):
         verdicts: list[Verdict] = [Verdict(Status.UNKNOWN)] * len(items)
         with self.database.transaction():
             for ranker_id, places in _by_ranker(items):
-                desk = self._desk(ranker_id, [items[place].number for place in places])
-                if desk is None:
+                locked = self._lock(ranker_id, [items[place].number for place in places])
+                if locked is None:
                     continue
                 accepted: dict[int, tuple[int, ...]] = {}
                 for place in places:
-                    verdict = _judge(desk, items[place], now)
+                    verdict = _judge(locked, items[place], now)
                     if items[place].number in accepted and verdict.status is Status.ACCEPTED:
                         verdict = Verdict(Status.DUPLICATE)
                     elif verdict.status is Status.ACCEPTED:
                         accepted[items[place].number] = verdict.positions
                     verdicts[place] = verdict
-                held = {number: positions for number, positions in accepted.items() if desk.waiting[number].held}
+                held = {number: positions for number, positions in accepted.items() if locked.waiting[number].held}
                 self.database.many(
                     "UPDATE impressions SET clicks = ? WHERE ranker_id = ? AND number = ?",
-                    [(_mask(desk.waiting[n], clicked), ranker_id, n) for n, clicked in held.items()],
+                    [(_mask(locked.waiting[n], clicked), ranker_id, n) for n, clicked in held.items()],
                 )
-                self._append(ranker_id, desk, {n: p for n, p in accepted.items() if n not in held}, now)
+                self._append(ranker_id, locked, {n: p for n, p in accepted.items() if n not in held}, now)
         return verdicts
 
     def events(self, items: Sequence[Event], now: float) -> list[Verdict]:
@@ -111,14 +111,14 @@ class ImpressionTables(LaunchTables):
         verdicts: list[Verdict] = [Verdict(Status.UNKNOWN)] * len(items)
         with self.database.transaction():
             for ranker_id, places in _by_ranker(items):
-                desk = self._desk(ranker_id, [items[place].number for place in places])
-                if desk is not None:
+                locked = self._lock(ranker_id, [items[place].number for place in places])
+                if locked is not None:
                     for place in places:
-                        verdicts[place] = self._collect(ranker_id, desk, items[place], now)
+                        verdicts[place] = self._collect(ranker_id, locked, items[place], now)
         return verdicts
 
-    def _collect(self, ranker_id: int, desk: _Desk, item: Event, now: float) -> Verdict:
-        found = desk.find(item.number, item.token, now)
+    def _collect(self, ranker_id: int, locked: _LockedRanker, item: Event, now: float) -> Verdict:
+        found = locked.find(item.number, item.token, now)
         if isinstance(found, Status):
             return Verdict(found)
         if item.document_id not in found.ids:
@@ -156,10 +156,10 @@ class ImpressionTables(LaunchTables):
         closed = 0
         with self.database.transaction():
             for ranker_id in sorted(numbers):
-                desk = self._desk(ranker_id, numbers[ranker_id])
-                if desk is None:
+                locked = self._lock(ranker_id, numbers[ranker_id])
+                if locked is None:
                     continue
-                waiting = [number for number in numbers[ranker_id] if number in desk.waiting]
+                waiting = [number for number in numbers[ranker_id] if number in locked.waiting]
                 clicks: dict[int, tuple[int, ...]] = dict.fromkeys(waiting, ())
                 rows = self.database.all(
                     f"SELECT number, position FROM events WHERE ranker_id = ? AND number IN {_list(waiting)}",
@@ -168,10 +168,10 @@ class ImpressionTables(LaunchTables):
                 for number, position in rows:
                     clicks[number] = (*clicks[number], position)
                 for number in waiting:
-                    whole = desk.waiting[number].clicks
+                    whole = locked.waiting[number].clicks
                     if whole is not None:
                         clicks[number] = tuple(place for place, byte in enumerate(whole) if byte)
-                self._append(ranker_id, desk, clicks, now)
+                self._append(ranker_id, locked, clicks, now)
                 closed += len(clicks)
         return closed
 
@@ -184,7 +184,7 @@ class ImpressionTables(LaunchTables):
             self.database.many("DELETE FROM impressions WHERE ranker_id = ? AND number = ? AND collecting = 0", due)
             return len(due)
 
-    def _desk(self, ranker_id: int, numbers: Sequence[int]) -> _Desk | None:
+    def _lock(self, ranker_id: int, numbers: Sequence[int]) -> _LockedRanker | None:
         # The update takes the ranker's lock, so that the log's numbers are given out in the order of commits.
         head = self.database.one(
             "UPDATE rankers SET log_seq = log_seq WHERE id = ? RETURNING log_seq, frozen, secret", (ranker_id,)
@@ -198,7 +198,7 @@ class ImpressionTables(LaunchTables):
             values,
         )
         logged = self.database.all(f"SELECT number, token FROM log WHERE ranker_id = ? AND number IN {marks}", values)
-        return _Desk(
+        return _LockedRanker(
             int(head[0]),
             bool(head[1]),
             str(head[2]),
@@ -217,14 +217,14 @@ class ImpressionTables(LaunchTables):
             dict(logged),
         )
 
-    def _append(self, ranker_id: int, desk: _Desk, clicks: Mapping[int, Iterable[int]], now: float) -> None:
+    def _append(self, ranker_id: int, locked: _LockedRanker, clicks: Mapping[int, Iterable[int]], now: float) -> None:
         """Move waiting impressions into the log, in the order given."""
         if not clicks:
             return
-        kind = "frozen" if desk.frozen else "feedback"
+        kind = "frozen" if locked.frozen else "feedback"
         rows = []
-        for seq, (number, positions) in enumerate(clicks.items(), desk.log_seq + 1):
-            waiting = desk.waiting[number]
+        for seq, (number, positions) in enumerate(clicks.items(), locked.log_seq + 1):
+            waiting = locked.waiting[number]
             counts = None if waiting.counting is None else self._is_first(*waiting.counting)
             rows.append((seq, kind, now, _mask(waiting, positions), counts, ranker_id, number))
         self.database.many(
@@ -313,8 +313,8 @@ def _equal(given: str, kept: str) -> bool:
     return hmac.compare_digest(given.encode(), kept.encode())
 
 
-def _judge(desk: _Desk, item: Feedback, now: float) -> Verdict:
-    found = desk.find(item.number, item.token, now)
+def _judge(locked: _LockedRanker, item: Feedback, now: float) -> Verdict:
+    found = locked.find(item.number, item.token, now)
     if isinstance(found, Status):
         return Verdict(found)
     if not item.clicks <= set(found.ids):

@@ -28,7 +28,7 @@ class _Job(NamedTuple):
     future: asyncio.Future[Any]
 
 
-class Writer:
+class GroupCommit:
     """The write side of one worker. Made, used and closed in the event loop; only `_run` is in the thread."""
 
     def __init__(

@@ -17,7 +17,7 @@ from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import ExperimentRow, Head, Key, LaunchHead, RankerRow, new_batch
 from pairrank.trials.experiment import Arm
 
-logger = logging.getLogger("pairrank.shelf")
+logger = logging.getLogger("pairrank.models")
 
 POLL_SECONDS = 0.05
 # Numbers are taken from the store in blocks, so that ranking needs no write of its own for them.
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Shelved:
+class LoadedModel:
     """A ranker as this worker serves it."""
 
     row: RankerRow
@@ -40,14 +40,14 @@ class Shelved:
     batch: str = ""  # of these numbers
 
 
-class Shelf:
+class Models:
     """Rankers by name, loaded when first asked for and kept fresh by polling; and the keys."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="reader")
-        self._items: dict[str, Shelved] = {}
-        self._loading: dict[str, asyncio.Task[Shelved]] = {}
+        self._items: dict[str, LoadedModel] = {}
+        self._loading: dict[str, asyncio.Task[LoadedModel]] = {}
         self._epoch = -1
         self._heads: dict[int, Head] = {}
         self._targets: dict[int, int] | None = None
@@ -77,14 +77,14 @@ class Shelf:
         """Run something that reads (or administers) the store, off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
-    async def get(self, name: str) -> Shelved:
+    async def get(self, name: str) -> LoadedModel:
         """The ranker of this name, ready to rank."""
         found = self._items.get(name) or await self._loaded(name)
         while found.next_number >= found.end_number:
             await self._number(found)
         return found
 
-    async def _loaded(self, name: str) -> Shelved:
+    async def _loaded(self, name: str) -> LoadedModel:
         found = self._items.get(name)
         if found is None:
             task = self._loading.get(name)
@@ -175,17 +175,17 @@ class Shelf:
             await asyncio.sleep(POLL_SECONDS)
             try:
                 await self.refresh()
-            except PairRankError as problem:  # serve what is on the shelf; writes tell of the fault
+            except PairRankError as problem:  # serve what is loaded; writes tell of the fault
                 logger.warning("%s", problem)
                 await asyncio.sleep(5 * POLL_SECONDS)
 
-    async def _load(self, name: str) -> Shelved:
+    async def _load(self, name: str) -> LoadedModel:
         row = await self.read(self._store.ranker, name)
         if row is None:
             raise UnknownNameError(f"no ranker is called {name!r}")
         version = row.pinned if row.pinned is not None else row.version
         ranker = await self.read(self._open, row, version)
-        return self._items.setdefault(name, Shelved(row, ranker, version))
+        return self._items.setdefault(name, LoadedModel(row, ranker, version))
 
     def _open(self, row: RankerRow, version: int) -> rankers.Ranker:
         snapshot = self._store.snapshot(row.id, version)
@@ -193,7 +193,7 @@ class Shelf:
             raise StorageError(f"version {version} of ranker {row.name!r} is gone; a newer one is on its way")
         return Model.restore(snapshot).ranker
 
-    async def _number(self, item: Shelved) -> None:
+    async def _number(self, item: LoadedModel) -> None:
         first = await self.read(self._store.allocate, item.row.id, NUMBERS)
         if first < 0:
             raise UnknownNameError(f"no ranker is called {item.row.name!r}")

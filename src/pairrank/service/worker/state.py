@@ -1,4 +1,4 @@
-"""What all endpoints of a worker share: the store's two connections, the shelf, the writer, the metrics."""
+"""What all endpoints of a worker share: the store's two connections, the models, the group commit, the metrics."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from pairrank.service.settings import Settings
 from pairrank.service.store import open_impatient, open_store
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import RankerRow
-from pairrank.service.worker.group_commit import Writer
+from pairrank.service.worker.group_commit import GroupCommit
 from pairrank.service.worker.metrics import Metrics
-from pairrank.service.worker.models import Shelf
+from pairrank.service.worker.models import Models
 from pairrank.service.worker.recent_candidates import Recent
 
 logger = logging.getLogger("pairrank.requests")
 
 
-class Desk:
+class WorkerState:
     """One worker's state. ``learner`` True also learns, in a thread: everything in one process."""
 
     def __init__(
@@ -45,8 +45,8 @@ class Desk:
         self.stopping = False
         self._learner = learner
         self.store: SqlStore
-        self.shelf: Shelf
-        self.writer: Writer
+        self.models: Models
+        self.writer: GroupCommit
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -54,13 +54,13 @@ class Desk:
         self.store = await asyncio.to_thread(open_store, self.url)
         writing = await asyncio.to_thread(open_store, self.url)
         at_once = open_impatient(self.url)
-        self.shelf, self.writer = Shelf(self.store), Writer(writing, self.clock, at_once=at_once)
+        self.models, self.writer = Models(self.store), GroupCommit(writing, self.clock, at_once=at_once)
         stop, thread = threading.Event(), None
         if self._learner:
             learning = await asyncio.to_thread(open_store, self.url)
             thread = threading.Thread(target=Learner(learning, self.clock).run, args=(stop,), daemon=True)
             thread.start()
-        await self.shelf.start()
+        await self.models.start()
         try:
             yield
         finally:
@@ -69,7 +69,7 @@ class Desk:
             if thread is not None:
                 await asyncio.to_thread(thread.join)
                 learning.close()
-            await self.shelf.close()
+            await self.models.close()
             writing.close()
             if at_once is not None:
                 at_once.close()
@@ -77,16 +77,16 @@ class Desk:
 
     def is_own(self, headers: Mapping[bytes, bytes]) -> bool:
         """Whether a request calls this service by a name of its own. Keys protect as well; then any name will do."""
-        if self.shelf.keys and not self.settings.loopback and not self.settings.hosts:
+        if self.models.keys and not self.settings.loopback and not self.settings.hosts:
             return True
         host = headers.get(b"host")
         return host is None or is_own_host(host.decode("latin-1"), self.settings)
 
     def allow(self, request: Request, role: str | None) -> str:
         """Who asks: the key's name, or "local" where there are no keys; raises when the role is missing."""
-        if not self.shelf.keys:
+        if not self.models.keys:
             return "local"
-        return authorise(self.shelf.keys, request.headers.get("authorization"), role)
+        return authorise(self.models.keys, request.headers.get("authorization"), role)
 
     async def body(self, request: Request) -> bytes:
         """The request's body, if it is small enough and comes in time."""
@@ -125,14 +125,14 @@ class Desk:
 
     async def ranker(self, name: str) -> RankerRow:
         """The ranker of this name, from the store."""
-        row = await self.shelf.read(self.store.ranker, name)
+        row = await self.models.read(self.store.ranker, name)
         if row is None:
             raise UnknownNameError(f"no ranker is called {name[:70]!r}")
         return row
 
     async def administer(self, work: Callable[..., Any], *args: Any) -> Any:
         """Do an administrative act and show its effect in this worker at once; others see it within a moment."""
-        result = await self.shelf.read(work, *args)
+        result = await self.models.read(work, *args)
         with suppress(StorageError):
-            await self.shelf.refresh()
+            await self.models.refresh()
         return result
