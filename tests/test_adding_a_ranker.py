@@ -45,7 +45,7 @@ def test_it_is_known_by_name_and_has_a_look(tree: Path) -> None:
     program = """
 import pairrank
 from pairrank import rankers
-from pairrank.lab import styles
+from pairrank.lab.report import styles
 print(pairrank.__file__)
 print("perceptron" in rankers.names(), rankers.paths()[-3:], styles.of_rankers(rankers.names())["perceptron"].label)
 """

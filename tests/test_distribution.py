@@ -182,7 +182,7 @@ for number in range(20):
 ranker.save("model.pairrank")
 assert pairrank.load("model.pairrank").digest() == ranker.digest()
 assert pairrank.simulate("synthetic:tiny", rounds=20).ndcg > 0
-from pairrank import checks, client, clicks, data, drawing, export, metrics
+from pairrank import checks, client, click_models, data, drawing, export, metrics
 assert export.dumps(export.load("model.pairrank"), "solr")
 loaded = {name.partition(".")[0] for name in sys.modules}
 assert not loaded & {"fastapi", "pyarrow", "matplotlib", "ray", "onnx", "sklearn", "rich", "psycopg", "httpx"}, loaded

@@ -17,7 +17,7 @@ LAYERS = [
     {"cli"},
     {"service", "lab", "export", "logs", "bench", "sklearn", "integrations"},
     {"sim", "engines", "checks"},
-    {"rankers", "clicks", "metrics", "data", "client", "upstream", "trials", "store_log"},
+    {"rankers", "click_models", "metrics", "data", "client", "upstream", "trials", "store_log"},
     {"estimator", "features", "documents"},
     {"kernel"},
     {"state"},

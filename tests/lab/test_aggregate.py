@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pairrank.lab.aggregate import collect, holm, paired, paired_test
+from pairrank.lab.analysis.aggregate import collect, holm, paired, paired_test
 from pairrank.lab.experiment import Experiment
 from pairrank.metrics import cndcg, mean_interval
 from pairrank.sim import load_records

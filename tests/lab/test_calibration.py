@@ -14,8 +14,8 @@ from pairrank import rankers
 from pairrank.cli import main
 from pairrank.errors import OptionError
 from pairrank.kernel import pairs
-from pairrank.lab import calibration
-from pairrank.lab.calibration import LOGISTIC, Case, Look, Study, Z
+from pairrank.lab.analysis import calibration
+from pairrank.lab.analysis.calibration import LOGISTIC, Case, Look, Study, Z
 from pairrank.rankers.pairrank import PairRank
 
 SMALL = Study(features=5, docs=12, k=6, rounds=(30, 200), seeds=12, users=())

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pairrank.lab import claims
-from pairrank.lab.aggregate import Cell, Results
-from pairrank.lab.claims import FAILS, HOLDS, OPEN
+from pairrank.lab.analysis import claims
+from pairrank.lab.analysis.aggregate import Cell, Results
+from pairrank.lab.analysis.claims import FAILS, HOLDS, OPEN
 from pairrank.lab.experiment import USERS
 
 SEEDS = 8

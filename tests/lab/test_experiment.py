@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pairrank.data import load, write_letor
-from pairrank.lab.aggregate import collect
+from pairrank.lab.analysis.aggregate import collect
 from pairrank.lab.executors import run_all
 from pairrank.lab.experiment import FILE, Experiment
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pairrank import rankers
-from pairrank.lab import figures, styles
-from pairrank.lab.aggregate import Cell, Results, collect
+from pairrank.lab.analysis.aggregate import Cell, Results, collect
 from pairrank.lab.experiment import USERS, Experiment
+from pairrank.lab.report import figures, styles
 
 FIGURES = (
     "figure-3-offline",

@@ -8,7 +8,7 @@ from pairrank import rankers
 from pairrank.cli import experiment_options, main, parser
 from pairrank.lab import paper
 from pairrank.lab.experiment import USERS, Experiment
-from pairrank.lab.figures import Plate
+from pairrank.lab.report.figures import Plate
 from pairrank.sim import Protocol, RunFolder
 
 SMALL = ["--rounds", "8", "--seeds", "2", "--engine", "serial"]

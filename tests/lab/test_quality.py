@@ -13,7 +13,8 @@ from scipy import stats
 
 from pairrank.cli import main
 from pairrank.errors import FileFormatError, OptionError
-from pairrank.lab import quality, summaries
+from pairrank.lab import summaries
+from pairrank.lab.analysis import quality
 from pairrank.lab.experiment import CEILING
 from pairrank.sim import Protocol, RunSpec, Summary
 

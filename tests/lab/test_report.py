@@ -11,11 +11,11 @@ import pytest
 
 from pairrank.cli import main
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError
-from pairrank.lab import report
 from pairrank.lab.experiment import FILE, Experiment
-from pairrank.lab.figures import Plate
 from pairrank.lab.paper import RANKERS
-from pairrank.lab.report import Report
+from pairrank.lab.report import report
+from pairrank.lab.report.figures import Plate
+from pairrank.lab.report.report import Report
 from pairrank.version import __version__
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pairrank import clicks as users
+from pairrank import click_models as users
 from pairrank.cli import main
 from pairrank.errors import OptionError
 from pairrank.lab import launches, trial

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pairrank import clicks, metrics, rankers, simulate
+from pairrank import click_models, metrics, rankers, simulate
 from pairrank.data import Dataset
 from pairrank.rng import Purpose, generator
 from pairrank.sim import RunSpec, engine
@@ -81,7 +81,7 @@ def test_evaluation_follows_the_intent(splits: Splits) -> None:
 def test_records_of_a_drifting_run_equal_those_of_a_plain_loop(splits: Splits) -> None:
     train, held_out = splits
     records = simulate(splits, ranker="pdgd", clicks="navigational(drift=60)", rounds=100, seed=5, schedule="every:20")
-    users = clicks.make("navigational", n_grades=3)
+    users = click_models.make("navigational", n_grades=3)
     world = World.of(records.spec, *splits)
     ranker = rankers.make("pdgd", n_features=train.n_features, seed=5)
     new = [np.array(by_hand(d, taste(5, train.n_features))) for d in splits]
@@ -125,7 +125,7 @@ def test_attacks_come_at_the_given_rate_and_larger_shares_contain_smaller(splits
 
 def test_attackers_click_the_worst_and_everything_is_judged_by_true_grades(splits: Splits) -> None:
     world = World.of(replace(SPEC, clicks="informational(hostile=0.3)"), *splits)
-    perfect, informational = (clicks.make(name, n_grades=3) for name in ("perfect", "informational"))
+    perfect, informational = (click_models.make(name, n_grades=3) for name in ("perfect", "informational"))
     for t in range(100):
         asked = world.round(t)
         np.testing.assert_array_equal(asked.grades, splits[0].query(asked.query)[1])

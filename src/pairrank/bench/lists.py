@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pairrank import clicks, data, rankers
+from pairrank import click_models, data, rankers
 from pairrank.bench.measure import clock
 from pairrank.rankers import Ranker
 from pairrank.rng import Purpose, generator
@@ -67,7 +67,7 @@ class Stream:
     t: int = 0
 
     def __post_init__(self) -> None:
-        self._users = clicks.make(self.users, n_grades=5)
+        self._users = click_models.make(self.users, n_grades=5)
 
     def next(self) -> Candidates:
         """The next query."""

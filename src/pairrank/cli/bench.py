@@ -15,7 +15,8 @@ import numpy as np
 from pairrank import bench, threads
 from pairrank.bench import CLOCK, Row, serve
 from pairrank.kernel import jit
-from pairrank.lab import executors, tables
+from pairrank.lab import executors
+from pairrank.lab.report import tables
 from pairrank.sim import RunSpec
 from pairrank.version import __version__
 

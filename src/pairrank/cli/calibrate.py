@@ -9,8 +9,10 @@ from pathlib import Path
 from pairrank import archive
 from pairrank.cli.experiment_options import add, positive
 from pairrank.engines import cores
-from pairrank.lab import calibration, executors, tables
+from pairrank.lab import executors
+from pairrank.lab.analysis import calibration
 from pairrank.lab.experiment import USERS
+from pairrank.lab.report import tables
 from pairrank.progress import progress
 
 _EPILOG = """\

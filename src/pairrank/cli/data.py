@@ -11,7 +11,7 @@ import numpy as np
 
 from pairrank.data import known_sets, layout, load, synthetic
 from pairrank.data.known_sets import Summary
-from pairrank.lab import tables
+from pairrank.lab.report import tables
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pairrank import clicks
+from pairrank import click_models
 from pairrank.engines import ENGINES
-from pairrank.lab import executors, report, tables
-from pairrank.lab.aggregate import Results
+from pairrank.lab import executors
+from pairrank.lab.analysis.aggregate import Results
 from pairrank.lab.executors import prepare
 from pairrank.lab.experiment import CEILING, USERS, Experiment
 from pairrank.lab.outcomes import RunsFailedError
+from pairrank.lab.report import report, tables
 from pairrank.progress import phase, progress
 from pairrank.sim import Protocol, RunSpec, Summary
 
@@ -124,7 +125,7 @@ def protocol(args: argparse.Namespace) -> Protocol:
 
 def users(args: argparse.Namespace) -> tuple[str, ...]:
     """The users that the options name, each once."""
-    return tuple(dict.fromkeys(clicks.canonical(text, stop=args.stop) for text in args.clicks or USERS))
+    return tuple(dict.fromkeys(click_models.canonical(text, stop=args.stop) for text in args.clicks or USERS))
 
 
 def run_experiment(experiment: Experiment, args: argparse.Namespace) -> int:

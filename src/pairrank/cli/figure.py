@@ -11,7 +11,7 @@ import numpy as np
 import pairrank
 from pairrank import drawing
 from pairrank.archive import write_atomically
-from pairrank.clicks import make
+from pairrank.click_models import make
 from pairrank.data import load
 from pairrank.drawing import Panel
 from pairrank.errors import OptionError

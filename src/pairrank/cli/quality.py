@@ -9,7 +9,8 @@ from pathlib import Path
 from pairrank import archive
 from pairrank.cli import experiment_options
 from pairrank.errors import OptionError
-from pairrank.lab import quality, summaries
+from pairrank.lab import summaries
+from pairrank.lab.analysis import quality
 from pairrank.lab.executors import prepare
 from pairrank.lab.outcomes import RunsFailedError
 from pairrank.sim import Protocol

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from pairrank import archive, clicks, rankers
+from pairrank import archive, click_models, rankers
 from pairrank.cli import experiment_options
 from pairrank.errors import InputError
 from pairrank.lab import tuned_options
@@ -78,7 +78,7 @@ def _specs(args: argparse.Namespace) -> list[RunSpec]:
     # One spelling each, in the order given; what is named twice is run once.
     texts = [tuned_options.applied(text, tuned) for text in args.ranker or ["pairrank"]]
     names = dict.fromkeys(rankers.spell(*rankers.parse(text)) for text in texts)
-    users = dict.fromkeys(clicks.canonical(text, stop=args.stop) for text in args.clicks or ["navigational"])
+    users = dict.fromkeys(click_models.canonical(text, stop=args.stop) for text in args.clicks or ["navigational"])
     protocol = experiment_options.protocol(args)
     return [protocol.run(name, who, seed) for name in names for who in users for seed in range(args.seeds)]
 

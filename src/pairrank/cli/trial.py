@@ -11,8 +11,9 @@ from typing import Any
 from pairrank import archive
 from pairrank.cli.experiment_options import add, positive
 from pairrank.engines import cores
-from pairrank.lab import executors, launches, tables, trial, trial_report
+from pairrank.lab import executors, launches, trial, trial_report
 from pairrank.lab.experiment import USERS
+from pairrank.lab.report import tables
 from pairrank.progress import progress
 from pairrank.trials.launch import Guard
 

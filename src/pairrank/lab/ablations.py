@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pairrank import clicks, rankers
+from pairrank import click_models, rankers
 from pairrank.errors import UnknownNameError
 from pairrank.lab.experiment import SCHEDULE, USERS, Experiment
 from pairrank.sim import Protocol
@@ -44,7 +44,9 @@ class Study:
             [f"drift={max(rounds // 2, 1)}"] if self.drift else []
         )
         name, _, given = who.partition("(")
-        return [clicks.canonical(f"{name}({', '.join(filter(None, (given[:-1], change)))})") for change in changes]
+        return [
+            click_models.canonical(f"{name}({', '.join(filter(None, (given[:-1], change)))})") for change in changes
+        ]
 
 
 # Each of the default's choices that has another answer.

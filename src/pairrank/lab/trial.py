@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from pairrank import clicks as users
+from pairrank import click_models as users
 from pairrank import data as datasets
 from pairrank import rankers, short_text, threads
 from pairrank.data.dataset import Dataset

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pairrank.lab import styles
-from pairrank.lab.figures import Plate
 from pairrank.lab.launches import KINDS
+from pairrank.lab.report import styles
+from pairrank.lab.report.figures import Plate
 from pairrank.lab.trial import METHODS, Study
 
 Row = list[str]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pairrank import clicks, rankers
+from pairrank import click_models, rankers
 from pairrank.checking import check_choice, check_whole
 from pairrank.data.loading import content_key
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError, PairRankError, UnknownNameError
@@ -103,7 +103,7 @@ class RunSpec(Protocol):
             )
         # One spelling for one run, so that its id does not depend on spaces or on the order of options.
         object.__setattr__(self, "ranker", canonical(self.ranker))
-        object.__setattr__(self, "clicks", clicks.canonical(self.clicks))
+        object.__setattr__(self, "clicks", click_models.canonical(self.clicks))
 
     @property
     def run_id(self) -> str:

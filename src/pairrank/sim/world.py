@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pairrank import clicks, metrics, rankers
+from pairrank import click_models, metrics, rankers
 from pairrank.data.dataset import Dataset
 from pairrank.errors import DataError, OptionError
 from pairrank.rankers import Ranker
@@ -74,8 +74,8 @@ class World:
     held_out: Dataset
     features: AnyArray
     bounds: list[int]
-    users: clicks.Users
-    attackers: clicks.Users
+    users: click_models.Users
+    attackers: click_models.Users
     attacked: BoolArray
     intents: tuple[Intent, ...]
     drift: int
@@ -96,8 +96,8 @@ class World:
         queries = generator(spec.seed, 0, Purpose.QUERIES).integers(train.n_queries, size=spec.rounds)
         panel = generator(spec.seed, 1, Purpose.QUERIES).permutation(train.n_queries)[: spec.panel]
         attack = generator(spec.seed, 2, Purpose.QUERIES).random(spec.rounds)
-        users = clicks.make(spec.clicks, n_grades=train.n_grades)
-        unruly = users if isinstance(users, clicks.Unruly) else clicks.Unruly(users, users)
+        users = click_models.make(spec.clicks, n_grades=train.n_grades)
+        unruly = users if isinstance(users, click_models.Unruly) else click_models.Unruly(users, users)
         intents = [Intent.of_labels(train, held_out, ideal_weights(train, spec.ideal))]
         if unruly.drift is not None:
             intents.append(Intent.of_taste(train, held_out, taste(spec.seed, train.n_features)))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pairrank import clicks, metrics
+from pairrank import click_models, metrics
 from pairrank.rankers import Ranker
 from pairrank.rng import Purpose, generator
 from pairrank.service.http.rank_request import Query
@@ -182,7 +182,7 @@ class Playground:
 
     async def simulate(self, users: str, searches: int) -> AsyncIterator[dict[str, Any]]:
         """Let simulated users search; tells how it goes a few times a second, and stops when nobody listens."""
-        model = clicks.make(users, n_grades=GRADES)
+        model = click_models.make(users, n_grades=GRADES)
         await self.ready()
         await self.ensure()
         row = await self._worker.ranker(RANKER)
@@ -212,7 +212,7 @@ class Playground:
                     "weights": weights(item.ranker),
                 }
 
-    async def _one(self, model: clicks.Users, number: int) -> tuple[Need, float, bool]:
+    async def _one(self, model: click_models.Users, number: int) -> tuple[Need, float, bool]:
         """One simulated search: rank, click, feed back; its NDCG and whether the wanted document stood first."""
         wish = await asyncio.to_thread(need, self.index, CONFIG.seed, number, CANDIDATES)
         asked = await asyncio.to_thread(self._asked, wish.query, wish.candidates)

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairrank import clicks
+from pairrank import click_models
 from pairrank.errors import DataError, GradeError, InputError, OptionError, StorageError, UnknownNameError
 
 PERFECT, NAVIGATIONAL, INFORMATIONAL, RANDOM = "perfect", "navigational", "informational", "almost-random"
 
 
 def integrate(
-    users: clicks.Users, grades: tuple[int, ...], click: list[float], stop: list[float]
+    users: click_models.Users, grades: tuple[int, ...], click: list[float], stop: list[float]
 ) -> dict[tuple[bool, ...], float]:
     """P(click pattern), exactly: users compare each coin with one threshold, so they are constant on either side.
 
@@ -57,12 +57,12 @@ def same(found: dict[tuple[bool, ...], float], expected: dict[tuple[bool, ...], 
         assert found.get(pattern, 0.0) == pytest.approx(expected.get(pattern, 0.0), abs=1e-12), pattern
 
 
-@pytest.mark.parametrize("stop", clicks.STOPS)
+@pytest.mark.parametrize("stop", click_models.STOPS)
 @pytest.mark.parametrize("name", [PERFECT, NAVIGATIONAL, INFORMATIONAL, RANDOM])
 @pytest.mark.parametrize("n_grades", [2, 3, 5])
 def test_dependent_clicks_equal_enumeration(name: str, n_grades: int, stop: str) -> None:
-    users = clicks.make(name, n_grades=n_grades, stop=stop)
-    assert isinstance(users, clicks.DependentClicks)
+    users = click_models.make(name, n_grades=n_grades, stop=stop)
+    assert isinstance(users, click_models.DependentClicks)
     lists = [g for n in (1, 2) for g in product(range(n_grades), repeat=n)]
     lists += list(product({0, 1, n_grades - 1}, repeat=3))
     for grades in lists:
@@ -79,7 +79,7 @@ def test_dependent_clicks_equal_enumeration(name: str, n_grades: int, stop: str)
     anywhere=st.booleans(),
 )
 def test_any_table_equals_enumeration(click: list[float], stop: list[float], grades: list[int], anywhere: bool) -> None:
-    users = clicks.DependentClicks("mine", tuple(click), tuple(stop), clicks.STOPS[anywhere])
+    users = click_models.DependentClicks("mine", tuple(click), tuple(stop), click_models.STOPS[anywhere])
     expected = enumerate_dependent(click, stop, tuple(grades), anywhere)
     found = integrate(users, tuple(grades), [click[g] for g in grades], [stop[g] for g in grades])
     same(found, expected)
@@ -88,7 +88,7 @@ def test_any_table_equals_enumeration(click: list[float], stop: list[float], gra
 @pytest.mark.parametrize("eta", [0.0, 1.0, 2.5])
 @pytest.mark.parametrize("grades", [(2,), (0, 2), (1, 0, 2), (2, 2, 1)])
 def test_position_users_equal_enumeration(eta: float, grades: tuple[int, ...]) -> None:
-    users = clicks.make(f"position(eta={eta}, noise=0.2)", n_grades=3)
+    users = click_models.make(f"position(eta={eta}, noise=0.2)", n_grades=3)
     attraction = [0.2 + 0.8 * (2**g - 1) / (2**2 - 1) for g in grades]
     chance = [a * r**-eta for r, a in enumerate(attraction, start=1)]
     expected = {
@@ -101,26 +101,26 @@ def test_position_users_equal_enumeration(eta: float, grades: tuple[int, ...]) -
 
 @pytest.mark.parametrize("grades", [(2,), (0, 2), (1, 0, 2), (2, 2, 1)])
 def test_cascade_users_equal_enumeration(grades: tuple[int, ...]) -> None:
-    users = clicks.make("cascade", n_grades=3)
+    users = click_models.make("cascade", n_grades=3)
     attraction = [0.1 + 0.9 * (2**g - 1) / (2**2 - 1) for g in range(3)]
     expected = enumerate_dependent(attraction, [1.0] * 3, grades, anywhere=False)
     same(integrate(users, grades, [attraction[g] for g in grades], [1.0] * len(grades)), expected)
 
 
 def test_tables_are_the_papers() -> None:
-    users = clicks.make(NAVIGATIONAL, n_grades=3)
+    users = click_models.make(NAVIGATIONAL, n_grades=3)
     assert users.click == (0.05, 0.5, 0.95)
     assert users.stop_after == (0.2, 0.5, 0.9)
     for name in (PERFECT, NAVIGATIONAL, INFORMATIONAL, RANDOM):
         for n_grades in (2, 3, 5):
-            table = clicks.make(name, n_grades=n_grades)
+            table = click_models.make(name, n_grades=n_grades)
             assert len(table.click) == len(table.stop_after) == n_grades
             assert list(table.click) == sorted(table.click)
 
 
 def test_the_coin_of_a_document_is_its_own() -> None:
     """Perfect users never stop: moving a document moves its click with it."""
-    users = clicks.make(PERFECT, n_grades=5)
+    users = click_models.make(PERFECT, n_grades=5)
     rng = np.random.default_rng(0)
     grades, coins, order = rng.integers(0, 5, 20), rng.random((20, 2)), rng.permutation(20)
     np.testing.assert_array_equal(users.clicks(grades, coins)[order], users.clicks(grades[order], coins[order]))
@@ -152,16 +152,16 @@ def test_the_coin_of_a_document_is_its_own() -> None:
     ],
 )
 def test_text_round_trips(text: str, printed: str) -> None:
-    users = clicks.make(text, n_grades=3)
+    users = click_models.make(text, n_grades=3)
     assert str(users) == printed
-    assert clicks.make(printed, n_grades=3) == users
-    assert hash(clicks.make(printed, n_grades=3)) == hash(users)
+    assert click_models.make(printed, n_grades=3) == users
+    assert hash(click_models.make(printed, n_grades=3)) == hash(users)
 
 
 def test_stop_argument_is_a_default_for_tables() -> None:
-    assert str(clicks.make("perfect", n_grades=3, stop="anywhere")) == "perfect(stop=anywhere)"
-    assert str(clicks.make("perfect(stop=click)", n_grades=3, stop="anywhere")) == "perfect"
-    assert str(clicks.make("cascade", n_grades=3, stop="anywhere")) == "cascade"
+    assert str(click_models.make("perfect", n_grades=3, stop="anywhere")) == "perfect(stop=anywhere)"
+    assert str(click_models.make("perfect(stop=click)", n_grades=3, stop="anywhere")) == "perfect"
+    assert str(click_models.make("cascade", n_grades=3, stop="anywhere")) == "cascade"
 
 
 @pytest.mark.parametrize("suffix", ["json", "toml"])
@@ -172,16 +172,16 @@ def test_custom_table_from_a_file(tmp_path, suffix: str, prefix: str) -> None:
     path.write_text(
         json.dumps(table) if suffix == "json" else "\n".join(f"{k} = {json.dumps(v)}" for k, v in table.items())
     )
-    users = clicks.make(f"{prefix}{path}", n_grades=3)
-    assert users == clicks.DependentClicks("mine", (0.1, 0.2, 0.9), (0.0, 0.5, 1.0), "anywhere")
-    assert clicks.make(str(users), n_grades=3) == users, "the text carries the table, not the path"
-    assert clicks.make(path, n_grades=3) == users
+    users = click_models.make(f"{prefix}{path}", n_grades=3)
+    assert users == click_models.DependentClicks("mine", (0.1, 0.2, 0.9), (0.0, 0.5, 1.0), "anywhere")
+    assert click_models.make(str(users), n_grades=3) == users, "the text carries the table, not the path"
+    assert click_models.make(path, n_grades=3) == users
 
 
 @pytest.mark.parametrize("grades", [[0, 3], [-1], [0, 1, 7]])
 @pytest.mark.parametrize("text", [NAVIGATIONAL, "position", "cascade"])
 def test_grade_outside_the_table(text: str, grades: list[int]) -> None:
-    users = clicks.make(text, n_grades=3)
+    users = click_models.make(text, n_grades=3)
     with pytest.raises(GradeError, match="0 to 2"):
         users.clicks(np.array(grades), np.full((len(grades), 2), 0.5))
 
@@ -211,12 +211,12 @@ def test_grade_outside_the_table(text: str, grades: list[int]) -> None:
 )
 def test_wrong_text(text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        clicks.make(text, n_grades=3)
+        click_models.make(text, n_grades=3)
 
 
 def test_no_table_for_four_grades() -> None:
     with pytest.raises(GradeError, match="2, 3, 5"):
-        clicks.make(NAVIGATIONAL, n_grades=4)
+        click_models.make(NAVIGATIONAL, n_grades=4)
 
 
 @pytest.mark.parametrize("content", ["[1, 2]", "{", '{"click": 3}', '{"stop_after": [0, 0, 0]}'])
@@ -224,36 +224,36 @@ def test_broken_table_file(tmp_path, content: str) -> None:
     path = tmp_path / "users.json"
     path.write_text(content)
     with pytest.raises((DataError, OptionError), match=r"users\.json"):
-        clicks.make(f"file:{path}", n_grades=3)
+        click_models.make(f"file:{path}", n_grades=3)
 
 
 def test_an_empty_list_gets_no_clicks() -> None:
-    assert clicks.make(NAVIGATIONAL, n_grades=3).clicks(np.array([], dtype=int), np.empty((0, 2))).shape == (0,)
+    assert click_models.make(NAVIGATIONAL, n_grades=3).clicks(np.array([], dtype=int), np.empty((0, 2))).shape == (0,)
 
 
 @pytest.mark.parametrize("n_grades", [2, 3, 5])
 def test_attackers_are_perfect_users_of_reversed_grades(n_grades: int) -> None:
-    users = clicks.make("informational(hostile=0.3)", n_grades=n_grades)
-    assert isinstance(users, clicks.Unruly)
-    perfect = clicks.make(PERFECT, n_grades=n_grades)
-    assert isinstance(perfect, clicks.DependentClicks)
+    users = click_models.make("informational(hostile=0.3)", n_grades=n_grades)
+    assert isinstance(users, click_models.Unruly)
+    perfect = click_models.make(PERFECT, n_grades=n_grades)
+    assert isinstance(perfect, click_models.DependentClicks)
     for grades in product(range(n_grades), repeat=2):
         reversed_ = [n_grades - 1 - g for g in grades]
         chances = [perfect.click[g] for g in reversed_]
         expected = enumerate_dependent(list(perfect.click), [0.0] * n_grades, tuple(reversed_), anywhere=False)
         same(integrate(users.attackers, grades, chances, [0.0, 0.0]), expected)
         coins = np.random.default_rng(0).random((2, 2))
-        ordinary = clicks.make(INFORMATIONAL, n_grades=n_grades).clicks(np.array(grades), coins)
+        ordinary = click_models.make(INFORMATIONAL, n_grades=n_grades).clicks(np.array(grades), coins)
         np.testing.assert_array_equal(users.clicks(np.array(grades), coins), ordinary)
 
 
 def test_drift_and_attacks_of_a_table_from_a_file(tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("click = [0.1, 0.2, 0.9]\nstop_after = [0.0, 0.5, 1.0]\nhostile = 0.25\ndrift = 7\n")
-    users = clicks.make(path, n_grades=3)
-    assert isinstance(users, clicks.Unruly)
+    users = click_models.make(path, n_grades=3)
+    assert isinstance(users, click_models.Unruly)
     assert (users.drift, users.hostile) == (7, 0.25)
-    assert clicks.make(str(users), n_grades=3) == users
+    assert click_models.make(str(users), n_grades=3) == users
 
 
 def test_grade_error_is_an_input_error() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtri
 
-from pairrank import clicks as users
+from pairrank import click_models as users
 from pairrank import engines, rankers
 from pairrank.errors import OptionError
 from pairrank.lab.experiment import USERS

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pairrank.lab import styles
-from pairrank.lab.aggregate import METRICS, Cell, Comparison, Results, holm, paired, paired_test
+from pairrank.lab.analysis.aggregate import METRICS, Cell, Comparison, Results, holm, paired, paired_test
 from pairrank.lab.experiment import CEILING
+from pairrank.lab.report import styles
 from pairrank.metrics import mean_interval
 from pairrank.types import FloatArray, IntArray
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from pairrank.errors import MissingExtraError
-from pairrank.lab import styles
-from pairrank.lab.aggregate import Cell, Results
+from pairrank.lab.analysis.aggregate import Cell, Results
 from pairrank.lab.experiment import CEILING
-from pairrank.lab.styles import Look
+from pairrank.lab.report import styles
+from pairrank.lab.report.styles import Look
 from pairrank.metrics import mean_interval
 from pairrank.types import FloatArray, IntArray
 

@@ -16,11 +16,12 @@ from pathlib import Path
 
 from pairrank import archive
 from pairrank.errors import FileFormatError, OptionError, StorageError
-from pairrank.lab import claims, figures, styles, tables
-from pairrank.lab.aggregate import Comparison, Results, collect
-from pairrank.lab.claims import Claim
+from pairrank.lab.analysis import claims
+from pairrank.lab.analysis.aggregate import Comparison, Results, collect
+from pairrank.lab.analysis.claims import Claim
 from pairrank.lab.experiment import Experiment
-from pairrank.lab.figures import Plate
+from pairrank.lab.report import figures, styles, tables
+from pairrank.lab.report.figures import Plate
 from pairrank.sim import RunSpec
 from pairrank.version import __version__
 
@@ -198,7 +199,7 @@ class _Page:
         """The report as one HTML file."""
         title, css = (
             escape(self.experiment.title),
-            files("pairrank.lab").joinpath("report.css").read_text(encoding="utf-8"),
+            files("pairrank.lab.report").joinpath("report.css").read_text(encoding="utf-8"),
         )
         facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(told)}</dd>" for name, told in self.facts())
         body = [f"<h1>{title}</h1><dl>{facts}</dl>"]

@@ -21,9 +21,9 @@ import numpy as np
 
 from pairrank import archive
 from pairrank.errors import FileFormatError, OptionError
-from pairrank.lab import styles, tables
-from pairrank.lab.aggregate import METRICS, holm, paired_test
+from pairrank.lab.analysis.aggregate import METRICS, holm, paired_test
 from pairrank.lab.experiment import CEILING, USERS, options, refuse_other_defaults
+from pairrank.lab.report import styles, tables
 from pairrank.sim import Protocol, RunSpec, Summary
 from pairrank.sim.spec import canonical
 from pairrank.types import FloatArray

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pairrank.lab import styles
-from pairrank.lab.aggregate import METRICS, Comparison, Results
+from pairrank.lab.analysis.aggregate import METRICS, Comparison, Results
 from pairrank.lab.experiment import CEILING
+from pairrank.lab.report import styles
 from pairrank.metrics import mean_interval
 
 Row = list[str]

@@ -1,0 +1,1 @@
+"""How results are shown: tables, figures, and the report that holds them."""
