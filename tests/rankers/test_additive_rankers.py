@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import slow_twins
 from pairrank import PairRank, rankers
-from pairrank.errors import FeatureError, NoWeightsError, OptionError
+from pairrank.errors import FeatureError, NoWeightsError, OptionError, UnknownNameError
 from pairrank.estimator import evidence
 from pairrank.features.linear import LISTS
 from pairrank.kernel.logistic import sigmoid
@@ -236,3 +236,52 @@ def test_labels_are_learned_too() -> None:
     assert np.corrcoef(ranker.score(X), X[:, 0] * (1 - X[:, 0]))[0, 1] > 0.95
     again = type(ranker).from_bytes(ranker.to_bytes())
     assert np.array_equal(again.score(X), ranker.score(X))
+
+
+@pytest.mark.parametrize("model", ["linear", "additive"])
+@pytest.mark.parametrize("name", ["pairrank", "pdgd", "p2linrank"])
+def test_explanations_add_up(name: str, model: str) -> None:
+    ranker = rankers.make(name, n_features=D, model=model)
+    for number in range(100):
+        turn(ranker, number)
+    X = candidates(1001)
+    told, scores = ranker.explain(X), ranker.score(X)  # type: ignore[attr-defined]
+    assert told.contribution.shape == X.shape
+    np.testing.assert_allclose(told.contribution.sum(axis=1), scores - scores.mean(), atol=1e-10)
+    assert (np.diff(scores[told.order]) <= 0).all()
+    np.testing.assert_allclose(told.gap, -np.diff(scores[told.order]), atol=1e-10)
+    if (looked := ranker.inspect(X)) is None:
+        assert np.isnan(told.width).all()
+        assert not told.certain.any()
+    else:
+        for i, (upper, lower) in enumerate(zip(told.order[:-1], told.order[1:], strict=True)):
+            assert (told.width[i], told.certain[i]) == (looked.width[upper, lower], looked.certain[upper, lower])
+
+
+@pytest.mark.parametrize("model", ["linear", "additive"])
+def test_an_effect_is_the_difference_that_the_feature_makes(model: str) -> None:
+    ranker = PairRank(feature_names=["a", "b", "c", "d", "e"], model=model)
+    for number in range(150):
+        turn(ranker, number)
+    for f, name in enumerate("abcde"):
+        told = ranker.effect(name)
+        assert np.array_equal(ranker.effect(f).value, told.value)
+        X = np.full((len(told.x) + 1, D), 0.3)
+        X[:, f] = np.append(told.x, told.reference)
+        scores = ranker.score(X)
+        np.testing.assert_allclose(told.value, scores[:-1] - scores[-1], atol=1e-10)
+        # A score's standard deviation is a width over z; of two documents that differ in this feature alone.
+        widths = ranker.inspect(X).width[:-1, -1] / ranker.z
+        np.testing.assert_allclose(told.sd, widths, rtol=1e-3, atol=1e-6)
+    if model == "linear":
+        np.testing.assert_allclose(ranker.effect("b", [0.0, 2.0]).value, [0.0, 2.0 * ranker.weights[1]])
+    assert np.isnan(rankers.make("pdgd", n_features=2).effect(1).sd).all()  # type: ignore[attr-defined]
+
+
+def test_features_that_do_not_exist() -> None:
+    ranker = PairRank(feature_names=["price", "rating"], model="additive")
+    for wrong in ("prize", 2, -1, 0.5, True):
+        with pytest.raises(UnknownNameError):
+            ranker.effect(wrong)  # type: ignore[arg-type]
+    with pytest.raises(FeatureError, match="no finite number"):
+        ranker.effect("price", [np.nan])

@@ -22,11 +22,12 @@ from pairrank.types import FloatArray, IntArray
 # How stiff a block may be, as a multiple of λ, stiffest first. All start at 1, which is none of these.
 STIFF = np.array([100.0, 30.0, 10.0, 3.0, 0.6, 0.25, 0.1])
 # What the log-evidence must gain before a block becomes anything but as stiff as can be: pairs of one list are not
-# quite independent, and many blocks are asked at once. Where lines are the truth we have seen gains of 3.
+# quite independent, and many blocks are asked at once.
 NATS = 4.0
-# And as a share of what it gains without the square of the score, which cannot stand for every way to flatten out:
-# .2 to .25 where lines are the truth, .25 to .6 where they are not.
-SHARE = 0.3
+# And as a share of what it gains without the square of the score, which cannot stand for every way to flatten out. Where
+# lines are the truth and one feature has nearly all the weight, .4 was seen; .9 and more where a function rises and
+# falls; anything from .1 for the heaviest feature that saturates, which therefore stays a line, to 1 for lighter ones.
+SHARE = 0.6
 
 
 class Blocks(NamedTuple):

@@ -54,7 +54,6 @@ class Additive(Units):
     def __init__(self, n_features: int, kind: str) -> None:
         super().__init__(n_features, kind)
         self.knots = np.full((n_features, PIECES + 1), np.nan)
-        self.middle, self.missing = np.zeros(n_features), np.zeros(n_features, dtype=np.bool_)
         self.bends, self.tilts = np.zeros((MODES, n_features)), np.zeros((MODES, n_features))
         self.absences = np.zeros(n_features)
         self.stiffness = np.ones(n_features)
@@ -64,6 +63,11 @@ class Additive(Units):
     def may_lack(self) -> BoolArray:
         """(d,), features in which NaN is a value: all while the first lists come, then those in which it came."""
         return self.missing if self.settled else np.ones(len(self.values), dtype=np.bool_)
+
+    def knots_of(self, feature: int) -> FloatArray:
+        """Where the pieces of a feature's function end; none for a line."""
+        own: FloatArray = self.knots[feature]
+        return own[~np.isnan(own)]
 
     @property
     def n_inputs(self) -> int:
@@ -84,8 +88,7 @@ class Additive(Units):
     @property
     def units(self) -> FloatArray:
         """(n_inputs,), the unit of every column."""
-        lines = np.where(self.values > 0.0, self.values, 1.0)
-        return np.concatenate([lines, self.bends[self.bends > 0.0], self.absences[self.absences > 0.0]])
+        return np.concatenate([super().units, self.bends[self.bends > 0.0], self.absences[self.absences > 0.0]])
 
     def inputs(self, X: FloatArray) -> FloatArray:
         """(n, n_inputs): φ(X) centred, in units."""

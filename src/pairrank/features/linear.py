@@ -65,6 +65,7 @@ class Units(Saved):
 
     def __init__(self, n_features: int, kind: str) -> None:
         self.kind = kind
+        self.middle, self.missing = np.zeros(n_features), np.zeros(n_features, dtype=np.bool_)
         self.stiffness = np.empty(0)  # of functions that can bend; see `features.additive`
         self.values = np.zeros(n_features)
         self.lists = 0
@@ -108,8 +109,26 @@ class Units(Saved):
 
     def weights(self, inner: FloatArray) -> FloatArray:
         """(d,), weights of the features as they come, from weights of the inputs ``inner`` (d,)."""
-        weights: FloatArray = inner / np.where(self.values > 0.0, self.values, 1.0)
+        weights: FloatArray = inner / self.units
         return weights
+
+    @property
+    def units(self) -> FloatArray:
+        """(n_inputs,), the unit of every column, 1 where it is not known yet."""
+        return np.where(self.values > 0.0, self.values, 1.0)
+
+    @property
+    def owner(self) -> IntArray:
+        """(n_inputs,), the feature that each column belongs to."""
+        return np.arange(len(self.values))
+
+    def columns(self, X: FloatArray) -> FloatArray:
+        """(n, n_inputs), what the model sees of X, neither centred nor in units."""
+        return X
+
+    def knots_of(self, feature: int) -> FloatArray:
+        """Where the pieces of a feature's function end; none for a line."""
+        return np.empty(0)
 
     def scores(self, X: FloatArray, inner: FloatArray) -> FloatArray:
         """(n,), X·θ for weights of the inputs ``inner`` (d,)."""

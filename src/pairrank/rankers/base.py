@@ -30,6 +30,7 @@ from pairrank.errors import (
 )
 from pairrank.features.additive import Additive, filled
 from pairrank.features.linear import Units
+from pairrank.rankers.effects import Explained
 from pairrank.rankers.first_lists import FirstLists, packed, unpacked
 from pairrank.rankers.learned_set import LearnedSet
 from pairrank.rankers.upgrade import from_0_1
@@ -386,7 +387,7 @@ class Ranker(Saved, ABC):
 
 
 @dataclass(eq=False, kw_only=True)
-class LinearRanker(Ranker):
+class LinearRanker(Ranker, Explained):
     """A ranker that scores by one weight vector: score(x) = φ(x)·θ.
 
     `_rank` and `_learn` see ``n_inputs`` inputs φ(x): with ``model`` "linear" the documents centred on their list, in

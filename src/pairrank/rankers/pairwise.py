@@ -65,6 +65,9 @@ class PairwiseRanker(LinearRanker):
             self._weights = self._posterior.theta[: self.n_inputs]
             self._follow(impression, found)
 
+    def _covariance(self) -> FloatArray:
+        return self._posterior.inverse[: self.n_inputs, : self.n_inputs]
+
     def _bend(self) -> None:
         """After 64, 128, 256, … lists: how stiff each function of an additive model is, by the evidence."""
         n, blocks = self._posterior.n_lists, self._units.blocks()

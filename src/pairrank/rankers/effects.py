@@ -1,0 +1,164 @@
+"""What a model makes of each feature: its function with a band, and each document's score taken apart."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pairrank.checking import nearest
+from pairrank.documents import Features
+from pairrank.errors import FeatureError, UnknownNameError
+from pairrank.features.linear import Units
+from pairrank.types import BoolArray, FloatArray, Inspection, IntArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Effect:
+    """The function of one feature, ready to plot.
+
+    Attributes
+    ----------
+    x : (n,), values of the feature. value : (n,), what each adds to the score, above that of ``reference``.
+    sd : (n,), its standard deviation under the posterior; NaN where the ranker has none.
+    reference : the value that adds nothing: the median of the first lists in an additive model, else 0.
+    missing : what a missing value adds, and its standard deviation; None where the model has no weight for it.
+    """
+
+    x: FloatArray
+    value: FloatArray
+    sd: FloatArray
+    reference: float
+    missing: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Explanation:
+    """Why documents stand where they stand.
+
+    Attributes
+    ----------
+    contribution : (n_docs, n_features), what each feature adds to a document's score, above the mean of the candidates;
+        rows add up to the score above its mean.
+    order : (n_docs,), rows by falling score.
+    gap : (n_docs - 1,), by how much each document of that order scores above the next.
+    width : (n_docs - 1,), half the confidence interval of that, in the unit of `Inspection.width`; NaN where the
+        algorithm has none.
+    certain : (n_docs - 1,), whether the order of these two is kept; what is not may be shown either way.
+    """
+
+    contribution: FloatArray
+    order: IntArray
+    gap: FloatArray
+    width: FloatArray
+    certain: BoolArray
+
+
+class Explained(ABC):
+    """What a ranker with weights of inputs can tell of its features."""
+
+    n_features: int
+    feature_names: Sequence[str] | None
+    _weights: FloatArray
+
+    @property
+    @abstractmethod
+    def _units(self) -> Units:
+        """What makes inputs of features."""
+
+    @abstractmethod
+    def check_features(self, features: Features) -> FloatArray:
+        """See `Ranker.check_features`."""
+
+    @abstractmethod
+    def inspect(self, features: Features) -> Inspection | None:
+        """See `Ranker.inspect`."""
+
+    def _covariance(self) -> FloatArray | None:
+        """(n_inputs, n_inputs), of the weights of the inputs; None where the ranker knows none."""
+        return None
+
+    def feature_number(self, feature: int | str) -> int:
+        """The column of a feature that is told by its number, from 0, or by its name."""
+        if isinstance(feature, str):
+            names = self.feature_names or ()
+            if feature not in names:
+                known = nearest(feature, names) if names else "; this ranker's features have no names, only numbers"
+                raise UnknownNameError(f"no feature is called {feature!r}{known}")
+            return names.index(feature)
+        if isinstance(feature, bool) or not isinstance(feature, (int, np.integer)):
+            raise UnknownNameError(f"{feature!r} is no feature; expected a number or a name")
+        if not 0 <= feature < self.n_features:
+            raise UnknownNameError(f"there is no feature {feature}; expected 0 to {self.n_features - 1}")
+        return int(feature)
+
+    def effect(self, feature: int | str, x: ArrayLike | None = None) -> Effect:
+        """What a feature adds to the score, and how sure that is: x, f(x) and its standard deviation.
+
+        ``feature`` is a number, from 0, or a name. ``x`` (n,) are values of it; by default the ends of its pieces, or
+        three values a unit apart where it has none.
+
+        >>> from pairrank import PairRank
+        >>> PairRank(n_features=1).effect(0, x=[0.0, 2.0]).value
+        array([0., 0.])
+        """
+        f, units = self.feature_number(feature), self._units
+        reference = units.middle[f]
+        if x is None:
+            at = (
+                units.knots_of(f) if len(units.knots_of(f)) else reference + units.units[f] * np.array([-1.0, 0.0, 1.0])
+            )
+        else:
+            at = np.atleast_1d(np.asarray(x, dtype=np.float64))
+            if at.ndim != 1 or not np.isfinite(at).all():
+                raise FeatureError("x holds what is no finite number; expected values of the feature, (n,)")
+        rows = np.tile(units.middle, (len(at) + 1, 1))
+        rows[1:, f] = at
+        columns = np.flatnonzero(units.owner == f)
+        seen = units.columns(rows)[:, columns] / units.units[columns]
+        told, weights, covariance = seen[1:] - seen[0], self._weights[columns], self._covariance()
+        block = None if covariance is None else covariance[np.ix_(columns, columns)]
+        absent = None
+        if units.missing[f]:
+            one = np.eye(len(columns))[-1:] / units.units[columns[-1]]  # its column is the last
+            absent = float((one @ weights)[0]), float(deviation(one, block)[0])
+        return Effect(at, told @ weights, deviation(told, block), float(reference), absent)
+
+    def explain(self, features: Features) -> Explanation:
+        """What each feature adds to each document's score, and which neighbours' order is certain.
+
+        >>> from pairrank import PairRank
+        >>> PairRank(n_features=2).explain([[0.0, 1.0], [1.0, 0.0]]).certain
+        array([False])
+        """
+        X = self.check_features(features)
+        parts = by_feature(self._units.inputs(X), self._weights, self._units.owner, self.n_features)
+        scores = parts.sum(axis=1)
+        looked = self.inspect(X)
+        order = np.argsort(-scores, kind="stable") if looked is None else looked.order
+        upper, lower = order[:-1], order[1:]
+        return Explanation(
+            contribution=parts,
+            order=order,
+            gap=scores[upper] - scores[lower],
+            width=np.full(len(upper), np.nan) if looked is None else looked.width[upper, lower],
+            certain=np.zeros(len(upper), dtype=np.bool_) if looked is None else looked.certain[upper, lower],
+        )
+
+
+def by_feature(inputs: FloatArray, weights: FloatArray, owner: IntArray, n_features: int) -> FloatArray:
+    """(n, n_features): Σ of weight times input over the inputs that belong to each feature."""
+    total = np.zeros((n_features, len(inputs)))
+    np.add.at(total, owner, (inputs * weights).T)
+    return total.T
+
+
+def deviation(columns: FloatArray, covariance: FloatArray | None) -> FloatArray:
+    """(n,), the standard deviation of columns·θ for ``columns`` (n, m) and θ's ``covariance`` (m, m)."""
+    if covariance is None:
+        return np.full(len(columns), np.nan)
+    variance: FloatArray = np.einsum("ij,jk,ik->i", columns, covariance, columns)
+    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
