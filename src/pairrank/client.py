@@ -154,13 +154,12 @@ class Client:
         seed: int = 0,
         options: Mapping[str, Any] | None = None,
         feature_names: Sequence[str] | None = None,
-        prior_weights: Sequence[float | None] | None = None,
-        prior_strength: float | None = None,
+        start: Mapping[str, Any] | None = None,
         limits: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Create a ranker, or find the one that is there with the same configuration; its description.
 
-        ``prior_weights`` (None where one is not known) are where it starts, worth ``prior_strength`` pairs of clicks.
+        ``start`` says what is known already: ``{"weights": {"price": -1.0, "rating": 2.0}, "strength": 300}``.
         """
         body: dict[str, Any] = {
             "n_features": n_features,
@@ -168,8 +167,8 @@ class Client:
             "seed": seed,
             "options": dict(options or {}),
         }
-        if prior_weights is not None:
-            body |= {"prior_weights": list(prior_weights), "prior_strength": prior_strength}
+        if start is not None:
+            body["start"] = dict(start)
         if feature_names is not None:
             body["feature_names"] = list(feature_names)
         return dict(self._call("PUT", name, None, body | dict(limits or {})))

@@ -31,7 +31,7 @@ def short_shadow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def begin(client: TestClient) -> None:
     """A ranker that is sure of the opposite of the present order."""
-    body = {"n_features": 2, "prior_weights": [9.0, -9.0], "prior_strength": 1e6}
+    body = {"n_features": 2, "start": {"weights": [9.0, -9.0], "strength": 1e6}}
     assert client.put("/v1/rankers/a", json=body).status_code == 201
     client.post("/v1/rankers/a/limits", json={"window_seconds": 5})
 

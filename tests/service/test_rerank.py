@@ -51,7 +51,7 @@ def test_a_new_model_starts_with_the_order_that_came_in_and_learns_what_is_cited
         assert scores == sorted(scores, reverse=True)
         made = client.get("/v1/rankers/tea").json()
         assert made["feature_names"] == list(TextFeatures().names)
-        assert made["prior_strength"] == 100.0
+        assert made["start"]["strength"] == 100.0
         for _ in range(60):
             shown = client.post("/v1/rerank", json=ASKED).json()
             click = {"impression_id": shown["id"], "clicks": ["3"]}
@@ -68,7 +68,7 @@ def test_without_exploration_a_new_model_keeps_the_order(tmp_path: Path) -> None
     with running_app(tmp_path / "store.db") as client:
         names = list(TextFeatures(numbers=("votes",)).names)
         body = {"n_features": len(names), "feature_names": names, "explore_share": 0.0}
-        prior = {"prior_weights": [4.0, *[0.0] * (len(names) - 1)], "prior_strength": 100.0}
+        prior = {"start": {"weights": [4.0, *[0.0] * (len(names) - 1)], "strength": 100.0}}
         assert client.put("/v1/rankers/tea", json={**body, **prior}).status_code == 201
         assert client.put("/v1/rankers/tea", json={**body, **prior}).status_code == 200
         assert client.put("/v1/rankers/tea", json=body).status_code == 409
@@ -98,11 +98,16 @@ def test_the_library_and_the_endpoint_share_a_model_and_its_log_replays(tmp_path
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"prior_weights": [1.0]}, "a prior needs prior_strength and 2 prior_weights"),
-        ({"prior_strength": 1.0}, "a prior needs prior_strength and 2 prior_weights"),
-        ({"prior_weights": [1.0, None]}, "a prior needs prior_strength and 2 prior_weights"),
-        ({"prior_weights": [None, None], "prior_strength": 1.0}, "weights have shape"),
-        ({"prior_weights": [1.0, 0.0], "prior_strength": 1.0, "ranker": "pdgd"}, "a pdgd cannot take a prior"),
+        ({"start": {"weights": [1.0]}}, "start.weights has 1 numbers; expected 2, one per feature"),
+        ({"start": {"strength": 1.0}}, "weights"),
+        ({"start": {"weights": [1.0, None], "variance": [1.0]}}, "start.variance has 1 numbers; expected 2"),
+        ({"start": {"weights": [None, None]}}, "weights have shape"),
+        ({"start": {"weights": {"a": 1.0}}}, "start.weights came by name, and there are no feature_names"),
+        (
+            {"start": {"weights": {"prise": 1.0}}, "feature_names": ["price", "age"]},
+            "start.weights has 'prise', which is no feature; did you mean 'price'?",
+        ),
+        ({"start": {"weights": [1.0, 0.0]}, "ranker": "pdgd"}, "a pdgd cannot take a prior"),
     ],
 )
 def test_priors_that_are_not_whole_are_refused(tmp_path: Path, wrong: dict[str, Any], sentence: str) -> None:
@@ -110,8 +115,8 @@ def test_priors_that_are_not_whole_are_refused(tmp_path: Path, wrong: dict[str, 
         refused = client.put("/v1/rankers/a", json={"n_features": 2, **wrong})
         assert refused.status_code == 422
         assert sentence in refused.json()["message"]
-        half = {"n_features": 2, "prior_weights": [1.0, None], "prior_strength": 5.0}
-        assert client.put("/v1/rankers/a", json=half).json()["prior_weights"] == [1.0, None]
+        half = {"n_features": 2, "start": {"weights": [1.0, None], "strength": 5.0}}
+        assert client.put("/v1/rankers/a", json=half).json()["start"]["weights"] == [1.0, None]
 
 
 @pytest.mark.parametrize(

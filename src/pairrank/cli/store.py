@@ -6,12 +6,15 @@ import argparse
 import time
 from contextlib import closing
 
+from pairrank import rankers
+from pairrank.cli.export import feature_names
 from pairrank.errors import OptionError, UnknownNameError
-from pairrank.service.auth import new_key
+from pairrank.service.auth import check_name, new_key
 from pairrank.service.learning.model import Log, load_head
 from pairrank.service.learning.verify import verify
 from pairrank.service.store import open_store
 from pairrank.service.store.transfer import backup, restore
+from pairrank.service.store.values import Config, Limits
 
 _STORE = "sqlite:///FILE, a path, or postgresql://…"
 
@@ -38,6 +41,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     act.add_argument("store", metavar="STORE", help=_STORE)
     act.add_argument("--ranker", metavar="NAME", help="this ranker only")
     act.set_defaults(run=_compact)
+    act = acts.add_parser(
+        "import",
+        help="make a ranker that starts from a saved model",
+        description="Make a ranker of the store from a model that the library, fit or warmstart has saved, or that "
+        "another service served. It goes on learning where the model stopped.",
+    )
+    act.add_argument("store", metavar="STORE", help=_STORE)
+    act.add_argument("model", metavar="MODEL", help="a .pairrank file")
+    act.add_argument("--ranker", metavar="NAME", required=True, help="what it shall be called; it must not exist")
+    act.add_argument("--names", metavar="A,B,…", help="what its features are called, where the model does not tell")
+    act.set_defaults(run=_import)
     act = acts.add_parser("keys", help="list, add or revoke access keys; takes effect without a restart")
     act.add_argument("store", metavar="STORE", help=_STORE)
     act.add_argument("--add", metavar="NAME", help="make a key, or a new one in the place of the old; printed once")
@@ -67,6 +81,26 @@ def _backup(args: argparse.Namespace) -> int:
 def _restore(args: argparse.Namespace) -> int:
     restore(args.file, args.store)
     print("Restored")
+    return 0
+
+
+def _import(args: argparse.Namespace) -> int:
+    model = rankers.load(args.model)
+    model.recall(())  # one that a service served has left its lists behind
+    check_name(args.ranker, "ranker")
+    names = model.feature_names or feature_names(args.names)
+    settings = {key: value for key, value in model.settings.items() if key != "feature_names"}
+    config = Config(
+        model.n_features,
+        rankers.spell(model.name, settings),
+        model.seed,
+        feature_names=None if names is None else tuple(names),
+    )
+    with closing(open_store(args.store)) as store:
+        if store.ranker(args.ranker) is not None:
+            raise OptionError(f"there is a ranker {args.ranker!r} already; choose another name, or delete it first")
+        store.create(args.ranker, config, Limits(), time.time(), "command line", start=model)
+    print(f"{args.ranker}: {model.n_features} features, {model.n_ranked} lists ranked before; digest {model.digest()}")
     return 0
 
 

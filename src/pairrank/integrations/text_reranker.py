@@ -250,8 +250,7 @@ class ServiceReranker(Reranker):
             len(self.features.names),
             options=OPTIONS,
             feature_names=self.features.names,
-            prior_weights=self.features.start().tolist(),
-            prior_strength=STRENGTH,
+            start={"weights": self.features.start().tolist(), "strength": STRENGTH},
         )
 
     def _rank(self, X: FloatArray, k: int | None) -> Reranked:

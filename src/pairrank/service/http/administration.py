@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
 from pairrank import rankers
+from pairrank.checking import nearest
 from pairrank.errors import InputError, UnknownNameError
 from pairrank.service.answers import RefusalError, answer
 from pairrank.service.auth import check_name
@@ -22,6 +23,7 @@ from pairrank.service.http.schemas import (
     RankerAnswer,
     RankersAnswer,
     RollbackBody,
+    StartBody,
     StatusAnswer,
     VersionsAnswer,
     answers,
@@ -52,17 +54,23 @@ def config_of(body: CreateBody) -> Config:
         body.seed,
         dict(body.options),
         None if names is None else tuple(names),
-        _prior(body),
+        None if body.start is None else _prior(body.start, body.n_features, names),
     )
 
 
-def _prior(body: CreateBody) -> Prior | None:
-    weights, strength = body.prior_weights, body.prior_strength
-    if weights is None and strength is None:
-        return None
-    if weights is None or strength is None or len(weights) != body.n_features:
-        raise InputError(f"a prior needs prior_strength and {body.n_features} prior_weights, null where not known")
-    return Prior(tuple(weights), strength)
+def _prior(start: StartBody, n_features: int, names: Sequence[str] | None) -> Prior:
+    weights, variance = start.weights, start.variance
+    if isinstance(weights, dict):
+        if names is None:
+            raise InputError("start.weights came by name, and there are no feature_names")
+        unknown = sorted(weights.keys() - set(names))
+        if unknown:
+            raise InputError(f"start.weights has {unknown[0]!r}, which is no feature{nearest(unknown[0], names)}")
+        weights = [weights.get(name) for name in names]
+    for what, given in (("weights", weights), ("variance", variance)):
+        if isinstance(given, list) and len(given) != n_features:
+            raise InputError(f"start.{what} has {len(given)} numbers; expected {n_features}, one per feature")
+    return Prior(tuple(weights), start.strength, tuple(variance) if isinstance(variance, list) else variance)
 
 
 async def create_ranker(worker: WorkerState, name: str, body: CreateBody, actor: str) -> tuple[RankerRow, bool]:
@@ -86,8 +94,7 @@ def describe(row: RankerRow) -> dict[str, Any]:
         "seed": row.config.seed,
         "options": dict(row.config.options),
         "feature_names": row.config.feature_names,
-        "prior_weights": None if row.config.prior is None else row.config.prior.weights,
-        "prior_strength": None if row.config.prior is None else row.config.prior.strength,
+        "start": None if row.config.prior is None else asdict(row.config.prior),
         "limits": asdict(row.limits),
         "frozen": row.frozen,
         "pinned": row.pinned,

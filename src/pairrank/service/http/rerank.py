@@ -23,7 +23,7 @@ from pairrank.service.http.administration import create_ranker
 from pairrank.service.http.rank_request import Query
 from pairrank.service.http.ranking import show
 from pairrank.service.http.rerank_request import RerankRequest, parse_rerank, rerank_answer, rerank_refusal
-from pairrank.service.http.schemas import KEY, RERANK_BODY, CreateBody, RerankAnswer, answers
+from pairrank.service.http.schemas import KEY, RERANK_BODY, CreateBody, RerankAnswer, StartBody, answers
 from pairrank.service.worker.models import LoadedModel
 from pairrank.service.worker.state import WorkerState
 from pairrank.types import FloatArray
@@ -109,8 +109,7 @@ async def _ranker(worker: WorkerState, request: Request, name: str) -> LoadedMod
         n_features=len(extract.names),
         options=dict(OPTIONS),
         feature_names=list(extract.names),
-        prior_weights=extract.start().tolist(),
-        prior_strength=STRENGTH,
+        start=StartBody(weights=extract.start().tolist(), strength=STRENGTH, variance=None),
     )
     await create_ranker(worker, name, body, actor)
     return await worker.models.get(name)

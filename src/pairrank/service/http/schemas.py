@@ -36,6 +36,23 @@ class LimitsBody(Body):
     )
 
 
+Positive = Annotated[float, Field(gt=0, le=1e12)]
+
+
+class StartBody(Body):
+    """Where a ranker starts: with weights, as if it had learned them from some pairs of clicks."""
+
+    weights: list[float | None] | dict[Text, float | None] = Field(
+        description="one per feature, or by feature name; null, or left out by name, where one is not known"
+    )
+    strength: Positive = Field(300.0, description="how many pairs of clicks they are worth")
+    variance: Positive | list[Positive] | None = Field(
+        None,
+        description="of the difference of two documents of one list, for all features or one each, since weights do "
+        "not tell in which units features are; null is 1/6, that of features spread evenly over [0, 1]",
+    )
+
+
 class CreateBody(LimitsBody):
     """A new ranker: n_features is all that it needs."""
 
@@ -44,12 +61,7 @@ class CreateBody(LimitsBody):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     options: dict[Annotated[str, Field(max_length=64)], bool | int | float | str | None] = Field(default_factory=dict)
     feature_names: list[Text] | None = None
-    prior_weights: list[float | None] | None = Field(
-        None, description="weights to start from, null where one is not known; with prior_strength"
-    )
-    prior_strength: Annotated[float, Field(gt=0, le=1e12)] | None = Field(
-        None, description="how many pairs of clicks the prior_weights are worth"
-    )
+    start: StartBody | None = Field(None, description="what is known before the first click: the present ranking, say")
 
 
 class FreezeBody(Body):
@@ -96,6 +108,14 @@ class Problem(Answer):
     error: str
     message: str
     detail: str | None = None  # the message again, where clients of the rerank family look for it
+
+
+class StartAnswer(Answer):
+    """What a ranker started from; weights are in the order of the features."""
+
+    weights: list[float | None]
+    strength: float
+    variance: float | list[float] | None
 
 
 class StatusAnswer(Answer):
@@ -182,8 +202,7 @@ class RankerAnswer(Answer):
     seed: int
     options: dict[str, bool | int | float | str | None]
     feature_names: list[str] | None
-    prior_weights: list[float | None] | None
-    prior_strength: float | None
+    start: StartAnswer | None
     limits: LimitsAnswer
     frozen: bool
     pinned: int | None

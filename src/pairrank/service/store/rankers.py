@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 from typing import Any
 
 from pairrank.errors import UnknownNameError
+from pairrank.rankers import Ranker
 from pairrank.service.store.database import Database
 from pairrank.service.store.values import (
     Aside,
@@ -42,10 +42,15 @@ class RankerTables:
         """Close the connection."""
         self.database.close()
 
-    def create(self, name: str, config: Config, limits: Limits, now: float, actor: str) -> tuple[RankerRow, bool]:
-        """The ranker of this name and whether it is new; another configuration under the name is refused."""
-        body = config.make().to_bytes()
-        digest = hashlib.sha256(body).hexdigest()
+    def create(
+        self, name: str, config: Config, limits: Limits, now: float, actor: str, *, start: Ranker | None = None
+    ) -> tuple[RankerRow, bool]:
+        """The ranker of this name and whether it is new; another configuration under the name is refused.
+
+        ``start`` is a model of that configuration that has learned elsewhere; impressions are numbered on from its own.
+        """
+        model = start or config.make()
+        body, digest = model.to_bytes(), model.digest()
         with self.database.transaction():
             found = self._find(name)
             if found is not None:
@@ -56,8 +61,9 @@ class RankerTables:
                     )
                 return found, False
             row = self.database.one(
-                "INSERT INTO rankers (name, config, limits, secret, created) VALUES (?, ?, ?, ?, ?) RETURNING id",
-                (name, config.to_json(), limits.to_json(), secrets.token_hex(16), now),
+                "INSERT INTO rankers (name, config, limits, secret, created, next_number) VALUES (?, ?, ?, ?, ?, ?) "
+                "RETURNING id",
+                (name, config.to_json(), limits.to_json(), secrets.token_hex(16), now, model.n_ranked),
             )
             ranker_id = row[0] if row else None
             self.database.all(

@@ -45,10 +45,14 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Weights (n_features,) to start from, None where one is not known, worth ``strength`` pairs of clicks."""
+    """Weights (n_features,) to start from, None where one is not known, worth ``strength`` pairs of clicks.
+
+    variance : of the difference of two documents of one list, one for all features or one each; None is the default.
+    """
 
     weights: tuple[float | None, ...]
     strength: float
+    variance: float | tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,13 @@ class Config:
     def make(self) -> rankers.Ranker:
         """A ranker that has seen nothing."""
         rankers.parse(self.ranker, files=False)  # nor one that a store names
-        ranker = rankers.make(self.ranker, n_features=self.n_features, seed=self.seed, **self.options)
+        named = {} if self.feature_names is None else {"feature_names": self.feature_names}
+        ranker = rankers.make(self.ranker, n_features=self.n_features, seed=self.seed, **named, **self.options)
         if self.prior is not None:
             lam, _ = priors.settings_of(ranker)
             weights = [math.nan if weight is None else weight for weight in self.prior.weights]
-            priors.from_weights(weights, lam=lam, strength=self.prior.strength).apply(ranker)
+            variance = priors.EVEN if self.prior.variance is None else self.prior.variance
+            priors.from_weights(weights, lam=lam, strength=self.prior.strength, variance=variance).apply(ranker)
         return ranker
 
     def to_json(self) -> str:
@@ -80,6 +86,8 @@ class Config:
         values = asdict(self)
         if self.prior is None:  # as it was written before there were priors
             del values["prior"]
+        elif self.prior.variance is None:
+            del values["prior"]["variance"]
         return json.dumps(values, sort_keys=True)
 
     @classmethod
@@ -90,8 +98,13 @@ class Config:
         return cls(
             **values,
             feature_names=None if names is None else tuple(names),
-            prior=None if prior is None else Prior(tuple(prior["weights"]), prior["strength"]),
+            prior=None if prior is None else Prior(tuple(prior["weights"]), prior["strength"], _frozen(prior)),
         )
+
+
+def _frozen(prior: Mapping[str, Any]) -> Any:
+    variance = prior.get("variance")
+    return tuple(variance) if isinstance(variance, list) else variance
 
 
 @dataclass(frozen=True, slots=True)
