@@ -24,9 +24,9 @@ STIFF = np.array([100.0, 30.0, 10.0, 3.0, 0.6, 0.25, 0.1])
 # What the log-evidence must gain before a block becomes anything but as stiff as can be: pairs of one list are not
 # quite independent, and many blocks are asked at once.
 NATS = 4.0
-# And as a share of what it gains without the square of the score, which cannot stand for every way to flatten out. Where
-# lines are the truth and one feature has nearly all the weight, .4 was seen; .9 and more where a function rises and
-# falls; anything from .1 for the heaviest feature that saturates, which therefore stays a line, to 1 for lighter ones.
+# And as a share of what it gains without the square of the score, which cannot stand for every way to flatten out.
+# Where lines are the truth and one feature has nearly all the weight, .4 was seen; .9 and more where a function rises
+# and falls; from .1 for the heaviest feature that saturates, which therefore stays a line, to 1 for lighter ones.
 SHARE = 0.6
 
 
