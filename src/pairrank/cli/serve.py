@@ -58,8 +58,9 @@ def run(args: argparse.Namespace) -> int:
     if not args.check:
         return supervisor.serve(settings)
     supervisor.check(settings)
+    hidden = {name: "(set)" for name in ("upstream_key", "admin_key") if getattr(settings, name)}
     shown = replace(settings, store=supervisor.data_place(settings))
     for field in fields(shown):
-        print(f"{field.name} = {getattr(shown, field.name)!r}")
+        print(f"{field.name} = {hidden.get(field.name) or repr(getattr(shown, field.name))}")
     print("The settings are sound.")
     return 0

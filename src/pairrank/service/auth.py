@@ -32,12 +32,12 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
-def new_key(name: str, roles: Iterable[str], now: float) -> tuple[Key, str]:
-    """A key to keep, and the secret to hand out: it cannot be found again."""
+def new_key(name: str, roles: Iterable[str], now: float, secret: str | None = None) -> tuple[Key, str]:
+    """A key to keep, and the secret to hand out, a new one unless given: it cannot be found again."""
     chosen = frozenset(roles)
     if not chosen or not chosen <= set(ROLES):
         raise OptionError(f"roles are {sorted(chosen)}; expected one or more of {', '.join(ROLES)}")
-    secret = f"prk_{secrets.token_urlsafe(32)}"
+    secret = secret or f"prk_{secrets.token_urlsafe(32)}"
     return Key(check_name(name, "key"), chosen, _digest(secret), now), secret
 
 

@@ -19,6 +19,7 @@ from types import FrameType
 
 from pairrank.errors import StorageError
 from pairrank.kernel import jit
+from pairrank.service import telemetry
 from pairrank.service.json_logging import configure_logging
 from pairrank.service.learning.learner import Learner
 from pairrank.service.settings import Settings
@@ -65,6 +66,7 @@ def _work(settings: Settings, handle: int) -> None:
     configure_logging(settings.log_level)
     # The writer needs the interpreter only for moments; it must not wait five milliseconds for each.
     sys.setswitchinterval(0.0005)
+    telemetry.start("worker")
     app = make_app(settings.store, settings)
     jit.load()
     # What is here now stays: a collection that walks through all of it would hold up requests for many milliseconds.
@@ -77,7 +79,7 @@ def _work(settings: Settings, handle: int) -> None:
             super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
-        app,
+        telemetry.wrapped(app),
         http=HttpProtocol,
         log_config=None,
         access_log=False,
@@ -93,6 +95,7 @@ def _work(settings: Settings, handle: int) -> None:
 
 def _learn(settings: Settings) -> None:
     configure_logging(settings.log_level)
+    telemetry.start("learner")
     jit.load()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -103,6 +106,7 @@ def _learn(settings: Settings) -> None:
     if store is not None:
         Learner(store).run(stop)
         store.close()
+    telemetry.stop()
 
 
 def _connect(url: str, stop: threading.Event) -> SqlStore | None:

@@ -13,6 +13,7 @@ from typing import Any
 from pairrank.errors import OptionError, StorageError
 
 PREFIX = "PAIRRANK_"
+MIN_SECRET = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,8 @@ class Settings:
     public_events : whether events need no key: the impression's id, which only its page knows, is proof enough.
     upstream, upstream_model, upstream_key : address (http://…/v1/rerank), model and key of another re-ranker, whose
         scores become a feature of `POST /v1/rerank`.
+    admin_key : a secret of 16 characters or more; the store gets it as the key "environment" with the role admin, for
+        containers, where no second command can make the first key.
     access_log : one line for every request, not only for faults and administration.
     log_level : debug, info, warning or error.
     """
@@ -50,6 +53,7 @@ class Settings:
     upstream: str = ""
     upstream_model: str = ""
     upstream_key: str = ""
+    admin_key: str = ""
     access_log: bool = False
     log_level: str = "info"
 
@@ -66,6 +70,8 @@ class Settings:
         ):
             if not low <= getattr(self, name) <= high:
                 raise OptionError(f"{name} is {getattr(self, name)}; expected {low} to {high}")
+        if 0 < len(self.admin_key) < MIN_SECRET:
+            raise OptionError(f"admin_key has {len(self.admin_key)} characters; expected {MIN_SECRET} or more")
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise OptionError(f"log_level is {self.log_level!r}; expected debug, info, warning or error")
 

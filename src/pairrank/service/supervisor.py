@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pairrank import threads
 from pairrank.errors import MissingExtraError, OptionError, StorageError
+from pairrank.service.auth import new_key
 from pairrank.service.settings import Settings
 from pairrank.service.store import open_store, sqlite_path
 
@@ -41,10 +42,11 @@ def check(settings: Settings) -> None:
         store = open_store(settings.store)
         has_keys = bool(store.access_keys())
         store.close()
-    if not settings.loopback and not has_keys:
+    if not settings.loopback and not has_keys and not settings.admin_key:
         raise OptionError(
             f"{settings.host} can be reached from outside, and the store has no keys: "
-            f"make one with 'pairrank store keys {settings.store} --add NAME --role admin'"
+            f"make one with 'pairrank store keys {data_place(settings)} --add NAME --role admin', "
+            "or set PAIRRANK_ADMIN_KEY"
         )
 
 
@@ -60,7 +62,7 @@ def data_place(settings: Settings) -> str:
 def serve(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     check(settings)
-    open_store(settings.store).close()
+    _open(settings)
     listener = _listen(settings.host, settings.port)
     settings = replace(settings, port=listener.getsockname()[1])
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -72,6 +74,18 @@ def serve(settings: Settings) -> int:
     with tempfile.TemporaryDirectory(prefix="pairrank-") as folder:
         Supervisor(settings, listener, Path(folder)).run()
     return 0
+
+
+def _open(settings: Settings) -> None:
+    """Make the store if it is not there, and its first key if the settings have one."""
+    store = open_store(settings.store)
+    try:
+        if settings.admin_key:
+            key, _ = new_key("environment", ["admin"], time.time(), settings.admin_key)
+            if all(known.digest != key.digest for known in store.access_keys()):
+                store.put_key(key, "environment")
+    finally:
+        store.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:

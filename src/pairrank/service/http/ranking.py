@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute
 
 from pairrank.errors import InputError
 from pairrank.rankers import Ranker
+from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError, answer
 from pairrank.service.http.rank_request import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
 from pairrank.service.http.schemas import (
@@ -149,6 +150,7 @@ async def _feedback(worker: WorkerState, name: str, request: Request) -> Respons
     worker.metrics.feedback.labels(name, verdict.status.value).inc()
     match verdict.status:
         case Status.ACCEPTED:
+            telemetry.impression("answered", name, item.row.secret, found[0])
             worker.metrics.clicked(name, verdict.positions, verdict.shown)
             return answer({"status": "accepted", "late": True} if verdict.late else {"status": "accepted"})
         case Status.DUPLICATE:
@@ -218,6 +220,7 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
             **drawn.fields(),
         )
     )
+    telemetry.impression("ranked", row.name, row.secret, number)
     counted = worker.metrics.ranked(row.name)
     counted.documents.inc(len(query.ids))
     counted.blocks.inc(n_blocks)

@@ -9,10 +9,12 @@ from collections.abc import Callable
 
 from pairrank import threads
 from pairrank.errors import FileFormatError, StorageError
+from pairrank.service import telemetry
 from pairrank.service.learning.model import Log, Model, load_head
 from pairrank.service.learning.replay import rebuild
 from pairrank.service.learning.trials import LAUNCH, Trials
 from pairrank.service.store.log import SqlStore
+from pairrank.types import Impression
 
 logger = logging.getLogger("pairrank.learner")
 
@@ -112,6 +114,10 @@ class Learner:
             model.apply(entry, log)
             trials.apply(entry)
             self._changed.add(ranker_id)
+            if telemetry.active() and entry.kind == "feedback" and entry.body is not None:
+                row = self._store.ranker_by_id(ranker_id)
+                if row is not None:
+                    telemetry.impression("learned", row.name, row.secret, Impression.from_bytes(entry.body).number)
         return True
 
     def _load(self, ranker_id: int) -> Model | None:
