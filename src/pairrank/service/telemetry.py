@@ -52,12 +52,13 @@ class Telemetry:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+        from opentelemetry.sdk.trace.sampling import Decision
 
-        own = {"pairrank.role": role, "process.pid": os.getpid()}
+        own: dict[str, str | int] = {"pairrank.role": role, "process.pid": os.getpid()}
         if not environment.get("OTEL_SERVICE_NAME"):
             own["service.name"] = "pairrank"
         resource = Resource.create(own)
-        self.trace, self.propagate = trace, propagate
+        self.trace, self.propagate, self.kept = trace, propagate, Decision.RECORD_AND_SAMPLE
         self.traces = TracerProvider(resource=resource)
         if way := exporter("traces", environment):
             self.traces.add_span_processor(
@@ -77,8 +78,8 @@ class Telemetry:
         digest = hmac.digest(secret.encode(), f"trace {number}".encode(), "sha256")
         trace_id, span_id = int.from_bytes(digest[:16]), int.from_bytes(digest[16:24])
         # Every process decides alike whether this trace is kept: by the trace's id.
-        kept = self.traces.sampler.should_sample(None, trace_id, "impression").decision.is_sampled()
-        if not kept:
+        decided = self.traces.sampler.should_sample(None, trace_id, "impression").decision
+        if decided is not self.kept:
             return
         flags = self.trace.TraceFlags(self.trace.TraceFlags.SAMPLED)
         origin = self.trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=flags)
