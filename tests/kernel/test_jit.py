@@ -132,8 +132,6 @@ ARGUMENTS: dict[str, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     "wider_apart": _apart,
     "first_blocks": _blocks,
     "by_smallest_key": _keys,
-    "averaged": _clicks,
-    "mirrored": _clicks,
     "solve_short_list": _list,
     "gaps": _gaps,
     "scatter": _scatter,

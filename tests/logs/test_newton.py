@@ -21,14 +21,16 @@ from .conftest import lists
 LAM = 2.0
 
 
-def in_memory(made: list[tuple[np.ndarray, np.ndarray]], kind: str = "mirrored") -> tuple[FloatArray, FloatArray]:
+def in_memory(made: list[tuple[np.ndarray, np.ndarray]], kind: str = "shown") -> tuple[FloatArray, FloatArray]:
     take = {
         "averaged": pairs.averaged,
-        "mirrored": pairs.mirrored,
+        "shown": pairs.shown,
         "all": pairs.all_pairs,
         "adjacent": pairs.adjacent,
     }[kind]
     found = [(X.astype(np.float64), take(clicks)) for X, clicks in made]
+    if kind == "shown":
+        found = [(np.column_stack([X, -np.log(np.arange(1, len(X) + 1))]), p) for X, p in found]
     differences = np.concatenate([X[p.winner] - X[p.loser] for X, p in found])
     return differences, np.concatenate([p.weight for _, p in found])
 
@@ -46,7 +48,7 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clicklog, "GROUP_BYTES", 4000)
 
 
-@pytest.mark.parametrize("kind", ["mirrored", "averaged", "all", "adjacent"])
+@pytest.mark.parametrize("kind", ["shown", "averaged", "all", "adjacent"])
 @pytest.mark.usefixtures("small_groups")
 def test_equals_the_fit_in_memory(kind: str, write: Callable[..., str]) -> None:
     made = lists(400)
@@ -55,13 +57,14 @@ def test_equals_the_fit_in_memory(kind: str, write: Callable[..., str]) -> None:
     differences, weight = in_memory(made, kind)
     penalty = LAM * spread(made)
     np.testing.assert_allclose(found.penalty, penalty, rtol=1e-12)
-    theta = minimise(differences, weight, np.diag(penalty), np.zeros(4))
-    assert np.linalg.norm(found.theta - theta) <= 1e-10 * np.linalg.norm(theta)
-    np.testing.assert_allclose(
-        found.M, np.diag(penalty) + differences.T @ (weight[:, None] * differences), rtol=1e-10, atol=1e-9
-    )
-    hessian = pair_hessian(theta, differences, weight, np.diag(penalty))
-    np.testing.assert_allclose(found.hessian, hessian, rtol=1e-6, atol=1e-6)
+    P = np.diag(np.append(penalty, [1.0] if kind == "shown" else []))
+    theta = minimise(differences, weight, P, np.zeros(len(P)))
+    assert np.linalg.norm(found.theta - theta[:4]) <= 1e-10 * np.linalg.norm(theta)
+    M = P + differences.T @ (weight[:, None] * differences)
+    np.testing.assert_allclose(found.M, M[:4, :4], rtol=1e-10, atol=1e-9)
+    # The covariance of the weights, whatever the bias of position.
+    covariance = np.linalg.inv(pair_hessian(theta, differences, weight, P))[:4, :4]
+    np.testing.assert_allclose(np.linalg.inv(found.hessian), covariance, rtol=1e-5, atol=1e-8)
     assert (found.n_lists, found.n_pairs) == (400, len(weight))
     assert found.weight == pytest.approx(weight.sum())
     assert not found.problems
@@ -199,13 +202,13 @@ def test_a_share_of_a_fit(write: Callable[..., str]) -> None:
 
 
 def test_a_log_teaches_what_the_same_lists_teach_online(tmp_path: Path) -> None:
-    shower, rng = pairrank.PairRank(4, tolerance=0.0, offsets=False), np.random.default_rng(5)
+    shower, rng = pairrank.PairRank(4, tolerance=0.0), np.random.default_rng(5)
     shown = [(shower.rank(rng.normal(size=(9, 4)), k=6), rng.random(6) < 0.4) for _ in range(150)]
     with clicklog.Writer(tmp_path / "log.parquet", 4) as writer:
         for number, (impression, clicks) in enumerate(shown):
             writer.add("q", float(number), list("abcdef"), impression.features, clicks)
     found = fit([str(tmp_path / "log.parquet")])
-    online = pairrank.PairRank(4, tolerance=0.0, offsets=False)
+    online = pairrank.PairRank(4, tolerance=0.0)
     online.set_prior(np.zeros(4), np.diag(found.penalty))
     for impression, clicks in shown:
         online.learn(impression, clicks)
@@ -219,7 +222,7 @@ UNITS = np.array([1e-6, 1e6, 1.0, 3e4])
 
 
 @pytest.mark.usefixtures("small_groups")
-@pytest.mark.parametrize("kind", ["mirrored", "averaged", "all", "adjacent"])
+@pytest.mark.parametrize("kind", ["shown", "averaged", "all", "adjacent"])
 def test_units_and_constants_do_not_matter(kind: str, write: Callable[..., str]) -> None:
     made, rng = lists(400), np.random.default_rng(3)
     plain = fit([write("a.parquet", made)], pairs=kind)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pairrank.kernel import pairs
 from pairrank.logs.reader import Batch
-from pairrank.logs.sums import Compensated, Sums, preferences, sums
+from pairrank.logs.sums import Compensated, Sums, inputs, preferences, sums
 from slow_twins import pair_gradient, pair_hessian, pair_loss
 
 
@@ -31,7 +31,7 @@ def one_by_one(batch: Batch, kind: str) -> set[tuple[int, int, float]]:
         "averaged": pairs.averaged,
         "all": pairs.all_pairs,
         "adjacent": pairs.adjacent,
-        "mirrored": pairs.mirrored,
+        "shown": pairs.shown,
     }[kind]
     found = set()
     for start, stop, locked in zip(batch.offsets, batch.offsets[1:], batch.locked, strict=False):
@@ -41,7 +41,7 @@ def one_by_one(batch: Batch, kind: str) -> set[tuple[int, int, float]]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["averaged", "all", "adjacent", "mirrored"])
+@pytest.mark.parametrize("kind", ["averaged", "all", "adjacent", "shown"])
 @given(batch=batch())
 def test_pairs_are_those_of_the_kernel(kind: str, batch: Batch) -> None:
     found = preferences(batch, kind)
@@ -71,17 +71,12 @@ def test_gains_prefer_the_higher_by_their_difference(kind: str, batch: Batch, se
     assert got == pytest.approx(expected)
 
 
-@given(batch=batch(), seed=st.integers(0, 1000))
-def test_mirrored_pairs_are_found_with_their_gains_exchanged(batch: Batch, seed: int) -> None:
-    gains = np.random.default_rng(seed).choice([-1.0, 0.0, 0.0, 1.0, 3.0], size=len(batch.gains))
-    found = preferences(batch._replace(gains=gains), "mirrored")
-    kept = set(zip(found.winner.tolist(), found.loser.tolist(), strict=True))
-    for w, x in zip(*preferences(batch._replace(gains=gains), "averaged")[:2], strict=True):
-        exchanged = gains.copy()
-        exchanged[[w, x]] = gains[[x, w]]
-        there = preferences(batch._replace(gains=exchanged), "all")
-        either_way = (x, w) in set(zip(there.winner.tolist(), there.loser.tolist(), strict=True))
-        assert ((w, x) in kept) == either_way
+@given(batch=batch())
+def test_positions_count_from_the_first_that_is_not_locked(batch: Batch) -> None:
+    column = inputs(batch, "shown")[:, 3]
+    for start, stop, locked in zip(batch.offsets, batch.offsets[1:], batch.locked, strict=False):
+        np.testing.assert_allclose(column[start + locked : stop], -np.log(np.arange(1, stop - start - locked + 1)))
+    assert inputs(batch, "all").shape == batch.features.shape
 
 
 @given(batch=batch())

@@ -59,7 +59,7 @@ def test_the_estimate_is_that_of_an_independent_optimiser() -> None:
             continue
         columns = units.columns(impression.features) / units.units
         design = np.column_stack([columns - columns.mean(axis=0), -np.log(np.arange(1.0, 7.0))])
-        found = pairwise.preferred("mirrored", impression, clicks)
+        found = pairwise.preferred("shown", impression, clicks)
         rows.append(design[found.winner] - design[found.loser])
         weights.append(found.weight)
     x, w = np.concatenate(rows), np.concatenate(weights)

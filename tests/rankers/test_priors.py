@@ -133,7 +133,7 @@ def test_wrong_priors_are_refused() -> None:
 
 def test_a_fit_takes_the_rankers_own_settings() -> None:
     assert priors.settings_of(pairrank.PairRank(2, lam=5.0, pairs="all")) == (5.0, "all")
-    assert priors.settings_of(pairrank.PairRank(2)) == (6.0, "mirrored")
+    assert priors.settings_of(pairrank.PairRank(2)) == (6.0, "shown")
     assert priors.settings_of(pairrank.PairRank(2, lam=3.0, pairs="matched")) == (3.0, "averaged")
 
 

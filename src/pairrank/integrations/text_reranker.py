@@ -130,7 +130,7 @@ class TextReranker(Reranker):
     trust : the weight of that order at the start: the log-odds that the first document is better than a distant one.
     explore : False shows documents by score alone, and learns nothing.
     seed : of the ranker. options : further options of `pairrank.PairRank`; where people read the list from its top, and
-        not a program all of it, {"pairs": "mirrored", "offsets": True} guards against the bias of positions.
+        not a program all of it, {"pairs": "shown", "offsets": True} guards against the bias of positions.
     max_open : impressions that may wait for feedback at once; beyond it the oldest are dropped.
     """
 

@@ -104,48 +104,6 @@ def by_smallest_key(certain: BoolArray, keys: FloatArray) -> IntArray:
 # Learning.
 
 
-@_compiled("Tuple((i8[::1], i8[::1], f8[::1]))(b1[::1])")
-def averaged(clicks: BoolArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """`pairs.averaged`."""
-    k = len(clicks)
-    seen = n_clicked = 0
-    for i in range(k):
-        if clicks[i]:
-            seen = min(i + 2, k)
-            n_clicked += 1
-    n = n_clicked * (seen - n_clicked)
-    winner, loser = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    place = 0
-    for i in range(seen):
-        if clicks[i]:
-            for j in range(seen):
-                if not clicks[j]:
-                    winner[place], loser[place] = i, j
-                    place += 1
-    return winner, loser, np.full(n, 1.0 / max(n_clicked, seen - n_clicked, 1))
-
-
-@_compiled("Tuple((i8[::1], i8[::1], f8[::1]))(b1[::1])")
-def mirrored(clicks: BoolArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """`pairs.mirrored`."""
-    winner, loser, weight = averaged(clicks)
-    last = before = -1
-    n_clicked = 0
-    for position in range(len(clicks)):
-        if clicks[position]:
-            before, last = last, position
-            n_clicked += 1
-    kept = 0
-    for pair in range(len(weight)):
-        upper, lower = min(winner[pair], loser[pair]), max(winner[pair], loser[pair])
-        c = before if last in (upper, lower) else last
-        if lower <= max(c, upper) + 1:
-            winner[kept], loser[kept] = winner[pair], loser[pair]
-            weight[kept] = 1.0 / max(n_clicked, max(c, lower) + 1 - n_clicked)
-            kept += 1
-    return winner[:kept].copy(), loser[:kept].copy(), weight[:kept].copy()
-
-
 @_compiled("Tuple((f8[::1], f8[:,::1]))(f8[:,::1], f8[::1])")
 def _forces(weights: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
     """`list_newton._forces`."""

@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pairrank.kernel import jit
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 
 class Pairs(NamedTuple):
-    """Preferences among shown positions: ``winner`` was clicked, ``loser`` examined and not; all of shape (n,)."""
+    """Preferences among shown positions: ``winner`` was clicked, ``loser`` was not; all of shape (n,)."""
 
     winner: IntArray
     loser: IntArray
@@ -51,7 +50,6 @@ def all_pairs(clicks: BoolArray) -> Pairs:
     return Pairs(np.repeat(winners, len(losers)), np.tile(losers, len(winners)), np.ones(n))
 
 
-@jit.twin(Pairs)
 def averaged(clicks: BoolArray) -> Pairs:
     """The expectation of `matched`: every pair, each with weight 1/max(n₊, n₋)."""
     winner, loser, weight = all_pairs(clicks)
@@ -61,29 +59,22 @@ def averaged(clicks: BoolArray) -> Pairs:
     return Pairs(winner, loser, weight)
 
 
-@jit.twin(Pairs)
-def mirrored(clicks: BoolArray) -> Pairs:
-    """Those pairs that would also have been found with the clicks of their two documents exchanged, weighted alike.
+def shown(clicks: BoolArray) -> Pairs:
+    """Every clicked position over every unclicked one, whether it counts as examined or not.
 
-    The examined part of a list ends with a click, so which pairs are found at all depends on which of the two was
-    clicked: a click on the lower one always shows both as examined, one on the upper need not. Let the other clicks of
-    the list end at position c, and u < v be the pair's positions. Then both count as examined whichever of the two was
-    clicked if v ≤ max(c, u) + 1. Of the other pairs the lower document always wins, whatever the two are.
+    A pair at positions u < v weighs 1/max(n₊, n₋) as in `averaged`, with n₋ counted down to v, or to the last click on
+    any other document if that stands lower. Neither which pairs are taken nor their weight depends on which of the two
+    was clicked, so their odds are those of the users' clicks: relevance, and what position alone does, which a model
+    must estimate beside it (`features.position`).
 
-    A pair weighs 1/max(n₊, n₋) as in `averaged`, but with n₋ counted down to max(c, v), which the exchange does not
-    change. So the odds of a pair's two outcomes are those of the users' clicks, and of nothing that we do with them.
-
-    >>> mirrored(np.array([False, False, True]))  # 2 over 1, as 1 over 2 would be; not 2 over 0
-    Pairs(winner=array([2]), loser=array([1]), weight=array([0.5]))
+    >>> shown(np.array([False, True, False, False]))
+    Pairs(winner=array([1, 1, 1]), loser=array([0, 2, 3]), weight=array([1.        , 0.5       , 0.33333333]))
     """
-    winner, loser, _ = all_pairs(clicks)
-    last, before = [-1, -1, *np.flatnonzero(clicks).tolist()][:-3:-1]
-    c = np.where((winner == last) | (loser == last), before, last)
-    upper, lower = np.minimum(winner, loser), np.maximum(winner, loser)
-    kept = lower <= np.maximum(c, upper) + 1
-    n_clicked = int(clicks.sum())
-    n_unclicked = np.maximum(c, lower) + 1 - n_clicked
-    return Pairs(winner[kept], loser[kept], 1.0 / np.maximum(n_clicked, n_unclicked)[kept])
+    winners, losers = np.flatnonzero(clicks), np.flatnonzero(~clicks)
+    winner, loser = np.repeat(winners, len(losers)), np.tile(losers, len(winners))
+    last, before = [-1, -1, *winners.tolist()][:-3:-1]
+    seen = np.maximum(np.where(winner == last, before, last), np.maximum(winner, loser)) + 1
+    return Pairs(winner, loser, 1.0 / np.maximum(len(winners), seen - len(winners)))
 
 
 def preferences(winner: IntArray, loser: IntArray, weight: FloatArray, k: int) -> FloatArray:

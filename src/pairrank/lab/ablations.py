@@ -18,7 +18,7 @@ BASE = "pairrank-c"  # the paper's ranker: most of these choices are the paper's
 # The way from the paper's ranker to our default, one remedy after the other.
 _SCORE = {"width": "score", "z": 0.2}
 _AVERAGED = {**_SCORE, "pairs": "averaged"}
-_MIRRORED = {**_SCORE, "pairs": "mirrored"}
+_SHOWN = {**_SCORE, "pairs": "shown"}
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
                 {},
                 _SCORE,
                 _AVERAGED,
-                _MIRRORED,
-                {**_MIRRORED, "offsets": True},
-                {**_MIRRORED, "offsets": True, "units": "spread"},
+                _SHOWN,
+                {**_SHOWN, "offsets": True},
+                {**_SHOWN, "offsets": True, "units": "spread"},
             )
         ),
         "z": Study(tuple({"width": "score", "z": z} for z in (0.05, 0.1, 0.2, 0.4, 0.8)), base="pairrank"),

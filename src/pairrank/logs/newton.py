@@ -20,6 +20,7 @@ from scipy.linalg import cho_factor, cho_solve
 from pairrank import archive, engines
 from pairrank.engines import Engine
 from pairrank.errors import DataError, OptionError, PairRankError
+from pairrank.features import position
 from pairrank.features.spread import mean_spread, precision
 from pairrank.logs import reader
 from pairrank.logs.problems import Problems, Reason
@@ -51,7 +52,8 @@ class Part(NamedTuple):
 class Fit:
     """θ̂ over the logs, and what is known about it.
 
-    theta : (d,). hessian : (d, d), ∇²L(θ̂) with the penalty. M : (d, d), Λ + Σ w x xᵀ. loss : L(θ̂).
+    theta : (d,). hessian : (d, d), ∇²L(θ̂) with the penalty, less what the bias of position may explain, where it is
+    estimated. M : (d, d), Λ + Σ w x xᵀ. loss : L(θ̂).
     penalty : (d,), λ_f, the diagonal of Λ. weight : Σ w, the number of pairs where every pair weighs 1.
     """
 
@@ -86,7 +88,7 @@ def fit(
     paths: Sequence[str],
     *,
     lam: float | None = None,
-    pairs: str = "mirrored",
+    pairs: str = "shown",
     engine: str = "serial",
     workers: int | None = None,
     on_error: str = "skip",
@@ -100,7 +102,8 @@ def fit(
     Parameters
     ----------
     lam : λ_f = lam · E[(x_i - x_j)_f²] over the documents of a list; None is 3d, what a new `PairRank` has.
-    pairs : "mirrored" (a new `PairRank`'s), "averaged", "all" or "adjacent" pairs.
+    pairs : "shown" (a new `PairRank`'s; the bias of position is estimated with θ and then left out, see
+        `features.position`), "averaged", "all" or "adjacent" pairs.
     engine, workers : "serial", "processes" or "ray"; the model does not depend on it.
     on_error : "skip" leaves bad rows out and counts them, "stop" raises `LogError` at the first.
     checkpoint : a file to write after every pass; if it is there and of the same job, work resumes from it.
@@ -158,7 +161,8 @@ class _Job:
     share: float = 1.0  # of the log, for a first guess: its penalty is as much less
 
     def __post_init__(self) -> None:
-        self.penalty = np.ones(self.n_features)  # λ_f, known after the first pass
+        self.width = self.n_features + (self.pairs == "shown")  # with the column of positions
+        self.penalty = np.ones(self.width)  # λ_f, known after the first pass
 
     def run(self, engine: Engine, problems: Problems) -> Fit:
         theta, done, M, resumed = self._resume(problems)
@@ -168,7 +172,9 @@ class _Job:
             if not done.n_pairs:
                 raise DataError(f"the logs hold no pair to learn from:\n{resumed.text()}")
             # The first pass tells the features' spread, and so the penalty; it was not needed before.
-            self.penalty = self.share * precision(mean_spread(done.spread, done.varied), self.lam)
+            d = self.n_features
+            of_features = precision(mean_spread(done.spread[:d], done.varied[:d]), self.lam)
+            self.penalty = self.share * np.append(of_features, np.full(self.width - d, position.PRECISION))
             M = done.M + np.diag(self.penalty)
             done = self._penalised(theta, done)
             self._save(theta, done, M, resumed)
@@ -181,12 +187,14 @@ class _Job:
             self._save(theta, done, M, resumed)
         if self.checkpoint:
             Path(self.checkpoint).unlink(missing_ok=True)
+        d, H = self.n_features, done.hessian
+        beside = H[:d, d:]  # Gaussian weights, whatever β: the Schur complement
         return Fit(
-            theta - step,
-            done.hessian,
-            M,
+            (theta - step)[:d],
+            H[:d, :d] - beside @ np.linalg.solve(H[d:, d:], beside.T),
+            M[:d, :d],
             done.loss,
-            self.penalty,
+            self.penalty[:d],
             self.pairs,
             done.n_lists,
             done.n_pairs,
@@ -198,14 +206,15 @@ class _Job:
     def _first_guess(self, engine: Engine) -> FloatArray:
         """θ̂ of every sixteenth row group, found in the same way: the whole log then needs half the passes."""
         if len(self.chunks) < SAMPLE:
-            return np.zeros(self.n_features)
+            return np.zeros(self.width)
         some = self.chunks[::SAMPLE]
         share = len(some) / len(self.chunks)
         sample = replace(self, chunks=some, share=share, on_error="skip", checkpoint=None, progress=None, passes=0)
         try:
-            return sample.run(engine, Problems()).theta
+            theta = sample.run(engine, Problems()).theta
         except PairRankError:  # the sample holds no pair, or none that could be read: begin at nothing
-            return np.zeros(self.n_features)
+            return np.zeros(self.width)
+        return np.append(theta, np.zeros(self.width - len(theta)))
 
     def _step(
         self, engine: Engine, theta: FloatArray, done: Sums, step: FloatArray, decrement: float
@@ -233,8 +242,8 @@ class _Job:
     def sweep(self, engine: Engine, theta: FloatArray, problems: Problems | None) -> Sums:
         """One pass; with ``problems`` the first one, which also adds up M and notes what is wrong with the log."""
         self.passes += 1
-        task = partial(_part, theta=theta, pairs=self.pairs, first=problems is not None)
-        total = Compensated(self.n_features)
+        task = partial(_part, n_features=self.n_features, theta=theta, pairs=self.pairs, first=problems is not None)
+        total = Compensated(self.width)
         previous: tuple[str, int] = ("", 0)
         for number, (chunk, part) in enumerate(zip(self.chunks, engine.map(task, self.chunks), strict=True), 1):
             total.add(part.sums)
@@ -276,7 +285,7 @@ class _Job:
         archive.write_atomically(self.checkpoint, archive.pack("fit-checkpoint", values, arrays))
 
     def _resume(self, problems: Problems) -> tuple[FloatArray, Sums | None, FloatArray, Problems]:
-        d = self.n_features
+        d = self.width
         if not self.checkpoint or not Path(self.checkpoint).exists():
             return np.zeros(d), None, np.zeros((d, d)), problems
         blob = archive.read_file(self.checkpoint)
@@ -298,10 +307,10 @@ class _Job:
         return arrays["theta"], done, arrays["M"], noted
 
 
-def _part(chunk: Chunk, *, theta: FloatArray, pairs: str, first: bool) -> Part:
+def _part(chunk: Chunk, *, n_features: int, theta: FloatArray, pairs: str, first: bool) -> Part:
     total, problems = Compensated(len(theta)), Problems()
     earliest = latest = None
-    for batch, times in reader.batches(chunk, len(theta), problems):
+    for batch, times in reader.batches(chunk, n_features, problems):
         total.add(sums(batch, theta, pairs, first=first))
         if len(times):
             earliest, latest = times[0] if earliest is None else earliest, times[-1]

@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import coo_array
 
+from pairrank.features import position
 from pairrank.features.spread import centred, spread_sums
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.logs.reader import Batch
-from pairrank.types import BoolArray, FloatArray, IntArray
+from pairrank.types import FloatArray, IntArray
 
-KINDS = ("adjacent", "all", "averaged", "mirrored")
+KINDS = ("adjacent", "all", "averaged", "shown")
 
 
 class DocumentPairs(NamedTuple):
@@ -29,8 +30,9 @@ def preferences(batch: Batch, kind: str) -> DocumentPairs:
 
     Of two examined documents the one with the higher gain is preferred, with weight g_i - g_j: 1 where clicks are yes
     or no. "averaged" divides by the most pairs that a document of the list is part of, which for clicks is the larger
-    of the numbers of clicked and unclicked ones; "mirrored" leaves out those of them that would not have been found
-    with the gains of the two exchanged. Lists of one length are taken together, as a matrix (n_lists, k).
+    of the numbers of clicked and unclicked ones; "shown" takes documents further down too, and
+    counts down to the lower one of the pair, or to the last other one that something was done to. Lists of one length
+    are taken together, as a matrix (n_lists, k).
     """
     sizes = np.diff(batch.offsets)
     parts = []
@@ -52,7 +54,8 @@ def _of_equal_length(gains: FloatArray, start: IntArray, locked: IntArray, kind:
     acted = (gains != 0) & free
     last = np.where(acted.any(axis=1), k - 1 - np.argmax(acted[:, ::-1], axis=1), -2)
     examined = free & (place <= last[:, None] + 1)
-    better = (gains[:, :, None] > gains[:, None, :]) & examined[:, :, None] & examined[:, None, :]
+    compared = free & acted.any(axis=1)[:, None] if kind == "shown" else examined
+    better = (gains[:, :, None] > gains[:, None, :]) & compared[:, :, None] & compared[:, None, :]
     if kind == "adjacent":
         # Only positions (1,2), (3,4), … below the locked ones.
         cell = (place - np.minimum(locked, k)[:, None]) // 2
@@ -61,31 +64,25 @@ def _of_equal_length(gains: FloatArray, start: IntArray, locked: IntArray, kind:
     weight = gains[rows, winner] - gains[rows, loser]
     if kind == "averaged":
         weight /= (better.sum(axis=1) + better.sum(axis=2)).max(axis=1)[rows]
-    if kind == "mirrored":
-        kept, n_examined = _found_either_way(acted, rows, winner, loser)
-        rows, winner, loser = rows[kept], winner[kept], loser[kept]
+    if kind == "shown":
+        places = np.where(acted, place, -1)
+        before = np.where(places < last[:, None], places, -1).max(axis=1)
+        lower = np.maximum(winner, loser)
+        seen = np.maximum(np.where((winner == last[rows]) | (loser == last[rows]), before[rows], last[rows]), lower) + 1
         n_liked = ((gains > 0) & free).sum(axis=1)[rows]
-        n_left = n_examined[kept] - np.minimum(locked[rows], k) - n_liked
-        weight = weight[kept] / np.maximum(np.maximum(n_liked, n_left), 1)
+        n_left = seen - np.minimum(locked[rows], k) - n_liked
+        weight /= np.maximum(np.maximum(n_liked, n_left), 1)
     return DocumentPairs(start[rows] + winner, start[rows] + loser, weight)
 
 
-def _found_either_way(
-    acted: BoolArray, rows: IntArray, winner: IntArray, loser: IntArray
-) -> tuple[BoolArray, IntArray]:
-    """Which pairs of the lists ``acted`` (n_lists, k) would be examined with the gains of the two exchanged.
-
-    With the other actions ending at position c and the pair at u < v, those with v ≤ max(c, u) + 1; and those where
-    something was done to both, which stay where they are. With them the positions down to max(c, v), which the exchange
-    does not change.
-    """
-    places = np.where(acted, np.arange(acted.shape[1]), -1)
-    last = places.max(axis=1)
-    before = np.where(places < last[:, None], places, -1).max(axis=1)
-    end = np.where((winner == last[rows]) | (loser == last[rows]), before[rows], last[rows])
-    upper, lower = np.minimum(winner, loser), np.maximum(winner, loser)
-    kept: BoolArray = (lower <= np.maximum(end, upper) + 1) | (acted[rows, winner] & acted[rows, loser])
-    return kept, np.maximum(end, lower) + 1
+def inputs(batch: Batch, kind: str) -> FloatArray:
+    """(n, d) or (n, d + 1): documents centred on their list; with the column of their positions for "shown" pairs."""
+    X = centred(batch.features, batch.offsets)
+    if kind != "shown":
+        return X
+    sizes = np.diff(batch.offsets)
+    place = np.arange(len(X)) - np.repeat(batch.offsets[:-1] + np.minimum(batch.locked, sizes), sizes)
+    return position.with_column(X, np.maximum(place, 0))
 
 
 @dataclass
@@ -119,7 +116,7 @@ def sums(batch: Batch, theta: FloatArray, kind: str, *, first: bool) -> Sums:
     work grows with the documents, however many pairs they make. M and the features' spread are added up in the
     ``first`` pass only: they do not depend on θ.
     """
-    X, pairs = centred(batch.features, batch.offsets), preferences(batch, kind)
+    X, pairs = inputs(batch, kind), preferences(batch, kind)
     scores = X @ theta
     gap = scores[pairs.winner] - scores[pairs.loser]
     force = pairs.weight * sigmoid(-gap)

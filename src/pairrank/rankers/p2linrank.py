@@ -58,7 +58,7 @@ class P2LinRank(PairwiseRanker):
     nu : ν, the standard deviation of the noise on a click's label; larger is more exploration. The default did best of
         0.1, 0.2 and 0.5 on synthetic data.
     lam : λ, the weight of the penalty, for features in units of their largest range within a list.
-    pairs : preferences taken from clicks: "adjacent", "matched", "all", "averaged" or "mirrored", as in PairRank.
+    pairs : preferences taken from clicks: "adjacent", "matched", "all", "averaged" or "shown", as in PairRank.
     exploration : "conservative" keeps certain orders inside a block, "random" shuffles it whole.
     """
 

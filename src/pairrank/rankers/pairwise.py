@@ -18,7 +18,7 @@ from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression
 
 # Preferences that clicks can be taken for; see `kernel.pairs`.
-PairKind = Literal["adjacent", "matched", "all", "averaged", "mirrored"]
+PairKind = Literal["adjacent", "matched", "all", "averaged", "shown"]
 PAIRS: tuple[PairKind, ...] = get_args(PairKind)
 
 # Lists after which the functions of an additive model may bend.
@@ -37,7 +37,7 @@ def preferred(kind: str, impression: Impression, clicks: BoolArray) -> Pairs:
         case "averaged":
             return pairs.averaged(clicks)
         case _:
-            return pairs.mirrored(clicks)
+            return pairs.shown(clicks)
 
 
 @dataclass(eq=False, kw_only=True)

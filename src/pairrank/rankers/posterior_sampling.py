@@ -44,7 +44,7 @@ class PosteriorSampling(PairwiseRanker):
     v : scale of the draws; 1 is the posterior itself, 0 shows the documents best first. The default did best of 0.25,
         0.5 and 1 on synthetic data.
     lam : λ, the weight of ½‖θ‖², for features in units of their largest range within a list.
-    pairs : preferences taken from clicks: "adjacent", "matched", "all", "averaged" or "mirrored", as in PairRank.
+    pairs : preferences taken from clicks: "adjacent", "matched", "all", "averaged" or "shown", as in PairRank.
     """
 
     name: ClassVar[str] = "posterior-sampling"

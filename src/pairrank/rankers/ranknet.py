@@ -66,7 +66,7 @@ class SGDRankNet(LinearRanker):
     ----------
     learning_rate : the length of a step.
     pairs : preferences taken from clicks, as in `PairRank`: "adjacent" (the paper's), "matched", "all", "averaged" or
-        "mirrored".
+        "shown".
     """
 
     name: ClassVar[str] = "sgd-ranknet"

@@ -15,6 +15,7 @@ from pairrank.documents import Features
 from pairrank.errors import OptionError
 from pairrank.estimator.information_matrix import InformationMatrix
 from pairrank.estimator.posterior import Posterior
+from pairrank.features import position
 from pairrank.kernel import confidence, logistic, pairs, partition
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw
@@ -23,10 +24,6 @@ from pairrank.rankers.pairrank.options import PRESETS, PairRankOptions
 from pairrank.types import FloatArray, Impression, Inspection
 
 __all__ = ["PRESETS", "PairRank"]
-
-# The slope of the bias of position: a priori its standard deviation is one, so the odds of the first position against
-# the tenth are anywhere between 1 : 10 and 10 : 1.
-OFFSET_PRECISION = 1.0
 
 
 @dataclass(eq=False, kw_only=True)
@@ -52,8 +49,8 @@ class PairRank(PairRankOptions):
         "authors" (as the authors' program does it).
     exploration : "conservative" keeps certain orders inside a block, "random" shuffles it whole.
     pairs : preferences taken from clicks: "adjacent" (the paper), "matched" (the authors), "all", "averaged" (the
-        expectation of matched), or "mirrored" (those of "averaged" that would also have been found with the two
-        documents' clicks exchanged).
+        expectation of matched), or "shown" (every clicked document over every other one
+        of the list).
     offsets : learn with the weights how much the position itself favours the upper document of a pair: the model is
         σ(x·θ + β log(q/p)) for documents at positions p < q.
     width : "probability": certain when σ(x·θ̂) - α‖x‖_{M⁻¹} > ½ (the paper); "score": certain when
@@ -111,12 +108,7 @@ class PairRank(PairRankOptions):
     def _design(self, impression: Impression) -> FloatArray:
         if not self.offsets:
             return impression.features
-        k, d = impression.features.shape
-        design = np.empty((k, d + 1))
-        design[:, :d] = impression.features
-        np.log(np.arange(1.0, k + 1.0), out=design[:, d])
-        np.negative(design[:, d], out=design[:, d])
-        return design
+        return position.with_column(impression.features, np.arange(len(impression)))
 
     def _bend(self) -> None:
         # The paper's M knows of no other prior than λI.
@@ -150,7 +142,7 @@ class PairRank(PairRankOptions):
 
     def _start(self) -> Posterior:
         precision = np.full(self.n_inputs + self.offsets, float(self.lam))
-        precision[self.n_inputs :] = OFFSET_PRECISION
+        precision[self.n_inputs :] = position.PRECISION
         # In the norm of H a width is z. In probability it is α in that of M, which is above H where σ is flat.
         width = self.z if self.width == "score" else 0.25 * (1.0 if self.alpha == "theory" else float(self.alpha))
         return Posterior(
@@ -184,7 +176,7 @@ class PairRank(PairRankOptions):
             unit = np.sqrt(np.diagonal(P) / self.lam)
             self._units.fix(unit)
             inner = P / np.outer(unit, unit)
-            full = np.diag(np.append(np.empty(self.n_features), np.full(int(self.offsets), OFFSET_PRECISION)))
+            full = np.diag(np.append(np.empty(self.n_features), np.full(int(self.offsets), position.PRECISION)))
             full[: self.n_features, : self.n_features] = inner
             self._posterior.set_prior(np.append(unit * mu, np.zeros(int(self.offsets))), full)
             if self._information is not None:

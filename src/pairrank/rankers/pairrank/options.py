@@ -14,7 +14,7 @@ from pairrank.types import Float32Array
 
 _BEST: Mapping[str, Any] = {
     "exploration": "conservative",
-    "pairs": "mirrored",
+    "pairs": "shown",
     "offsets": True,
     "width": "score",
     "alpha": 0.1,
