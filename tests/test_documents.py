@@ -214,3 +214,9 @@ def test_no_frame_package_is_imported_unasked() -> None:
         "sys.exit('pandas' in sys.modules or 'polars' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_everything_that_dir_names_is_there() -> None:
+    assert {"PairRank", "load", "simulate", "data", "click_models"} <= set(dir(pairrank))
+    for name in dir(pairrank):
+        assert getattr(pairrank, name) is not None

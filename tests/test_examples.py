@@ -10,6 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+WAYS = ("the present order", "cold", "from the present weights, strength 100")
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
@@ -20,6 +21,14 @@ def example(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_starting_from_the_present_ranking_does_not_hurt_the_first_visitors() -> None:
+    table = example("present_ranking").main(["--seeds", "2"])
+    present, cold, warm = (table[name] for name in table if name in WAYS)
+    assert cold[0] < present[0] - 0.1
+    assert warm[0] > present[0] - 0.02
+    assert warm[2] > present[2] + 0.03
 
 
 def test_reranking_elasticsearch_answers(capsys: pytest.CaptureFixture[str]) -> None:

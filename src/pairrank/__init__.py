@@ -1,6 +1,6 @@
 """Ranking that learns from clicks while it serves.
 
-``PairRank`` is the ranker; ``rankers`` has it and its baselines by name; ``data``, ``clicks``, ``metrics`` and
+``PairRank`` is the ranker; ``rankers`` has it and its baselines by name; ``data``, ``click_models``, ``metrics`` and
 ``simulate`` are the laboratory's bench. Importing this needs numpy and scipy alone.
 """
 
@@ -39,8 +39,9 @@ _MODULES = frozenset(
         "archive",
         "checks",
         "client",
-        "clicks",
+        "click_models",
         "data",
+        "documents",
         "drawing",
         "errors",
         "export",
@@ -51,6 +52,7 @@ _MODULES = frozenset(
         "rankers",
         "rng",
         "sim",
+        "trials",
     )
 )
 

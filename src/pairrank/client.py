@@ -159,7 +159,7 @@ class Client:
     ) -> dict[str, Any]:
         """Create a ranker, or find the one that is there with the same configuration; its description.
 
-        ``start`` says what is known already: ``{"weights": {"price": -1.0, "rating": 2.0}, "strength": 300}``.
+        ``start`` says what is known already: ``{"weights": {"price": -1.0, "rating": 2.0}, "strength": 100}``.
         """
         body: dict[str, Any] = {
             "n_features": n_features,

@@ -45,7 +45,7 @@ class StartBody(Body):
     weights: list[float | None] | dict[Text, float | None] = Field(
         description="one per feature, or by feature name; null, or left out by name, where one is not known"
     )
-    strength: Positive = Field(300.0, description="how many pairs of clicks they are worth")
+    strength: Positive = Field(100.0, description="how many pairs of clicks they are worth")
     variance: Positive | list[Positive] | None = Field(
         None,
         description="of the difference of two documents of one list, for all features or one each, since weights do "
