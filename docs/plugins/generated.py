@@ -40,6 +40,7 @@ n_features=...)` makes one by name.
 _TITLES = {
     "ranking": "Rank and learn",
     "rankers": "Administration",
+    "experiments": "Experiments and launches",
     "observation": "Watch",
 }
 
