@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pairrank.bench.lists import Candidates, Stream, candidates, make, two_products
+from pairrank.bench.lists import LabelledList, Stream, candidates, make, two_products
 
 
 @pytest.mark.parametrize(("n_docs", "n_features"), [(20, 46), (250, 12)])
@@ -42,7 +42,8 @@ def test_the_floor_is_taken_on_the_query_asked_last() -> None:
             return np.asarray(self) @ other
 
     queries = [
-        Candidates(q.features[:n].view(Noted), q.grades[:n]) for q, n in zip(candidates(15, 8, 2), (15, 7), strict=True)
+        LabelledList(q.features[:n].view(Noted), q.grades[:n])
+        for q, n in zip(candidates(15, 8, 2), (15, 7), strict=True)
     ]
     stream = Stream(queries)
     floor = two_products(stream, 8)

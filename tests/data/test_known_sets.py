@@ -12,7 +12,7 @@ from pairrank.data import known_sets, load
 from pairrank.data.dataset import Dataset
 
 
-def whole(path: Path, fold: int = 1) -> known_sets.Summary:
+def whole(path: Path, fold: int = 1) -> known_sets.Counts:
     splits = ("train", "vali", "test")
     parts = [load(path, split, fold, normalise="none", drop_constant=False, cache=False) for split in splits]
     return known_sets.total([known_sets.summary(part) for part in parts])
@@ -51,7 +51,7 @@ def test_summary_counts() -> None:
         feature_ids=np.array([1, 2]),
     )
     found = known_sets.summary(dataset)
-    assert found == known_sets.Summary(3, 6, 2, (4, 1, 1), 1, 3, 1)
+    assert found == known_sets.Counts(3, 6, 2, (4, 1, 1), 1, 3, 1)
     assert known_sets.total([found, replace(found, grades=(1, 2), longest=9)]).grades == (5, 3, 1)
     assert known_sets.closest(found) is None
     assert found.to_json()["documents_per_query"] == 6 / 3

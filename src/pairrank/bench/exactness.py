@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pairrank import rankers
-from pairrank.bench.lists import Candidates, K, Stream, candidates, make
+from pairrank.bench.lists import K, LabelledList, Stream, candidates, make
 from pairrank.bench.measure import Row, quartiles
 from pairrank.rankers import Ranker
 from pairrank.rankers.pairrank import PairRank
@@ -70,7 +70,7 @@ def _follow(name: str, stream: Stream, rounds: int) -> dict[str, _Follower]:
     return followers
 
 
-def _compare(exact: PairRank, followers: Mapping[str, _Follower], query: Candidates) -> None:
+def _compare(exact: PairRank, followers: Mapping[str, _Follower], query: LabelledList) -> None:
     blocks = exact.inspect(query.features).blocks
     for follower in followers.values():
         follower.strays.append(stray(follower.ranker, exact))

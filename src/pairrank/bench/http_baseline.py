@@ -18,18 +18,18 @@ from pydantic import BaseModel
 ARROW_PATH = "/v1/rankers/any/arrow"
 
 
-class Document(BaseModel):
+class BodyDocument(BaseModel):
     """One candidate."""
 
     id: str
     features: list[float]
 
 
-class Query(BaseModel):
+class RankBody(BaseModel):
     """A rank request."""
 
     query_id: str | None = None
-    documents: list[Document]
+    documents: list[BodyDocument]
     k: int | None = None
 
 
@@ -47,7 +47,7 @@ def empty_app() -> FastAPI:
         return _REPLY
 
     @app.post("/v1/rankers/{name}/rank")
-    async def from_json(name: str, query: Query) -> Any:
+    async def from_json(name: str, query: RankBody) -> Any:
         return _REPLY
 
     return app

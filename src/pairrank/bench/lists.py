@@ -25,27 +25,27 @@ _SPARE = 1.6
 _USUAL = 120
 
 
-class Candidates(NamedTuple):
+class LabelledList(NamedTuple):
     """The documents of one query."""
 
     features: FloatArray
     grades: IntArray
 
 
-def candidates(n_docs: int, n_features: int, count: int) -> list[Candidates]:
+def candidates(n_docs: int, n_features: int, count: int) -> list[LabelledList]:
     """``count`` queries of exactly ``n_docs`` documents and ``n_features`` features."""
     # A long list is put together from queries of usual length: long ones would take long to generate.
     parts = -(-n_docs // _USUAL)
     length = -(-n_docs // parts)
     pieces = _pieces(length, n_features, parts * count)
     return [
-        Candidates(*(np.concatenate(arrays)[:n_docs] for arrays in zip(*pieces[i : i + parts], strict=True)))
+        LabelledList(*(np.concatenate(arrays)[:n_docs] for arrays in zip(*pieces[i : i + parts], strict=True)))
         for i in range(0, parts * count, parts)
     ]
 
 
-def _pieces(n_docs: int, n_features: int, count: int) -> list[Candidates]:
-    found: list[Candidates] = []
+def _pieces(n_docs: int, n_features: int, count: int) -> list[LabelledList]:
+    found: list[LabelledList] = []
     seed = 0
     while len(found) < count:
         # Features that are constant over so few queries must stay: the width is part of the shape.
@@ -53,7 +53,7 @@ def _pieces(n_docs: int, n_features: int, count: int) -> list[Candidates]:
         split = data.load(name, drop_constant=False, cache=False)
         for features, grades in (split.query(i) for i in range(split.n_queries)):
             if len(features) >= n_docs:
-                found.append(Candidates(features[:n_docs].astype(np.float64), grades[:n_docs].copy()))
+                found.append(LabelledList(features[:n_docs].astype(np.float64), grades[:n_docs].copy()))
         seed += 1
     return found[:count]
 
@@ -62,19 +62,19 @@ def _pieces(n_docs: int, n_features: int, count: int) -> list[Candidates]:
 class Stream:
     """Queries without end, and users who click on what is shown."""
 
-    queries: list[Candidates]
+    queries: list[LabelledList]
     users: str = "informational"
     t: int = 0
 
     def __post_init__(self) -> None:
         self._users = click_models.make(self.users, n_grades=5)
 
-    def next(self) -> Candidates:
+    def next(self) -> LabelledList:
         """The next query."""
         self.t += 1
         return self.queries[self.t % len(self.queries)]
 
-    def clicks(self, query: Candidates, impression: Impression) -> BoolArray:
+    def clicks(self, query: LabelledList, impression: Impression) -> BoolArray:
         """What the users click on."""
         coins = generator(SEED, self.t, Purpose.CLICKS).random((len(query.grades), 2))
         return self._users.clicks(query.grades[impression.ranking], coins[impression.ranking])

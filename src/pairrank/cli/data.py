@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pairrank.data import known_sets, layout, load, synthetic
-from pairrank.data.known_sets import Summary
+from pairrank.data.known_sets import Counts
 from pairrank.lab.report import tables
 
 
@@ -64,10 +64,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _parts(args: argparse.Namespace) -> tuple[dict[str, Summary], int]:
+def _parts(args: argparse.Namespace) -> tuple[dict[str, Counts], int]:
     """Summaries by split ("all" for a single file), and the number of features that vary over the training split."""
     single = not args.path.startswith(synthetic.PREFIX) and Path(args.path).is_file()
-    parts: dict[str, Summary] = {}
+    parts: dict[str, Counts] = {}
     varying = 0
     for split in (layout.WHOLE,) if single else layout.available(args.path, args.fold):
         dataset = load(
@@ -85,7 +85,7 @@ def _parts(args: argparse.Namespace) -> tuple[dict[str, Summary], int]:
     return parts, varying
 
 
-def _table(parts: dict[str, Summary]) -> str:
+def _table(parts: dict[str, Counts]) -> str:
     rows = [
         ("", *parts),
         ("queries", *(f"{part.queries:,}" for part in parts.values())),

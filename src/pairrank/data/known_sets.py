@@ -13,7 +13,7 @@ from pairrank.data.dataset import Dataset
 
 
 @dataclass(frozen=True)
-class Summary:
+class Counts:
     """Counts of a data set or a split. ``grades`` counts documents by grade, from 0."""
 
     queries: int
@@ -59,12 +59,12 @@ KNOWN = (
 )
 
 
-def summary(dataset: Dataset) -> Summary:
+def summary(dataset: Dataset) -> Counts:
     """The figures of one split."""
     sizes = np.diff(dataset.offsets)
     relevant = np.add.reduceat(dataset.grades > 0, dataset.offsets[:-1])
     counts = np.bincount(dataset.grades, minlength=dataset.n_grades)
-    return Summary(
+    return Counts(
         queries=dataset.n_queries,
         documents=dataset.n_docs,
         features=dataset.n_features,
@@ -75,11 +75,11 @@ def summary(dataset: Dataset) -> Summary:
     )
 
 
-def total(parts: Sequence[Summary]) -> Summary:
+def total(parts: Sequence[Counts]) -> Counts:
     """The figures of several splits together."""
     width = max(len(part.grades) for part in parts)
     padded = [part.grades + (0,) * (width - len(part.grades)) for part in parts]
-    return Summary(
+    return Counts(
         queries=sum(part.queries for part in parts),
         documents=sum(part.documents for part in parts),
         features=max(part.features for part in parts),
@@ -90,13 +90,13 @@ def total(parts: Sequence[Summary]) -> Summary:
     )
 
 
-def closest(found: Summary) -> Published | None:
+def closest(found: Counts) -> Published | None:
     """The known set of the same width and grades that is nearest in size; None if there is no such set."""
     alike = [known for known in KNOWN if (known.features, known.n_grades) == (found.features, len(found.grades))]
     return min(alike, key=lambda known: abs(math.log(found.documents / known.documents)), default=None)
 
 
-def differences(found: Summary, known: Published) -> dict[str, tuple[Any, Any]]:
+def differences(found: Counts, known: Published) -> dict[str, tuple[Any, Any]]:
     """What is not as published, as (found, published); empty for the complete set."""
     names = ["queries", "documents", "features", *(["grades"] if known.grades else [])]
     pairs = {name: (getattr(found, name), getattr(known, name)) for name in names}

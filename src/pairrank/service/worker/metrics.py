@@ -15,7 +15,7 @@ MAX_POSITION = 20
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Ranked(NamedTuple):
+class ListCounters(NamedTuple):
     """What one ranker's lists are counted with."""
 
     seconds: Histogram
@@ -46,7 +46,7 @@ class Metrics:
         )
         self.clicks_at = Counter("pairrank_clicks_at_position", "Clicks", ["ranker", "position"], registry=own)
         self.requests = Counter("pairrank_requests", "Requests by status", ["status"], registry=own)
-        self._ranked: dict[str, Ranked] = {}
+        self._ranked: dict[str, ListCounters] = {}
         self._answered: dict[int, Counter] = {}
 
     def answered(self, status: int) -> None:
@@ -56,11 +56,11 @@ class Metrics:
             found = self._answered[status] = self.requests.labels(status)
         found.inc()
 
-    def ranked(self, ranker: str) -> Ranked:
+    def ranked(self, ranker: str) -> ListCounters:
         """The counters that every list of a ranker moves, looked up once."""
         found = self._ranked.get(ranker)
         if found is None:
-            found = self._ranked[ranker] = Ranked(
+            found = self._ranked[ranker] = ListCounters(
                 self.rank_seconds.labels(ranker),
                 self.documents.labels(ranker),
                 self.explored.labels(ranker),

@@ -13,7 +13,7 @@ MAX_BYTES = 32 * 2**20
 MAX_KEPT = 500
 
 
-class Candidates(NamedTuple):
+class KeptCandidates(NamedTuple):
     """The candidates of one impression, in the order in which they came."""
 
     ids: Sequence[str]
@@ -24,7 +24,7 @@ class Recent:
     """A bounded memory of candidates by ranker and impression number; the oldest leave first."""
 
     def __init__(self, max_kept: int = MAX_KEPT, max_bytes: int = MAX_BYTES) -> None:
-        self._kept: OrderedDict[tuple[str, int], Candidates] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int], KeptCandidates] = OrderedDict()
         self._bytes = 0
         self._limits = (max_kept, max_bytes)
         self._turn = threading.Lock()
@@ -34,12 +34,12 @@ class Recent:
         max_kept, max_bytes = self._limits
         with self._turn:
             self._drop((ranker, number))
-            self._kept[ranker, number] = Candidates(ids, features)
+            self._kept[ranker, number] = KeptCandidates(ids, features)
             self._bytes += features.nbytes
             while self._kept and (len(self._kept) > max_kept or self._bytes > max_bytes):
                 self._drop(next(iter(self._kept)))
 
-    def find(self, ranker: str, number: int) -> Candidates | None:
+    def find(self, ranker: str, number: int) -> KeptCandidates | None:
         """The candidates, or None when they were never here or have left."""
         return self._kept.get((ranker, number))
 
