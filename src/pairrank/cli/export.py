@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pairrank import archive, export
 from pairrank.data.normalize import Normaliser
 from pairrank.errors import ExportError
+from pairrank.export.additive import LEAVES
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +25,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--names title_bm25,body_bm25,age --normaliser normaliser.json --out model.json"
     )
     parser.add_argument("model", metavar="MODEL", help="the file to read")
-    parser.add_argument("--format", required=True, choices=export.FORMATS, help="the format to write")
+    parser.add_argument(
+        "--format",
+        required=True,
+        choices=sorted({*export.FORMATS, *export.ADDITIVE_FORMATS}),
+        help="the format to write",
+    )
     parser.add_argument(
         "--from", dest="source", choices=export.READABLE, help="the format of MODEL (default: found out)"
     )
@@ -44,14 +51,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nonnegative", action="store_true", help="fit weights of which none is below 0; for engines that need it"
     )
+    parser.add_argument(
+        "--leaves", type=int, default=LEAVES, help="of all trees of an additive model (default: %(default)s)"
+    )
     parser.add_argument("--store", default="_DEFAULT_", help="Solr's feature store (default: %(default)s)")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Read, name, normalise, write."""
-    model = export.load(args.model, args.source, nonnegative=args.nonnegative, ranker=args.ranker)
+    model = export.load_any(args.model, args.source, nonnegative=args.nonnegative, ranker=args.ranker)
     names = feature_names(args.names)
+    if isinstance(model, export.AdditiveModel):
+        return _write_additive(args, model, names)
     normaliser: Any = model.normalisation
     if args.normaliser:
         if model.is_normalised:
@@ -67,15 +79,31 @@ def run(args: argparse.Namespace) -> int:
         feature_names=names or model.feature_names,
         normaliser=normaliser,
     )
-    blob = export.dumps(model, args.format, fold=args.fold, store=args.store)
+    _write(args, export.dumps(model, args.format, fold=args.fold, store=args.store))
+    if not model.is_normalised:
+        print("pairrank: no normaliser: the engine must give features as the ranker saw them", file=sys.stderr)
+    return 0
+
+
+def _write_additive(args: argparse.Namespace, model: export.AdditiveModel, names: list[str] | None) -> int:
+    if args.normaliser or args.fold:
+        raise ExportError("an additive model takes features as they come; leave out --normaliser and --fold")
+    if names and len(names) != model.n_features:
+        raise ExportError(f"{len(names)} names came for {model.n_features} features; expected one each")
+    model = replace(model, name=args.name or model.name, feature_names=tuple(names or model.feature_names))
+    _write(args, export.dumps(model, args.format, store=args.store, leaves=args.leaves))
+    if args.format not in ("json", "onnx"):
+        error = export.additive.largest_error(model.steps(args.leaves))
+        print(f"pairrank: in steps; between the knots scores are within {error:.3g} of the model's", file=sys.stderr)
+    return 0
+
+
+def _write(args: argparse.Namespace, blob: bytes) -> None:
     if args.out:
         archive.write_atomically(args.out, blob)
     else:
         sys.stdout.buffer.write(blob)
         sys.stdout.buffer.flush()
-    if not model.is_normalised:
-        print("pairrank: no normaliser: the engine must give features as the ranker saw them", file=sys.stderr)
-    return 0
 
 
 def feature_names(text: str | None) -> list[str] | None:

@@ -1,18 +1,19 @@
-"""Linear models to search engines and back: Elasticsearch, OpenSearch, Solr, Vespa, Qdrant, RankLib, ONNX and JSON.
+"""Models to search engines and back: Elasticsearch, OpenSearch, Solr, Vespa, Qdrant, RankLib, ONNX and JSON.
 
 ``LinearModel.from_ranker(ranker, feature_names=…)`` makes the model, `dumps` writes it, `loads` and `load`
-read it.
+read it. An ``AdditiveModel`` goes out as JSON and ONNX, exactly, and in steps as trees: XGBoost, LightGBM, Solr.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from pairrank import archive, rankers, store_log
 from pairrank.errors import ExportError, UnknownNameError
 from pairrank.export import (
+    additive,
     elasticsearch,
     elasticsearch_linear,
     importers,
@@ -22,14 +23,18 @@ from pairrank.export import (
     qdrant,
     ranklib,
     solr,
+    trees,
     vespa,
 )
+from pairrank.export.additive import LEAVES, AdditiveModel
 from pairrank.export.importers import from_sklearn
 from pairrank.export.model import LinearModel, MinMax, QueryMinMax, Standard
 
 __all__ = [
+    "ADDITIVE_FORMATS",
     "FORMATS",
     "READABLE",
+    "AdditiveModel",
     "LinearModel",
     "MinMax",
     "QueryMinMax",
@@ -38,6 +43,7 @@ __all__ = [
     "dumps",
     "from_sklearn",
     "load",
+    "load_any",
     "loads",
 ]
 
@@ -56,6 +62,8 @@ _WRITERS: Mapping[str, Callable[[LinearModel], bytes]] = MappingProxyType(
     }
 )
 FORMATS: tuple[str, ...] = tuple(_WRITERS)
+# What can hold a function per feature.
+ADDITIVE_FORMATS: tuple[str, ...] = ("json", "onnx", "xgboost", "lightgbm", "solr")
 # The formats that can min-max within the query.
 PER_QUERY: tuple[str, ...] = ("vespa", "elasticsearch-linear", "opensearch-hybrid", "json")
 
@@ -89,14 +97,26 @@ _MARKS = (
 )
 
 
-def dumps(model: LinearModel, format: str, *, fold: bool = False, store: str = solr.DEFAULT_STORE) -> bytes:
-    """``model`` in one of `FORMATS`.
+def dumps(
+    model: LinearModel | AdditiveModel,
+    format: str,
+    *,
+    fold: bool = False,
+    store: str = solr.DEFAULT_STORE,
+    leaves: int = LEAVES,
+) -> bytes:
+    """``model`` in one of `FORMATS`, or an additive one in one of `ADDITIVE_FORMATS`.
 
     Parameters
     ----------
     fold : write weights over raw features instead of normalisers; all orders stay, all scores move alike.
     store : the feature store, for Solr.
+    leaves : of all trees together, where an additive model goes out as trees.
     """
+    if isinstance(model, AdditiveModel):
+        return _additive(model, format, store, leaves)
+    if format in ("xgboost", "lightgbm"):
+        raise ExportError(f'{format} is for models that were learned with model="additive"; this one is linear')
     if format not in _WRITERS:
         raise UnknownNameError(f"no export format is called {format!r}; there are: {', '.join(FORMATS)}")
     if model.is_per_query and (fold or format not in PER_QUERY):
@@ -106,6 +126,21 @@ def dumps(model: LinearModel, format: str, *, fold: bool = False, store: str = s
         )
     model = model.folded() if fold else model
     return solr.dumps(model, store=store) if format == "solr" else _WRITERS[format](model)
+
+
+def _additive(model: AdditiveModel, format: str, store: str, leaves: int) -> bytes:
+    match format:
+        case "json":
+            return additive.dumps(model)
+        case "onnx":
+            return onnx.dumps_additive(model)
+        case "xgboost":
+            return trees.xgboost(model, leaves)
+        case "lightgbm":
+            return trees.lightgbm(model, leaves)
+        case "solr":
+            return trees.solr(model, store, leaves)
+    raise ExportError(f"{format} cannot hold a function per feature; {', '.join(ADDITIVE_FORMATS)} can")
 
 
 def loads(blob: bytes, format: str | None = None, *, source: str = "this model") -> LinearModel:
@@ -126,17 +161,38 @@ def load(
     nonnegative : for rankers: the likeliest weights of which none is below 0.
     ranker : which ranker of a store that holds several; a store may also be an address, such as postgresql://….
     """
+    model = load_any(path, format, nonnegative=nonnegative, ranker=ranker)
+    if isinstance(model, AdditiveModel):
+        raise ExportError(f"{path} holds an additive model, which has a function per feature instead of weights")
+    return model
+
+
+def load_any(
+    path: str | os.PathLike[str], format: str | None = None, *, nonnegative: bool = False, ranker: str | None = None
+) -> LinearModel | AdditiveModel:
+    """As `load`, and additive models too: of rankers, of stores, and of our own JSON."""
     if store_log.is_store(path):
         stored = store_log.newest_model(path, ranker)
         model = rankers.from_bytes(stored.body, source=f"the ranker {stored.ranker!r} of {path}")
-        names = stored.feature_names
-        return LinearModel.from_ranker(model, name=stored.ranker, feature_names=names, nonnegative=nonnegative)
+        return _of_ranker(model, stored.ranker, stored.feature_names, nonnegative)
     blob = archive.read_file(path)
     if format is None and _is_ranker(blob):
-        return LinearModel.from_ranker(rankers.from_bytes(blob, source=str(path)), nonnegative=nonnegative)
+        return _of_ranker(rankers.from_bytes(blob, source=str(path)), "pairrank", None, nonnegative)
     if nonnegative:
         raise ExportError(f"{path} holds no ranker: weights alone cannot be fitted without negative ones")
+    if format in (None, "json") and b'"pairrank-additive"' in blob[:64]:
+        return additive.loads(blob, source=str(path))
     return loads(blob, format, source=str(path))
+
+
+def _of_ranker(
+    model: rankers.Ranker, name: str, names: Sequence[str] | None, nonnegative: bool
+) -> LinearModel | AdditiveModel:
+    if getattr(model, "model", "linear") == "additive":
+        if nonnegative:
+            raise ExportError("an additive model has no weights to keep from being negative")
+        return AdditiveModel.from_ranker(model, name=name, feature_names=names)
+    return LinearModel.from_ranker(model, name=name, feature_names=names, nonnegative=nonnegative)
 
 
 def _is_ranker(blob: bytes) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from pairrank.errors import ExportError, MissingExtraError
-from pairrank.export import json_model
+from pairrank.export import additive, json_model
+from pairrank.export.additive import AdditiveModel
 from pairrank.export.model import LinearModel
 
 OPSET = 13
@@ -47,16 +48,80 @@ def dumps(model: LinearModel) -> bytes:
         [onnx.numpy_helper.from_array(np.array(value), name) for name, value in constants.items()],
         doc_string="score = ((features - shift) / scale) · weights; higher is better",
     )
+    return _file(onnx, graph, json_model.document(model))
+
+
+def _file(onnx: Any, graph: Any, document: dict[str, Any]) -> bytes:
+    """A graph as a file, with the model's own numbers in its metadata."""
+    helper = onnx.helper
     file = helper.make_model(
         graph,
         producer_name="pairrank",
         ir_version=IR_VERSION,
         opset_imports=[helper.make_opsetid("", OPSET)],
     )
-    helper.set_model_props(file, {KEY: json.dumps(json_model.document(model), ensure_ascii=False)})
+    helper.set_model_props(file, {KEY: json.dumps(document, ensure_ascii=False)})
     onnx.checker.check_model(file, full_check=True)
     blob: bytes = file.SerializeToString(deterministic=True)
     return blob
+
+
+def dumps_additive(model: AdditiveModel) -> bytes:
+    """An additive model as an ONNX file: each function by its pieces' rises, and by its slope beyond the ends.
+
+    g(x) = y_0 + Σ_i (y_{i+1} - y_i) clip((x - x_i) / (x_{i+1} - x_i), 0, 1) + slope · (x - clip(x, x_0, x_p)).
+    """
+    onnx = _onnx()
+    helper, kind = onnx.helper, onnx.TensorProto
+    functions = model.functions
+    pieces = [(f, i) for f, function in enumerate(functions) for i in range(len(function.x) - 1)]
+    pieces = pieces or [(0, 0)]  # a graph cannot hold an empty product
+
+    def piece(f: int, i: int) -> tuple[float, float, float]:
+        x, y = functions[f].x, functions[f].y
+        return (x[i], x[i + 1] - x[i], y[i + 1] - y[i]) if len(x) > 1 else (0.0, 1.0, 0.0)
+
+    starts, lengths, rises = (np.array(column) for column in zip(*(piece(f, i) for f, i in pieces), strict=True))
+    constants = {
+        "owner": np.array([f for f, _ in pieces]),
+        "starts": starts,
+        "lengths": lengths,
+        "rises": rises,
+        "low": np.array([f.x[0] for f in functions]),
+        "high": np.array([f.x[-1] for f in functions]),
+        "slopes": np.array([f.slope for f in functions]),
+        # What is missing is first taken for the lowest knot, and then gets the rest.
+        "lost": np.array([0.0 if f.missing is None else f.missing - f.y[0] for f in functions]),
+        "first": np.array(sum(f.y[0] for f in functions)),
+        "zero": np.array(0.0),
+        "one": np.array(1.0),
+    }
+    node = helper.make_node
+    graph = helper.make_graph(
+        [
+            node("Cast", ["features"], ["wide"], to=kind.DOUBLE),
+            node("IsNaN", ["wide"], ["is_lost"]),
+            node("Where", ["is_lost", "low", "wide"], ["known"]),
+            node("Gather", ["known", "owner"], ["of_piece"], axis=1),
+            node("Sub", ["of_piece", "starts"], ["way"]),
+            node("Div", ["way", "lengths"], ["share"]),
+            node("Clip", ["share", "zero", "one"], ["clipped"]),
+            node("MatMul", ["clipped", "rises"], ["inside"]),
+            node("Max", ["known", "low"], ["above"]),
+            node("Min", ["above", "high"], ["between"]),
+            node("Sub", ["known", "between"], ["beyond"]),
+            node("MatMul", ["beyond", "slopes"], ["outside"]),
+            node("Cast", ["is_lost"], ["gone"], to=kind.DOUBLE),
+            node("MatMul", ["gone", "lost"], ["absent"]),
+            node("Sum", ["inside", "outside", "absent", "first"], ["scores"]),
+        ],
+        "pairrank-additive",
+        [helper.make_tensor_value_info("features", kind.FLOAT, ["n_docs", model.n_features])],
+        [helper.make_tensor_value_info("scores", kind.DOUBLE, ["n_docs"])],
+        [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()],
+        doc_string="a sum of piecewise-linear functions, one per feature; higher is better",
+    )
+    return _file(onnx, graph, additive.document(model))
 
 
 def loads(blob: bytes, *, source: str = "this model") -> LinearModel:

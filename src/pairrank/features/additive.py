@@ -37,7 +37,8 @@ class Additive(Units):
 
     Attributes
     ----------
-    knots : (d, PIECES + 1), rising; NaN beyond those that a feature has, all NaN where it has no pieces.
+    knots : (d, PIECES + 1), rising; NaN beyond those that a feature has, all NaN where it was constant.
+    few : (d,), whether a feature's knots are all the values that it took.
     middle : (d,), a feature's median: what a missing value is taken for, beside its own weight.
     missing : (d,), whether missing values were seen and have a weight of their own.
     bends : (MODES, d), the units of the deviations; 0 where there is none.
@@ -48,12 +49,13 @@ class Additive(Units):
 
     SAVED: ClassVar[tuple[str, ...]] = (
         *Units.SAVED,
-        *("knots", "middle", "missing", "bends", "tilts", "absences", "stiffness", "fixed"),
+        *("knots", "few", "middle", "missing", "bends", "tilts", "absences", "stiffness", "fixed"),
     )
 
     def __init__(self, n_features: int, kind: str) -> None:
         super().__init__(n_features, kind)
         self.knots = np.full((n_features, PIECES + 1), np.nan)
+        self.few = np.zeros(n_features, dtype=np.bool_)
         self.bends, self.tilts = np.zeros((MODES, n_features)), np.zeros((MODES, n_features))
         self.absences = np.zeros(n_features)
         self.stiffness = np.ones(n_features)
@@ -119,6 +121,7 @@ class Additive(Units):
         self.missing = np.asarray(lacking.any(axis=0))
         self.middle = np.array([np.median(column) if len(column) else 0.0 for column in known])
         self.knots = np.array([knots(column) for column in known])
+        self.few = np.array([len(np.unique(column)) <= PIECES + 1 for column in known])
         self.fixed, self.stiffness = True, np.ones(X.shape[1])
         # Units of one first, in which the columns' own are measured.
         n_knots = np.sum(~np.isnan(self.knots), axis=1)
@@ -187,7 +190,7 @@ class Table(NamedTuple):
     @classmethod
     def of(cls, knots: FloatArray) -> Table:
         """The table of ``knots`` (d, PIECES + 1)."""
-        features = np.flatnonzero(~np.isnan(knots[:, 0]))
+        features = np.flatnonzero(~np.isnan(knots[:, 2]))
         own, place, term = knots[features], np.arange(PIECES + 1), np.arange(1, MODES + 1)
         n_pieces = np.sum(~np.isnan(own), axis=1) - 1
         inside = (place > 0) & (place < n_pieces[:, None])
@@ -231,7 +234,7 @@ def filled(X: FloatArray) -> FloatArray:
 
 
 def knots(values: FloatArray) -> FloatArray:
-    """(PIECES + 1,), quantiles of ``values`` (n,), rising, then NaN; all NaN where there are fewer than three values.
+    """(PIECES + 1,), quantiles of ``values`` (n,), rising, then NaN; all NaN where there are fewer than two values.
 
     A value that comes often counts no more than a piece's share, so that a pile of zeros takes one knot, not all.
     """
@@ -241,6 +244,6 @@ def knots(values: FloatArray) -> FloatArray:
         at = np.linspace(0.0, 1.0, PIECES + 1)
         distinct = np.unique(np.quantile(np.repeat(distinct, counts), at, method="inverted_cdf"))
     found = np.full(PIECES + 1, np.nan)
-    if len(distinct) > 2:
+    if len(distinct) > 1:
         found[: len(distinct)] = distinct
     return found

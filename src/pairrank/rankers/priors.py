@@ -147,4 +147,6 @@ def _check_strength(strength: float) -> float:
 def _pairrank(ranker: Ranker) -> PairRank:
     if not isinstance(ranker, PairRank):
         raise OptionError(f"a {ranker.name} cannot take a prior; expected a pairrank ranker")
+    if ranker.model != "linear":
+        raise OptionError('fits and warm starts give weights, which model="additive" has not; take model="linear"')
     return ranker

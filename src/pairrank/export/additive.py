@@ -1,0 +1,182 @@
+"""An additive model as a value: a piecewise-linear function per feature, and the same as steps for tree engines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pairrank.errors import ExportError, FeatureError, NewerFormatError
+from pairrank.export import strict_json
+from pairrank.features.additive import Additive
+from pairrank.rankers.base import LinearRanker, Ranker
+from pairrank.types import FloatArray
+
+FORMAT = "pairrank-additive"
+VERSION = 1
+LEAVES = 4096
+
+
+class Steps(NamedTuple):
+    """A function in steps: ``values`` (n,) below, between and above ``bounds`` (n - 1,), each step with its left end.
+
+    ``missing`` is the value of a missing one, or None. Between the knots no step is further from the function than
+    ``error``.
+    """
+
+    bounds: FloatArray
+    values: FloatArray
+    missing: float | None
+    error: float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Function:
+    """g(x): ``y`` (n,) at the knots ``x`` (n,), linear in between and with ``slope`` beyond, ``missing`` for NaN.
+
+    ``few`` : the knots are all the values that the feature took.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    slope: float
+    missing: float | None = None
+    few: bool = False
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """(n,), g of some values (n,); NaN stays NaN where it has no value."""
+        inside = np.clip(x, self.x[0], self.x[-1])
+        values = np.interp(inside, self.x, self.y) + self.slope * (x - inside)
+        return np.where(np.isnan(x), np.nan if self.missing is None else self.missing, values)
+
+    @property
+    def variation(self) -> float:
+        """How far it goes up and down between its knots."""
+        return float(np.abs(np.diff(self.y)).sum())
+
+    def steps(self, rise: float) -> Steps:
+        """Steps of at most ``rise`` each; one for every value where these are few."""
+        if self.few or len(self.x) < 2:
+            return Steps(0.5 * (self.x[1:] + self.x[:-1]), self.y, self.missing, 0.0)
+        counts = np.maximum(np.ceil(np.abs(np.diff(self.y)) / rise), 1.0).astype(int)
+        ends = [np.linspace(a, b, n + 1)[1:] for a, b, n in zip(self.x[:-1], self.x[1:], counts, strict=True)]
+        bounds = np.concatenate([self.x[:1], *ends])
+        heights = self(bounds)
+        error = 0.5 * float(np.abs(np.diff(heights)).max())
+        return Steps(bounds[1:-1], 0.5 * (heights[1:] + heights[:-1]), self.missing, error)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AdditiveModel:
+    """score(x) = Σ_f g_f(x_f), with features as they come.
+
+    >>> from pairrank import PairRank
+    >>> AdditiveModel.from_ranker(PairRank(n_features=2, model="additive")).score([[1.0, 2.0]])
+    array([0.])
+    """
+
+    name: str
+    feature_names: tuple[str, ...]
+    functions: tuple[Function, ...]
+
+    @classmethod
+    def from_ranker(cls, ranker: Ranker, *, name: str = "pairrank", feature_names: Sequence[str] | None = None) -> Self:
+        """The functions of a ranker with ``model="additive"``; features without names are called 1, 2, …."""
+        if not isinstance(ranker, LinearRanker) or not isinstance(units := ranker._units, Additive):
+            raise ExportError(f'a {type(ranker).__name__} of another kind came; expected one with model="additive"')
+        names = feature_names or ranker.feature_names or [str(i + 1) for i in range(ranker.n_features)]
+        if len(names) != ranker.n_features or len(set(names)) != len(names):
+            raise ExportError(f"{len(names)} feature names came; expected {ranker.n_features}, all different")
+        weights = ranker._weights / units.units
+        slopes = weights[: ranker.n_features].copy()
+        there = units.bends > 0.0
+        np.subtract.at(slopes, np.nonzero(there)[1], weights[units.blocks().T[there]] * units.tilts[there])
+        functions = []
+        for f in range(ranker.n_features):
+            own = units.knots_of(f)
+            told = ranker.effect(f, own if len(own) else [units.middle[f]])
+            missing = None if told.missing is None else told.missing[0]
+            functions.append(Function(told.x, told.value, float(slopes[f]), missing, bool(units.few[f])))
+        return cls(name, tuple(names), tuple(functions))
+
+    @property
+    def n_features(self) -> int:
+        """How many features the model reads."""
+        return len(self.functions)
+
+    def score(self, features: ArrayLike) -> FloatArray:
+        """(n_docs,), the scores of features (n_docs, d)."""
+        X = np.asarray(features, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise FeatureError(f"features have shape {X.shape}; expected (n_docs, {self.n_features})")
+        scores: FloatArray = np.sum([function(x) for function, x in zip(self.functions, X.T, strict=True)], axis=0)
+        return scores
+
+    def steps(self, leaves: int = LEAVES) -> tuple[Steps, ...]:
+        """Every function in steps, about ``leaves`` in all, each as high as any other.
+
+        Between the knots scores are within Σ_f error_f of the model's; beyond them a step stays where it is.
+        """
+        smooth = [f for f in self.functions if not f.few and len(f.x) > 1]
+        spare = leaves - sum(len(f.x) for f in self.functions)
+        if spare < 1:
+            raise ExportError(f"{leaves} leaves came; this model needs {leaves - spare + 1} at least")
+        rise = sum(f.variation for f in smooth) / spare
+        return tuple(function.steps(max(rise, 1e-300)) for function in self.functions)
+
+
+def largest_error(steps: Sequence[Steps]) -> float:
+    """How far scores of steps can be from the model's, for documents between the knots."""
+    return math.fsum(step.error for step in steps)
+
+
+def dumps(model: AdditiveModel) -> bytes:
+    """The model as JSON text, nothing lost."""
+    return strict_json.write(document(model))
+
+
+def document(model: AdditiveModel) -> dict[str, Any]:
+    """The model as plain values."""
+    features = []
+    for name, function in zip(model.feature_names, model.functions, strict=True):
+        missing = {} if function.missing is None else {"missing": function.missing}
+        features.append(
+            {"name": name, "x": function.x.tolist(), "y": function.y.tolist(), "slope": function.slope}
+            | missing
+            | ({"few": True} if function.few else {})
+        )
+    return {"format": FORMAT, "version": VERSION, "name": model.name, "features": features}
+
+
+def loads(blob: bytes, *, source: str = "this model") -> AdditiveModel:
+    """The model that `dumps` wrote."""
+    content = strict_json.parse(blob, source)
+    if content.get("format") != FORMAT:
+        raise ExportError(f"{source} has the format {content.get('format')!r}; expected {FORMAT!r}")
+    version = strict_json.entry(content, "version", int, source)
+    if version > VERSION:
+        raise NewerFormatError(f"{source} has version {version}; this PairRank reads up to {VERSION}: upgrade pairrank")
+    names, functions = [], []
+    for feature in strict_json.entry(content, "features", list, source):
+        if not isinstance(feature, dict):
+            raise ExportError(f"{source} lists features that are not objects")
+        names.append(strict_json.entry(feature, "name", str, source))
+        x, y = (
+            np.array(
+                [
+                    strict_json.number(v, f"{key} of {names[-1]!r}")
+                    for v in strict_json.entry(feature, key, list, source)
+                ]
+            )
+            for key in ("x", "y")
+        )
+        if len(x) == 0 or len(x) != len(y) or not (np.diff(x) > 0).all():
+            raise ExportError(f"{source}: {names[-1]!r} has {len(x)} x and {len(y)} y; expected as many, x rising")
+        missing = None if "missing" not in feature else strict_json.number(feature["missing"], "missing")
+        slope = strict_json.number(feature.get("slope"), f"the slope of {names[-1]!r}")
+        functions.append(Function(x, y, slope, missing, feature.get("few") is True))
+    return AdditiveModel(strict_json.entry(content, "name", str, source), tuple(names), tuple(functions))

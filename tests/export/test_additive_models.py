@@ -1,0 +1,197 @@
+"""Additive models out of the door, read back by the libraries that will run them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+import onnxruntime
+import pytest
+import xgboost
+
+from pairrank import PairRank, cli, export
+from pairrank.errors import ExportError, FeatureError, NewerFormatError, OptionError
+from pairrank.export import AdditiveModel, additive, trees
+from pairrank.rankers import priors
+from pairrank.types import FloatArray
+
+NAMES = ["text score", "stars", "flag", "price"]
+
+
+def documents(rng: np.random.Generator, n: int) -> FloatArray:
+    """A heavy tail, a few values, two values, and missing ones; in 32 bits, as some of the libraries have them."""
+    X = np.exp(rng.normal(size=(n, 4)))
+    X[:, 1] = rng.integers(1, 6, size=n)
+    X[:, 2] = rng.random(n) < 0.5
+    X[rng.random(n) < 0.2, 3] = np.nan
+    return X.astype(np.float32).astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def ranker() -> PairRank:
+    ranker, rng = PairRank(feature_names=NAMES, model="additive"), np.random.default_rng(0)
+    for _ in range(300):
+        impression = ranker.rank(documents(rng, 10), 6)
+        X = impression.features
+        wanted = (np.abs(X[:, 1] - 3) < 1.5) | np.isnan(X[:, 3]) | (np.abs(np.log(X[:, 0])) < 0.4)
+        ranker.learn(impression, rng.random(6) < 0.1 + 0.7 * wanted)
+    assert (ranker._units.stiffness < 1).sum() >= 1
+    return ranker
+
+
+@pytest.fixture(scope="module")
+def tests() -> FloatArray:
+    return documents(np.random.default_rng(1), 500)
+
+
+def orders(ours: FloatArray, theirs: FloatArray) -> float:
+    """The share of pairs that both order alike."""
+    upper = np.triu_indices(len(ours), 1)
+    a, b = (np.sign(np.subtract.outer(s, s))[upper] for s in (ours, theirs))
+    return float(np.mean(a == b))
+
+
+def test_the_model_scores_as_the_ranker(ranker: PairRank, tests: FloatArray) -> None:
+    model = AdditiveModel.from_ranker(ranker)
+    ours, theirs = ranker.score(tests), model.score(tests)
+    np.testing.assert_allclose(theirs - theirs.mean(), ours - ours.mean(), atol=1e-10)
+    beyond = 50.0 * tests
+    ours, theirs = ranker.score(beyond), model.score(beyond)
+    np.testing.assert_allclose(theirs - theirs.mean(), ours - ours.mean(), atol=1e-8)
+
+
+def test_json_loses_nothing(ranker: PairRank, tests: FloatArray) -> None:
+    model = AdditiveModel.from_ranker(ranker)
+    blob = export.dumps(model, "json")
+    again = additive.loads(blob)
+    assert np.array_equal(again.score(tests), model.score(tests))
+    assert additive.dumps(again) == blob
+
+
+def test_onnx_scores_as_we_do(ranker: PairRank, tests: FloatArray) -> None:
+    model = AdditiveModel.from_ranker(ranker)
+    session = onnxruntime.InferenceSession(export.dumps(model, "onnx"))
+    for X in (tests, 30.0 * tests):
+        X = X.astype(np.float32)
+        (scores,) = session.run(None, {"features": X})
+        np.testing.assert_allclose(scores, model.score(X), atol=1e-10)
+
+
+@pytest.mark.parametrize("leaves", [64, 1000, 4096])
+def test_trees_keep_to_the_stated_error(ranker: PairRank, tests: FloatArray, leaves: int, tmp_path: Path) -> None:
+    model = AdditiveModel.from_ranker(ranker)
+    steps = model.steps(leaves)
+    assert sum(len(step.values) for step in steps) <= leaves
+    error = additive.largest_error(steps)
+    low, high = ([f.x[end] for f in model.functions] for end in (0, -1))
+    X = np.clip(tests, low, high)
+    ours = model.score(X)
+    path = tmp_path / "model.json"
+    path.write_bytes(export.dumps(model, "xgboost", leaves=leaves))
+    booster = xgboost.Booster(model_file=path)
+    scores = {"xgboost": booster.predict(xgboost.DMatrix(X, feature_names=NAMES))}
+    text = export.dumps(model, "lightgbm", leaves=leaves).decode()
+    scores["lightgbm"] = np.asarray(lightgbm.Booster(model_str=text).predict(X))
+    for library, theirs in scores.items():
+        assert np.abs(theirs - ours).max() <= error + 1e-6, library
+        assert orders(ours, theirs) >= (0.999 if leaves == 4096 else 0.95), library
+    assert booster.attr("largest_error") == repr(error)
+
+
+def test_few_values_are_exact(ranker: PairRank) -> None:
+    model = AdditiveModel.from_ranker(ranker)
+    assert [f.few for f in model.functions] == [False, True, True, False]
+    only = dataclasses.replace(model, functions=tuple(f for f in model.functions if f.few), feature_names=("a", "b"))
+    X = np.array([[s, b] for s in range(1, 6) for b in (0, 1)], dtype=np.float64)
+    text = export.dumps(only, "lightgbm", leaves=64).decode()
+    np.testing.assert_allclose(np.asarray(lightgbm.Booster(model_str=text).predict(X)), only.score(X), atol=1e-12)
+
+
+def test_solr_adds_up_the_same_trees(ranker: PairRank, tests: FloatArray) -> None:
+    model = AdditiveModel.from_ranker(ranker)
+    content = json.loads(export.dumps(model, "solr", store="shop"))
+    assert content["class"] == "org.apache.solr.ltr.model.MultipleAdditiveTreesModel"
+    X = tests[~np.isnan(tests).any(axis=1)]
+
+    def value(node: dict[str, object], document: dict[str, float]) -> float:
+        if "value" in node:
+            return float(str(node["value"]))
+        side = "left" if np.float32(document[str(node["feature"])]) <= np.float32(str(node["threshold"])) else "right"
+        return value(node[side], document)  # type: ignore[arg-type]
+
+    ours = [
+        sum(
+            float(tree["weight"]) * value(tree["root"], dict(zip(NAMES, x, strict=True)))
+            for tree in content["params"]["trees"]
+        )
+        for x in X.tolist()
+    ]
+    text = export.dumps(model, "lightgbm").decode()
+    np.testing.assert_allclose(ours, np.asarray(lightgbm.Booster(model_str=text).predict(X)), atol=0.02)
+    assert np.mean(np.isclose(ours, np.asarray(lightgbm.Booster(model_str=text).predict(X)), atol=1e-9)) > 0.98
+
+
+def test_a_model_that_has_seen_nothing_goes_out(tests: FloatArray) -> None:
+    model = AdditiveModel.from_ranker(PairRank(4, model="additive"))
+    session = onnxruntime.InferenceSession(export.dumps(model, "onnx"))
+    X = np.nan_to_num(tests).astype(np.float32)
+    assert not session.run(None, {"features": X})[0].any()
+    assert not np.asarray(lightgbm.Booster(model_str=export.dumps(model, "lightgbm").decode()).predict(X)).any()
+
+
+def test_the_command(ranker: PairRank, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ranker.save(tmp_path / "m.pairrank")
+    out = tmp_path / "m.json"
+    assert cli.main(["export", str(tmp_path / "m.pairrank"), "--format", "xgboost", "--out", str(out)]) == 0
+    assert "within" in capsys.readouterr().err
+    assert json.loads(out.read_bytes())["learner"]["feature_names"] == NAMES
+    assert cli.main(["export", str(tmp_path / "m.pairrank"), "--format", "json", "--out", str(out)]) == 0
+    assert cli.main(["export", str(out), "--format", "lightgbm", "--out", str(tmp_path / "m.txt")]) == 0
+    assert cli.main(["export", str(out), "--format", "ranklib"]) == 2
+    assert "cannot hold a function per feature" in capsys.readouterr().err
+
+
+def test_what_is_refused(ranker: PairRank, tmp_path: Path) -> None:
+    model = AdditiveModel.from_ranker(ranker)
+    with pytest.raises(ExportError, match="elasticsearch cannot hold a function"):
+        export.dumps(model, "elasticsearch")
+    with pytest.raises(ExportError, match="this model needs"):
+        export.dumps(model, "xgboost", leaves=3)
+    with pytest.raises(ExportError, match="this one is linear"):
+        export.dumps(export.LinearModel.from_ranker(PairRank(2)), "lightgbm")
+    with pytest.raises(ExportError, match="has no weights"):
+        export.LinearModel.from_ranker(ranker)
+    with pytest.raises(ExportError, match='model="additive"'):
+        AdditiveModel.from_ranker(PairRank(2))
+    with pytest.raises(FeatureError):
+        model.score(np.ones((2, 3)))
+    with pytest.raises(OptionError, match="fits and warm starts give weights"):
+        priors.settings_of(ranker)
+    ranker.save(tmp_path / "m.pairrank")
+    with pytest.raises(ExportError, match="holds an additive model"):
+        export.load(tmp_path / "m.pairrank")
+    with pytest.raises(ExportError, match="expected 4, all different"):
+        AdditiveModel.from_ranker(ranker, feature_names=["a"] * 4)
+    good = json.loads(export.dumps(model, "json"))
+    for change, error in (
+        ({"version": 2}, NewerFormatError),
+        ({"format": "other"}, ExportError),
+        ({"features": [{"name": "a", "x": [2, 1], "y": [0, 0], "slope": 1}]}, ExportError),
+        ({"features": [{"name": "a", "x": [1], "y": [0], "slope": "steep"}]}, ExportError),
+        ({"features": ["a"]}, ExportError),
+    ):
+        with pytest.raises(error):
+            additive.loads(json.dumps(good | change).encode())
+
+
+def test_a_tree_is_as_shallow_as_can_be() -> None:
+    steps = additive.Steps(np.arange(1.0, 64.0), np.arange(64.0), None, 0.0)
+    tree = trees.balanced(0, steps)
+
+    def depth(node: int) -> int:
+        return 0 if node < 0 else 1 + max(depth(tree.left[node]), depth(tree.right[node]))
+
+    assert depth(0) == 6
