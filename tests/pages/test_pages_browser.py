@@ -77,6 +77,7 @@ def test_the_live_page_shows_a_ranker_and_follows_it(server: Server, open_page: 
     assert sorted(page.locator(".weights .feature").all_inner_texts()) == ["age", "match", "price"]
     assert page.locator(".weights .feature").first.inner_text() == "match"
     assert "the model itself expects" in page.inner_text(".tiles")
+    assert page.inner_text(".helps").startswith("Does it help? There are too few lists with clicks to tell")
     assert page.evaluate(AUDIT) == []
 
     # One impression: every candidate, hover explains a mark, a chosen document is compared with another.
@@ -531,6 +532,11 @@ def test_an_update_of_a_hundred_documents_is_measured(server: Server, open_page:
     told = measured(live, "static/live.js", "render", empty, full)
     lines.append(f"live page, {len(full['impressions'])} lists of 100 documents: {told}")
     assert live.locator("[aria-label='Last impressions'] tbody tr").count() == 20
+    ends = {"newest": {"lists": 50, "ndcg": 0.81}, "oldest": {"lists": 50, "ndcg": 0.6}}
+    found = {name: full["statistics"][name] | told for name, told in ends.items()}
+    measured(live, "static/live.js", "render", empty, {**full, "statistics": full["statistics"] | found})
+    said = " ".join(live.inner_text(".helps").split())
+    assert "Clicks stand higher than at first: 81 % of the best possible, 60 % at first." in said
     drawn = server.call("GET", "/impressions/shop/29/drawing.svg?embed=1").decode()
     bare = drawn[: drawn.index("<g ")] + "</svg>"
     lines.append(f"drawing of 100 candidates: {measured(live, 'static/drawing.js', 'redraw', bare, drawn)}")

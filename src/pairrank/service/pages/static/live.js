@@ -36,7 +36,7 @@ function build() {
   put(
     $("detail"),
     part("trouble", h("p", { class: "notice", role: "alert", hidden: true })),
-    h("div", { class: "lede" }, part("title", h("h1", {})), part("window", h("p", {}))),
+    h("div", { class: "lede" }, part("title", h("h1", {})), part("helps", h("p", { class: "helps" })), part("window", h("p", {}))),
     part("cold", h("div", { hidden: true })),
     part("tiles", h("dl", { class: "tiles" })),
     part("charts", h("div", { class: "charts" },
@@ -98,14 +98,31 @@ export function render(told) {
   parts.cold.hidden = !cold;
   const { oldest } = statistics;
   parts.window.textContent = cold ? "" : `Figures of the newest ${lists(newest.lists)} with feedback, until ${clock(newest.time)}; “at first” is the oldest ${whole(oldest.lists)} that ${oldest.lists === 1 ? "was" : "were"} read, until ${clock(oldest.time)}. A point of a chart is ${lists(Math.max(0, ...points.map((point) => point.lists)))}.`;
+  parts.helps.hidden = cold;
   if (cold) lead(row);
   else {
+    helps(statistics);
     tiles(row, statistics);
     charts(row, statistics);
   }
   weigh(weights);
   listVersions(row, versions);
   listImpressions(state.page === 0 ? impressions : state.listed);
+}
+
+// Fewer lists at either end say nothing.
+const ENOUGH = 20;
+
+/** Does it help? What the log can say of it, and where it is decided. */
+function helps({ oldest, newest }) {
+  const known = newest.ndcg !== null && oldest.ndcg !== null && Math.min(newest.lists, oldest.lists) >= ENOUGH;
+  const points = Math.round(100 * newest.ndcg) - Math.round(100 * oldest.ndcg);
+  const moved = points === 0 ? "stand as high as at first" : `stand ${points > 0 ? "higher" : "lower"} than at first`;
+  const said = known
+    ? `Clicks ${moved}: ${percent(newest.ndcg)} of the best possible, ${percent(oldest.ndcg)} at first. `
+    : `There are too few lists with clicks to tell from them. `;
+  put(parts.helps, h("strong", {}, "Does it help? "), said,
+    h("a", { href: "/experiments" }, "An experiment against the present order"), " decides it.");
 }
 
 const lists = (count) => `${whole(count)} ${count === 1 ? "list" : "lists"}`;
