@@ -273,7 +273,7 @@ class Posterior(Saved):
         if self._tolerance and self._patient and self.n_pairs > SMALL:
             # The stray is in proportion to the way moved: aim at a part of the tolerance. One lucky measurement must
             # not put off the next refresh for long, and one that found too much must bring it near at once.
-            aim = self._moved * 0.2 * self._tolerance / max(self.strayed, 1e-300)
+            aim = self._moved * 0.3 * self._tolerance / max(self.strayed, 1e-300)
             far = self.strayed > self._tolerance
             self._allowance = 0.0 if far else min(aim, 1.5 * max(self._allowance, self._moved))
         self._moved = 0.0

@@ -5,6 +5,7 @@ Jia, Wang, Guo, Wang: PairRank: Online Pairwise Learning to Rank by Divide-and-C
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -65,7 +66,8 @@ class PairRank(PairRankOptions):
     refine : take the transitive closure of certain orders first. With width="score" they are transitive already.
     half_life : learned lists after which a pair counts half, for users who change. None: nothing is forgotten.
     delta1, c_mu : δ₁ and c_μ of Lemma 1, for alpha="theory". There a Q of None counts as 1.
-    tolerance : how far θ̂ may stray from the exact minimiser, as a share of the confidence width; 0: not at all.
+    tolerance : how far a pair's score may stray from that of the exact minimiser, as a share of its confidence width
+        (root mean square over directions; with the paper's widths the largest); 0: not at all.
     """
 
     # Ranking.
@@ -143,8 +145,11 @@ class PairRank(PairRankOptions):
     def _start(self) -> Posterior:
         precision = np.full(self.n_inputs + self.offsets, float(self.lam))
         precision[self.n_inputs :] = position.PRECISION
-        # In the norm of H a width is z. In probability it is α in that of M, which is above H where σ is flat.
-        width = self.z if self.width == "score" else 0.25 * (1.0 if self.alpha == "theory" else float(self.alpha))
+        if self.width == "score":
+            # In the norm of H a width is z. A vector of length r there moves a pair of unit width by r/√d in the mean.
+            width = self.z * math.sqrt(len(precision))
+        else:  # α in the norm of M, which is above H where σ is flat
+            width = 0.25 * (1.0 if self.alpha == "theory" else float(self.alpha))
         return Posterior(
             precision,
             tolerance=self.tolerance * max(width, 0.01),
