@@ -15,6 +15,7 @@ By hand: ``python tests/service/crash.py --kills 5000`` (and ``--postgres``).
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import random
@@ -42,16 +43,18 @@ from pairrank.service.learning.replay import replay
 from pairrank.service.learning.verify import verify
 from pairrank.service.settings import Settings
 from pairrank.service.store import SqlStore, open_store
+from pairrank.service.store.sqlite import SqliteDatabase
 from pairrank.service.store.values import Config, Limits
 from pairrank.trials.experiment import Definition
 
 RANKER = "a"
+OTHER = "b"  # learns from the lists of an experiment alone
 # The longest life of each victim, in seconds: about twice what it needs to start and do some work.
 LIVES = {"server": 0.8, "learner": 0.3, "postgres": 3.0}
 CLIENTS = 2
 WINDOW = 0.3  # seconds: lists of the split and of the launch are logged then
 EXPERIMENTS = (
-    Definition(name="mixed", a=RANKER, b="as-sent", share=0.4),
+    Definition(name="mixed", a=RANKER, b=OTHER, share=0.4),
     Definition(name="split", a=RANKER, b="as-sent", share=0.3, kind="split"),
 )
 # With this margin there can be no breach, after which nothing would be learned.
@@ -163,6 +166,7 @@ def run(url: str, kills: int, seed: int, folder: Path, postgres: object = None) 
     """Kill ``kills`` times, let everything come to rest, and look."""
     store = open_store(url)
     store.create(RANKER, Config(2, options={}), Limits(window_seconds=WINDOW), time.time(), "crash")
+    store.create(OTHER, Config(2, options={}, seed=1), Limits(), time.time(), "crash")
     for definition in EXPERIMENTS:
         store.define(definition, time.time(), "crash")
     store.launch(RANKER, LAUNCH, time.time(), "crash")
@@ -203,10 +207,9 @@ def judge(url: str, lines: list[list[str]], kills: dict[str, int]) -> Outcome:
     try:
         while not store.database.try_lead():
             time.sleep(0.05)
-        before = store.rankers()[0]
         faults = [" ".join(line) for line in lines if len(line) > 1]
-        if not replay(store, before).same:
-            faults.append("after the last kill the stored model was not the log's")
+        if not all(replay(store, before).same for before in store.rankers()):
+            faults.append("after the last kill a stored model was not the log's")
         time.sleep(WINDOW)
         learner = Learner(store)
         while learner.step(publish=True):
@@ -221,7 +224,7 @@ def judge(url: str, lines: list[list[str]], kills: dict[str, int]) -> Outcome:
 
 def compare(store: SqlStore, acknowledged: list[str]) -> list[str]:
     row = store.rankers()[0]
-    rows = store.database.all("SELECT number, token FROM log WHERE kind = 'feedback'")
+    rows = store.database.all("SELECT number, token FROM log WHERE kind = 'feedback' AND ranker_id = ?", (row.id,))
     logged = [f"{number}-{token}" for number, token in rows]
     faults = verify(store)
     if lost := set(acknowledged) - set(logged):
@@ -235,6 +238,7 @@ def compare(store: SqlStore, acknowledged: list[str]) -> list[str]:
     found = replay(store, row)
     if not found.same:
         faults.append(f"the model is not the replay of the log, or these are not: {found.wrong_trials}")
+    faults += twins(store, row.id)
     faults += [f"experiment {one.name} has counted nothing" for one in store.experiments() if not one.state]
     for one in store.experiments():
         counted = store.database.all(
@@ -242,6 +246,20 @@ def compare(store: SqlStore, acknowledged: list[str]) -> list[str]:
         )
         if one.state and one.state["tally"]["lists"] != counted[0][0]:
             faults.append(f"experiment {one.name} has counted {one.state['tally']['lists']} of {counted[0][0]} lists")
+    return faults
+
+
+def twins(store: SqlStore, ranker_id: int) -> list[str]:
+    """The other ranker has learned every list that it should, once; a database that was killed may have lost some."""
+    other = store.rankers()[1]
+    texts = store.database.all("SELECT trial FROM log WHERE ranker_id = ? AND trial LIKE ?", (ranker_id, "%twin%"))
+    wanted = {json.loads(text)["twin"][1] for (text,) in texts}
+    found = {number for (number,) in store.database.all("SELECT number FROM log WHERE ranker_id = ?", (other.id,))}
+    faults = [] if replay(store, other).same else ["the other ranker's model is not the replay of its log"]
+    if not found or found - wanted or (isinstance(store.database, SqliteDatabase) and found != wanted):
+        faults.append(f"the other ranker's log has {len(found)} lists of {len(wanted)}")
+    if not other.learned == other.log_seq == len(found):
+        faults.append(f"the other ranker has learned {other.learned} lists of {len(found)}")
     return faults
 
 

@@ -206,6 +206,26 @@ def test_another_ranker_and_a_kept_version_are_arms(app: TestClient) -> None:
     assert told(app)["impressions"] == 1
 
 
+def test_both_rankers_learn_from_one_list(app: TestClient, file: str) -> None:
+    app.put("/v1/rankers/other", json={"n_features": 2, "seed": 3})
+    started(app, b="other")
+    for _ in range(30):
+        shown = ranked(app, k=4)
+        clicked(app, shown, max(document["id"] for document in shown["ranking"]))
+    for name in ("a", "other"):
+        app.get(f"/v1/rankers/{name}?wait=5")
+        row = app.get(f"/v1/rankers/{name}?wait=5").json()
+        assert (row["feedback_count"], row["learned_count"], row["set_aside"]) == (30, 30, 0)
+        weights = {row["name"]: row["weight"] for row in app.get(f"/v1/rankers/{name}/weights").json()["features"]}
+        assert weights["feature 1"] > 0 > weights["feature 2"]
+    checked(file)
+    app.post("/v1/experiments/new/stop")
+    started(app, "neither", b="other", learn=False)
+    clicked(app, ranked(app), "d1")
+    app.get("/v1/rankers/a?wait=5")
+    assert app.get("/v1/rankers/other?wait=5").json()["feedback_count"] == 30
+
+
 def test_as_sent_is_the_order_of_arrow_rows_too(app: TestClient) -> None:
     started(app, a="as-sent", b="as-sent", ranker="a", credit="team")
     order = [3, 1, 4, 0, 2]

@@ -37,8 +37,13 @@ from pairrank.service.worker.lists import FIRST, Page, Setting, draw
 from pairrank.service.worker.models import LoadedModel
 from pairrank.service.worker.state import WorkerState
 from pairrank.trials.experiment import Arm
+from pairrank.trials.shown import as_shown
+from pairrank.types import FloatArray, Impression
 
 logger = logging.getLogger("pairrank.ranking")
+
+# How much longer another ranker's impression of a list is kept: a learner that was away comes to the first one late.
+TWIN_SECONDS = 86_400.0
 
 
 def parse_impression(text: str) -> tuple[int, str] | None:
@@ -205,21 +210,24 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
     blocks = impression.blocks.tolist()
     token, now = token_of(row.secret, number, batch), worker.clock()
     n_blocks = len(set(blocks))
-    await worker.writer.serve(
-        Served(
-            ranker_id=row.id,
-            number=number,
-            token=token,
-            created=now,
-            closes=now + row.limits.window_seconds,
-            expires=now + row.limits.retention_seconds,
-            version=version,
-            query_id=query.query_id,
-            ids=orjson.dumps(shown).decode(),
-            body=impression.to_bytes(),
-            **drawn.fields(),
-        )
+    served = Served(
+        ranker_id=row.id,
+        number=number,
+        token=token,
+        created=now,
+        closes=now + row.limits.window_seconds,
+        expires=now + row.limits.retention_seconds,
+        version=version,
+        query_id=query.query_id,
+        ids=orjson.dumps(shown).decode(),
+        body=impression.to_bytes(),
+        **drawn.fields(),
     )
+    if drawn.pupil is not None:
+        twin = await _twin(worker, drawn.pupil, served, query.features, impression)
+        served = served._replace(trial=orjson.dumps({**drawn.noted, "twin": [twin.ranker_id, twin.number]}).decode())
+        await worker.writer.serve(twin)
+    await worker.writer.serve(served)
     telemetry.impression("ranked", row.name, row.secret, number)
     counted = worker.metrics.ranked(row.name)
     counted.documents.inc(len(query.ids))
@@ -247,6 +255,29 @@ async def _arms(worker: WorkerState, item: LoadedModel) -> dict[Arm, Ranker]:
             if model is not None:
                 arms[arm] = model
     return arms
+
+
+async def _twin(worker: WorkerState, pupil: str, served: Served, features: FloatArray, shown: Impression) -> Served:
+    """The same list as another ranker's impression: the learner logs it there when the first one was logged.
+
+    Nobody is told its id, and it waits a while longer than the first.
+    """
+    other = await worker.models.get(pupil)
+    number, other.next_number = other.next_number, other.next_number + 1
+    own = as_shown(other.ranker.rank(features, 1, number=number), features, shown.ranking)
+    return served._replace(
+        ranker_id=other.row.id,
+        number=number,
+        token=token_of(other.row.secret, number, other.batch),
+        expires=served.expires + TWIN_SECONDS,
+        version=other.version,
+        body=own.to_bytes(),
+        experiment_id=None,
+        client=None,
+        held=0,
+        collecting=0,
+        trial=None,
+    )
 
 
 async def _page(worker: WorkerState, item: LoadedModel, impression_id: str) -> Page:

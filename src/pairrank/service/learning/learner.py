@@ -12,7 +12,7 @@ from pairrank.errors import FileFormatError, StorageError
 from pairrank.service import telemetry
 from pairrank.service.learning.model import Log, Model, load_head
 from pairrank.service.learning.replay import rebuild
-from pairrank.service.learning.trials import LAUNCH, Trials
+from pairrank.service.learning.trials import LAUNCH, Trials, twin_of
 from pairrank.service.store.log import SqlStore
 from pairrank.types import Impression
 
@@ -108,7 +108,11 @@ class Learner:
         if model.applied >= log_seq:
             return False
         log, trials = Log(self._store, ranker_id), self._trials[ranker_id]
-        for entry in self._store.log(ranker_id, model.applied, BATCH):
+        entries = self._store.log(ranker_id, model.applied, BATCH)
+        # Before this log is seen as applied: a learner that takes over finds again what was not logged there.
+        if twins := [twin for entry in entries if (twin := twin_of(entry)) is not None]:
+            self._store.log_twins(twins, self._clock())
+        for entry in entries:
             if entry.kind == "rollback":
                 self._publish(ranker_id)  # so that the version before it can be gone back to
             model.apply(entry, log)

@@ -33,6 +33,14 @@ def value(clicks: bytes) -> float:
     return 0.0 if first < 0 else 1.0 / (1 + first)
 
 
+def twin_of(entry: Entry) -> tuple[int, int, bytes] | None:
+    """Ranker, number and clicks of another ranker's impression of the same list, if it learns from it, too."""
+    if entry.clicks is None or entry.trial is None or '"twin"' not in entry.trial:
+        return None
+    ranker_id, number = json.loads(entry.trial)["twin"]
+    return ranker_id, number, entry.clicks
+
+
 @dataclass(frozen=True, slots=True)
 class Course:
     """An experiment's tally and how it came there.

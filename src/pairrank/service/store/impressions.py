@@ -170,7 +170,7 @@ class ImpressionTables(LaunchTables):
                 for number in waiting:
                     whole = locked.waiting[number].clicks
                     if whole is not None:
-                        clicks[number] = tuple(place for place, byte in enumerate(whole) if byte)
+                        clicks[number] = _positions(whole)
                 self._append(ranker_id, locked, clicks, now)
                 closed += len(clicks)
         return closed
@@ -242,6 +242,18 @@ class ImpressionTables(LaunchTables):
             (len(rows), len(rows), ranker_id),
         )
 
+    def log_twins(self, twins: Sequence[tuple[int, int, bytes]], now: float) -> None:
+        """Log other rankers' impressions of lists that were logged: (ranker, number, clicks); those that are logged
+        already, have expired or are of rankers deleted meanwhile are passed over."""
+        masks = {(ranker_id, number): clicks for ranker_id, number, clicks in twins}
+        with self.database.transaction(flush=False):
+            for ranker_id in sorted({ranker_id for ranker_id, _ in masks}):
+                numbers = [number for of, number in masks if of == ranker_id]
+                locked = self._lock(ranker_id, numbers)
+                if locked is not None:
+                    clicks = {n: _positions(masks[ranker_id, n]) for n in numbers if n in locked.waiting}
+                    self._append(ranker_id, locked, clicks, now)
+
     def _is_first(self, experiment_id: int, client: int) -> int:
         """1 when this list is the client's first in a split, the one that counts."""
         new = self.database.all(
@@ -299,6 +311,11 @@ def _impression(row: dict[str, Any], came: set[int] | None) -> ImpressionRow:
     if came is not None:
         clicks = tuple(place in came for place in range(len(ids)))
     return ImpressionRow(**row | {"ids": ids, "clicks": clicks})
+
+
+def _positions(mask: bytes) -> tuple[int, ...]:
+    """The clicked positions of what `_mask` gave."""
+    return tuple(place for place, byte in enumerate(mask) if byte)
 
 
 def _mask(waiting: _Waiting, positions: Iterable[int]) -> bytes:

@@ -15,10 +15,11 @@ import numpy as np
 import orjson
 
 from pairrank.rankers import Ranker
+from pairrank.rankers.pairrank import PairRank
 from pairrank.rng import Purpose, generator
 from pairrank.service.store.values import ExperimentRow, LaunchHead, Limits
 from pairrank.trials import interleaving
-from pairrank.trials.experiment import Arm
+from pairrank.trials.experiment import Arm, Definition
 from pairrank.trials.launch import bounded
 from pairrank.trials.shown import as_shown
 from pairrank.types import FloatArray, Impression, IntArray
@@ -94,6 +95,7 @@ class Drawn(NamedTuple):
     held: bool = False
     share: float | None = None
     candidates: bytes | None = None
+    pupil: str | None = None  # another ranker that learns from this list too
 
     def fields(self) -> dict[str, Any]:
         """As `Served` takes them."""
@@ -151,7 +153,7 @@ def _interleaved(setting: Setting, experiment: ExperimentRow) -> Drawn:
     teams = "".join("ab"[team] for team in mixed.teams.tolist())
     noted = {**page.notes(setting.number), "of": experiment.id, "teams": earlier + teams}
     shown = replace(_as_shown(setting, mixed.ranking, definition.learn), explored=True)
-    return Drawn(shown, {**noted, "credit": mixed.credit.tolist()}, experiment.id)
+    return Drawn(shown, {**noted, "credit": mixed.credit.tolist()}, experiment.id, pupil=_pupil(setting, definition))
 
 
 def _split(setting: Setting, experiment: ExperimentRow) -> Drawn:
@@ -165,9 +167,17 @@ def _split(setting: Setting, experiment: ExperimentRow) -> Drawn:
     else:
         shown = _as_shown(setting, setting.order(arm)[: setting.k], definition.learn)
     noted = {**page.notes(setting.number), "of": experiment.id, "arm": "a" if is_a else "b"}
+    pupil = _pupil(setting, definition)
     if further:  # one list per client counts, and that is the first page of one
-        return Drawn(shown, noted)
-    return Drawn(shown, noted, experiment.id, client_hash(client), held=True)
+        return Drawn(shown, noted, pupil=pupil)
+    return Drawn(shown, noted, experiment.id, client_hash(client), held=True, pupil=pupil)
+
+
+def _pupil(setting: Setting, definition: Definition) -> str | None:
+    """The other ranker of an experiment whose rankers learn, if there is one and it can."""
+    others = [arm for arm in definition.arms if arm.version is None and arm.ranker not in (None, definition.ranker)]
+    able = [arm.ranker for arm in others if isinstance(setting.arms[arm], PairRank)]
+    return able[0] if definition.learn and able else None
 
 
 def _launched(setting: Setting, launch: LaunchHead) -> Drawn:
