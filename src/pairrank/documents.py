@@ -11,6 +11,7 @@ What `Ranker.rank`, ``score`` and ``inspect`` accept:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -178,10 +179,11 @@ class Columns:
         present, key = list(frame.columns), ids if isinstance(ids, str) else "id"
         has_ids = key in present and not (self.names and key in self.names)
         names = self.names if self.names is not None else [name for name in present if not (has_ids and name == key)]
+        counts = Counter(present)
         for name in names:
-            if present.count(name) != 1:
-                twice = f"the frame has {present.count(name)} columns {name!r}; expected one"
-                raise FeatureError(twice if name in present else _no_such(name, present, "column is called"))
+            if counts[name] != 1:
+                twice = f"the frame has {counts[name]} columns {name!r}; expected one"
+                raise FeatureError(twice if counts[name] else _no_such(name, present, "column is called"))
         features = _numbers(frame, list(names))
         if has_ids:
             return features, tuple(frame[key].to_list())
@@ -250,7 +252,10 @@ def _culprit(rows: Any, names: Sequence[str] | None) -> str:
 def _numbers(frame: Any, names: list[str]) -> FloatArray:
     """The columns ``names`` of a frame, (n, d); what is missing is NaN."""
     na = {"dtype": np.float64, "na_value": np.nan} if hasattr(frame, "iloc") else {}
+    place = {name: n for n, name in enumerate(frame.columns)}
     try:
+        if len(place) == len(names):  # nothing but features: a frame's own selection costs more than all the rest
+            return np.asarray(frame.to_numpy(**na), dtype=np.float64)[:, [place[name] for name in names]]
         return np.asarray(frame[names].to_numpy(**na), dtype=np.float64)
     except (TypeError, ValueError):  # one by one: a column of objects may still hold numbers
         columns = []
