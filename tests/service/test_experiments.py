@@ -131,6 +131,8 @@ def test_a_split_is_sticky_and_each_client_counts_once(app: TestClient, file: st
     shown = ranked(app, k=3, client_id="client 0")
     assert clicked(app, shown, shown["ranking"][1]["id"]).json() == {"status": "accepted"}
     assert clicked(app, shown).json() == {"status": "duplicate"}
+    newest = app.get("/v1/rankers/a/impressions?limit=1").json()["impressions"][0]
+    assert (newest["state"], newest["clicks"]) == ("collecting", [False, True, False])
     assert told(app)["impressions"] == 0  # held until the windows close, those without a click as well
     assert rows(app, "count(*)", "impressions") == [(25,)]
     clock.now += 601.0

@@ -280,7 +280,7 @@ class ImpressionTables(LaunchTables):
         column = "NULL" if number is None else "body"
         waiting = (
             "SELECT number, token, CASE collecting WHEN 1 THEN 'collecting' ELSE 'open' END AS state, created, "
-            f"version, query_id, ids, NULL AS clicks, NULL AS seq, {column} AS body, closes "
+            f"version, query_id, ids, clicks, NULL AS seq, {column} AS body, closes "
             f"FROM impressions WHERE ranker_id = ? AND {where} ORDER BY number DESC LIMIT ?"
         )
         logged = (
@@ -308,7 +308,7 @@ def _impression(row: dict[str, Any], came: set[int] | None) -> ImpressionRow:
     """A row of `ImpressionTables.impressions`; ``came`` are the clicked positions of one that still collects."""
     ids, mask = tuple(json.loads(row["ids"])), row["clicks"]
     clicks = None if mask is None else tuple(byte == 1 for byte in mask)
-    if came is not None:
+    if came is not None and mask is None:
         clicks = tuple(place in came for place in range(len(ids)))
     return ImpressionRow(**row | {"ids": ids, "clicks": clicks})
 
