@@ -37,6 +37,7 @@ def test_every_benchmark_has_its_rows(report: dict[str, object]) -> None:
         "many": 2 * 4 * len(many_candidates.RANKERS),
         "exactness": 2 * len(exactness.TOLERANCES) * len(exactness.RANKERS),
         "units": 2 * len(rankers.names()),
+        "additive": 2,
         "whole-run": 4 * len(whole_run.RANKERS),
         "parsing": 4,
         "sweep": 1,

@@ -15,6 +15,7 @@ from pairrank.estimator import evidence
 from pairrank.features.linear import LISTS
 from pairrank.kernel.logistic import sigmoid
 from pairrank.rankers import Ranker, pairwise
+from pairrank.rankers.monotone import projected
 from pairrank.types import BoolArray, FloatArray, Impression
 
 D = 5
@@ -285,3 +286,41 @@ def test_features_that_do_not_exist() -> None:
             ranker.effect(wrong)  # type: ignore[arg-type]
     with pytest.raises(FeatureError, match="no finite number"):
         ranker.effect("price", [np.nan])
+
+
+@pytest.mark.parametrize("name", ["pairrank", "pdgd", "posterior-sampling"])
+@pytest.mark.parametrize("model", ["linear", "additive"])
+def test_monotone_functions_only_rise_or_only_fall(name: str, model: str) -> None:
+    """The truth is a hump; told to rise or to fall, the function does, beyond its ends too."""
+    for sign in (1, -1):
+        ranker = rankers.make(name, n_features=D, model=model, monotone={0: sign, 2: 1})
+        for number in range(200):
+            turn(ranker, number)
+            if number in (30, 100):
+                ranker = type(ranker).from_bytes(ranker.to_bytes())
+        values = ranker.effect(0, np.linspace(-3.0, 4.0, 200)).value  # type: ignore[attr-defined]
+        assert (sign * np.diff(values) >= -1e-6).all()
+        assert (np.diff(ranker.effect(2, np.linspace(-1.0, 2.0, 50)).value) >= -1e-6).all()  # type: ignore[attr-defined]
+        assert name != "pairrank" or ranker.settings.monotone == {"0": sign, "2": 1}
+
+
+def test_weights_move_no_further_than_they_must() -> None:
+    rng = np.random.default_rng(0)
+    B = rng.normal(size=(4, 4))
+    covariance, theta = B @ B.T + 0.1 * np.eye(4), rng.normal(size=4)
+    A = np.concatenate([rng.normal(size=(2, 4)), -rng.normal(size=(1, 4))])
+    found, H = projected(theta, A, covariance), np.linalg.inv(covariance)
+    rules = {"type": "ineq", "fun": lambda t: A @ t}
+    other = minimize(lambda t: (t - theta) @ H @ (t - theta), np.zeros(4), constraints=rules, tol=1e-14).x
+    np.testing.assert_allclose(found, other, atol=1e-4)
+    assert not (A @ theta >= 0).all()
+
+
+def test_monotone_names_what_exists() -> None:
+    for wrong in ({"prize": 1}, {7: 1}, {"7": 1}):
+        with pytest.raises(UnknownNameError):
+            PairRank(feature_names=["price", "rating"], monotone=wrong)
+    with pytest.raises(OptionError, match="expected 1 or -1"):
+        PairRank(2, monotone={0: 2})
+    assert PairRank(feature_names=["price", "rating"], monotone={"price": -1}).settings.monotone == {"price": -1}
+    assert "monotone" not in PairRank(2).settings

@@ -21,7 +21,12 @@ def test_a_service_makes_what_the_library_makes(name: str) -> None:
     assert served.digest() == rankers.make(name, n_features=5).digest()
 
 
-@pytest.mark.parametrize("name", ["pairrank", "pairrank-c", "p2linrank", "pdgd"])
+def test_a_service_makes_additive_rankers() -> None:
+    body = {"n_features": 5, "options": {"model": "additive"}}
+    assert config_of(CreateBody.model_validate(body)).make().settings.model == "additive"
+
+
+@pytest.mark.parametrize("name", ["pairrank", "pairrank(model=additive)", "pairrank-c", "p2linrank", "pdgd"])
 def test_a_log_gives_the_laboratorys_ranker(name: str) -> None:
     """A learner that is restarted again and again, from published versions without their history."""
     plain, rng = rankers.make(name, n_features=4, seed=3), np.random.default_rng(0)

@@ -7,6 +7,7 @@ from functools import partial
 
 from pairrank import threads
 from pairrank.bench import (
+    additive,
     baselines,
     exactness,
     flat_in_time,
@@ -30,6 +31,7 @@ _TABLE: dict[str, Measure | None] = {
     "many": many_candidates.measure,
     "exactness": exactness.measure,
     "units": raw_units.measure,
+    "additive": additive.measure,
     "whole-run": whole_run.measure,
     "parsing": parsing.measure,
     "sweep": None,  # needs what plays the runs

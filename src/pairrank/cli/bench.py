@@ -27,6 +27,7 @@ benchmarks:
   many       10,000 candidates: time over one product, memory over the candidates' size
   exactness  how far θ̂ strays from the exact minimiser
   units      features in raw units against the same features in units of one
+  additive   a round of model="additive" against a linear one
   whole-run  a simulation of 5,000 rounds, by phase
   parsing    LETOR text against scikit-learn; memory; opening the cache
   sweep      two processes against one

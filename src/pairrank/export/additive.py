@@ -18,7 +18,7 @@ from pairrank.types import FloatArray
 
 FORMAT = "pairrank-additive"
 VERSION = 1
-LEAVES = 4096
+LEAVES = 16384
 
 
 class Steps(NamedTuple):

@@ -33,6 +33,7 @@ from pairrank.features.linear import Units
 from pairrank.rankers.effects import Explained
 from pairrank.rankers.first_lists import FirstLists, packed, unpacked
 from pairrank.rankers.learned_set import LearnedSet
+from pairrank.rankers.monotone import constraints, projected
 from pairrank.rankers.upgrade import from_0_1
 from pairrank.rng import Purpose, check_seed, generator
 from pairrank.state import Saved, Settings, checkpoint, restore, state_of
@@ -267,7 +268,9 @@ class Ranker(Saved, ABC):
     @cached_property
     def fingerprint(self) -> str:
         """Sixteen hex digits of name, width, seed and settings: rankers that agree in all share impressions."""
-        text = json.dumps([self.name, self.n_features, self.seed, self.settings], sort_keys=True)
+        # Rankers of before there were additive ones keep their fingerprint.
+        settings = {name: value for name, value in self.settings.items() if (name, value) != ("model", "linear")}
+        text = json.dumps([self.name, self.n_features, self.seed, settings], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -275,7 +278,9 @@ class Ranker(Saved, ABC):
         """Every option as it acts, without ``n_features`` and ``seed``: what files, stores and fingerprints hold."""
         acting = {f.name: getattr(self, f.name) for f in fields(self) if f.init and f.name not in self.NO_SETTINGS}
         # Only where they are given, so that rankers of before they existed keep their fingerprint.
-        return Settings({k: v for k, v in acting.items() if v is not None or k not in ("feature_names", "missing")})
+        return Settings(
+            {k: v for k, v in acting.items() if v is not None or k not in ("feature_names", "missing", "monotone")}
+        )
 
     def _repr_html_(self) -> str:
         return notebook.ranker(self)
@@ -392,7 +397,8 @@ class LinearRanker(Ranker, Explained):
 
     `_rank` and `_learn` see ``n_inputs`` inputs φ(x): with ``model`` "linear" the documents centred on their list, in
     units taken from the first lists (`features.linear`); with "additive" as many columns per feature as its own
-    function has terms (`features.additive`). ``_weights`` are weights of those inputs.
+    function has terms (`features.additive`). ``_weights`` are weights of those inputs. ``monotone`` names features, by
+    number or name, of which more may only raise (1) or lower (-1) the score.
 
     >>> from pairrank import rankers
     >>> rankers.make("pdgd", n_features=2).weights
@@ -402,8 +408,14 @@ class LinearRanker(Ranker, Explained):
     SAVED: ClassVar[tuple[str, ...]] = ("_weights", "_units")
 
     model: str = "linear"
+    monotone: Mapping[str, int] | Mapping[int, int] | None = None
 
     def _reset(self) -> None:
+        self._signs = {self.feature_number(f): s for f, s in (self.monotone or {}).items()}
+        if not set(self._signs.values()) <= {1, -1}:
+            raise OptionError(f"monotone is {self.monotone!r}; expected 1 or -1 for each feature")
+        if self.monotone is not None:  # as files hold it
+            self.monotone = {str(f): int(s) for f, s in self.monotone.items()}
         self._weights = np.zeros(self.n_inputs)
         # Lists learned while units may still change, to be learned anew in the units that they turn out to have.
         self._first: FirstLists = ()
@@ -458,6 +470,8 @@ class LinearRanker(Ranker, Explained):
             self._learn(self._seen(impression), clicks)
         if self._units.settled:
             self._first = ()
+        if self._signs:
+            self._weights = projected(self._weights, constraints(self._units, self._signs), self._covariance())
 
     def _seen(self, impression: Impression) -> Impression:
         """The impression with inputs in place of features."""

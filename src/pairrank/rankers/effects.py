@@ -85,6 +85,8 @@ class Explained(ABC):
         """The column of a feature that is told by its number, from 0, or by its name."""
         if isinstance(feature, str):
             names = self.feature_names or ()
+            if feature not in names and feature.isdecimal():
+                return self.feature_number(int(feature))
             if feature not in names:
                 known = nearest(feature, names) if names else "; this ranker's features have no names, only numbers"
                 raise UnknownNameError(f"no feature is called {feature!r}{known}")

@@ -1,0 +1,45 @@
+"""Functions that may only rise or only fall: weights moved, as little as the posterior minds, to where they do."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import nnls
+
+from pairrank.features.linear import Units
+from pairrank.types import FloatArray
+
+# Rises that follow from each other make the matrix of the constraints singular; this share of its diagonal does not
+# change an order.
+_JITTER = 1e-10
+
+
+def constraints(units: Units, signs: dict[int, int]) -> FloatArray:
+    """(m, n_inputs), rows A with A·θ ≥ 0 where every feature in ``signs`` only rises (1) or only falls (-1).
+
+    One row for the rise over each piece, and one for the slope beyond the ends.
+    """
+    rows = []
+    for feature, sign in signs.items():
+        own = units.knots_of(feature)
+        at = own if len(own) else units.middle[feature : feature + 1]
+        X = np.tile(units.middle, (len(at) + 1, 1))
+        X[:, feature] = np.append(at, at[-1] + units.units[feature])
+        rows.append(sign * np.diff(units.columns(X) / units.units, axis=0))
+    return np.concatenate(rows)
+
+
+def projected(theta: FloatArray, A: FloatArray, covariance: FloatArray | None) -> FloatArray:
+    """The θ' nearest to ``theta`` (m,) with Aθ' ≥ 0, in the norm of the inverse of its ``covariance``, or of I.
+
+    θ' = θ + ΣAᵀμ, where μ ≥ 0 minimises ½ μᵀAΣAᵀμ + μᵀAθ: least squares without negative values, in a Cholesky factor
+    of AΣAᵀ.
+    """
+    if (A @ theta >= 0.0).all():
+        return theta
+    spread = A if covariance is None else A @ covariance
+    C = spread @ A.T
+    scale = 1.0 / np.sqrt(np.maximum(C.diagonal(), 1e-300))
+    L = cholesky(C * np.outer(scale, scale) + _JITTER * np.eye(len(C)), lower=True)
+    mu, _ = nnls(L.T, -solve_triangular(L, scale * (A @ theta), lower=True))
+    return np.asarray(theta + (scale * mu) @ spread)
