@@ -208,6 +208,23 @@ def test_another_ranker_and_a_kept_version_are_arms(app: TestClient) -> None:
     assert told(app)["impressions"] == 1
 
 
+def test_an_arm_that_is_gone_stops_nobody(app: TestClient) -> None:
+    """As after a restore of something else, or a deletion at the very moment that the experiment began."""
+    app.put("/v1/rankers/other", json={"n_features": 2})
+    started(app, b="other")
+    worker = app.app.state.worker
+
+    def lose() -> None:
+        with worker.store.database.transaction():
+            worker.store.database.all("DELETE FROM rankers WHERE name = 'other'")
+            worker.store.database.bump()
+
+    app.portal.call(worker.models.read, lose)
+    app.portal.call(worker.models.refresh)
+    clicked(app, ranked(app), "d1")
+    assert rows(app, "experiment_id") == [(None,)]
+
+
 def test_both_rankers_learn_from_one_list(app: TestClient, file: str) -> None:
     app.put("/v1/rankers/other", json={"n_features": 2, "seed": 3})
     started(app, b="other")

@@ -13,7 +13,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
-from pairrank.errors import InputError
+from pairrank.errors import InputError, PairRankError
 from pairrank.rankers import Ranker
 from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError, answer
@@ -32,7 +32,7 @@ from pairrank.service.http.schemas import (
     check,
     parse,
 )
-from pairrank.service.store.values import Event, Feedback, Served, Status, token_of
+from pairrank.service.store.values import Event, ExperimentRow, Feedback, Served, Status, token_of
 from pairrank.service.worker.lists import FIRST, Page, Setting, draw
 from pairrank.service.worker.models import LoadedModel
 from pairrank.service.worker.state import WorkerState
@@ -184,7 +184,7 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
     """Draw one list, keep its impression, and say what is shown: the answer of the rank endpoint."""
     page = FIRST if query.page_of is None else await _page(worker, item, query.page_of)
     query = _rest(query, page)
-    experiments, arms = worker.models.experiments(item.row.id), await _arms(worker, item)
+    experiments, arms = await _running(worker, item)
     if item.next_number >= item.end_number:  # other requests took the last one meanwhile
         item = await worker.models.get(item.row.name)
     # A newer model may be loaded while this waits: one list is one model's.
@@ -246,15 +246,22 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
     }
 
 
-async def _arms(worker: WorkerState, item: LoadedModel) -> dict[Arm, Ranker]:
-    """The models of the arms that a ranker's requests may be shown, those of as-sent left out."""
+async def _running(worker: WorkerState, item: LoadedModel) -> tuple[list[ExperimentRow], dict[Arm, Ranker]]:
+    """The experiments that a request may take part in, and the models of their arms, as-sent left out.
+
+    One whose arm cannot be found takes nobody: its lists are served as if it were not there.
+    """
+    running: list[ExperimentRow] = []
     arms: dict[Arm, Ranker] = {}
     for row in worker.models.experiments(item.row.id):
-        for arm in row.definition.arms:
-            model = await worker.models.arm(arm)
-            if model is not None:
-                arms[arm] = model
-    return arms
+        try:
+            found = {arm: await worker.models.arm(arm) for arm in row.definition.arms}
+        except PairRankError as problem:
+            logger.warning("experiment %s takes no lists: %s", row.name, problem)
+            continue
+        arms |= {arm: model for arm, model in found.items() if model is not None}
+        running.append(row)
+    return running, arms
 
 
 async def _twin(worker: WorkerState, pupil: str, served: Served, features: FloatArray, shown: Impression) -> Served:

@@ -58,7 +58,7 @@ class ExperimentTables(RankerTables):
         name = next((name for name in named if name is not None), None)
         if name is None:
             raise InputError('both arms are as-sent; say with "ranker" whose requests take part')
-        owner = self._arm(Arm(name))
+        owner = self._arm(Arm(name), lock=True)  # so that two never take the same share
         for arm in wanted.arms:
             if arm.ranker is not None:
                 other = self._arm(arm)
@@ -74,8 +74,8 @@ class ExperimentTables(RankerTables):
             )
         return owner, replace(wanted, ranker=name)
 
-    def _arm(self, arm: Arm) -> RankerRow:
-        found = self._find(str(arm.ranker), lock=True)
+    def _arm(self, arm: Arm, *, lock: bool = False) -> RankerRow:
+        found = self._find(str(arm.ranker), lock=lock)
         if found is None:
             raise InputError(f"arm {str(arm)!r} is unknown: no ranker is called {arm.ranker!r}")
         if arm.version is not None:
