@@ -17,11 +17,11 @@ from pairrank.errors import InputError, PairRankError
 from pairrank.rankers import Ranker
 from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError, answer
+from pairrank.service.http.rank_bodies import RANK_BODY
 from pairrank.service.http.rank_request import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
 from pairrank.service.http.schemas import (
     KEY,
     MAX_EVENTS,
-    RANK_BODY,
     EventAnswer,
     EventBody,
     FeedbackAnswer,

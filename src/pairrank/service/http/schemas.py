@@ -12,7 +12,7 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairrank.errors import InputError
-from pairrank.service.http.rank_request import ARROW_TYPES, MAX_ID, parse_json
+from pairrank.service.http.rank_request import MAX_ID, parse_json
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 
@@ -428,82 +428,12 @@ def body_of(model: type[Body], *, many: bool = False, required: bool = True) -> 
     schema = model.model_json_schema()
     if many:
         schema = {"type": "array", "items": schema, "maxItems": MAX_EVENTS}
-    return _body(schema, required)
+    return json_body(schema, required)
 
 
-def _body(schema: dict[str, Any], required: bool = True) -> dict[str, Any]:
+def json_body(schema: dict[str, Any], required: bool = True) -> dict[str, Any]:
+    """The OpenAPI text of a JSON body, from its schema."""
     return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
 
 
 MAX_EVENTS = 1000
-
-_DOCUMENT = {
-    "type": "object",
-    "required": ["id", "features"],
-    "additionalProperties": False,
-    "properties": {
-        "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
-        "features": {
-            "oneOf": [
-                {"type": "array", "items": {"type": "number"}},
-                {"type": "object", "additionalProperties": {"type": "number"}},
-            ],
-            "description": "numbers in order, or by name where the ranker has feature names",
-        },
-    },
-}
-_TEXT = {
-    "oneOf": [
-        {"type": "string"},
-        {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}},
-    ]
-}
-RERANK_BODY = _body(
-    {
-        "type": "object",
-        "required": ["query", "documents"],
-        "properties": {
-            "model": {"type": ["string", "null"], "description": "the ranker's name"},
-            "query": {"type": "string", "minLength": 1},
-            "documents": {"type": "array", "minItems": 1, "items": _TEXT},
-            "top_n": {"type": ["integer", "null"], "minimum": 1},
-            "return_documents": {"type": ["boolean", "null"]},
-            "rank_fields": {"type": ["array", "null"], "items": {"type": "string"}},
-        },
-    }
-)
-RANK_BODY = _body(
-    {
-        "type": "object",
-        "required": ["documents"],
-        "additionalProperties": False,
-        "properties": {
-            "query_id": {"type": ["string", "null"], "maxLength": MAX_ID},
-            "documents": {
-                "type": "array",
-                "minItems": 1,
-                "items": _DOCUMENT,
-                "description": "in the order of the present system, which experiments call as-sent",
-            },
-            "k": {"type": ["integer", "null"], "minimum": 1, "maximum": 2**63 - 1},
-            "client_id": {
-                "type": ["string", "null"],
-                "maxLength": MAX_ID,
-                "description": "who asks, so that experiments treat them alike each time",
-            },
-            "page_of": {
-                "type": ["string", "null"],
-                "maxLength": MAX_ID,
-                "description": "an impression_id, to go on where that list ended",
-            },
-        },
-    }
-)
-RANK_BODY["requestBody"]["content"][ARROW_TYPES[0]] = {
-    "schema": {
-        "type": "string",
-        "format": "binary",
-        "description": "Arrow IPC: columns id (string) and features (list of float32 or float64); "
-        "k, query_id, client_id and page_of as query parameters",
-    }
-}
