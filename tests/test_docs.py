@@ -2,10 +2,12 @@
 
 ``python`` runs as it is, ``bash`` in a shell. ``console`` holds what a reader types who has real data, hours, or a
 server that stays: it runs too, with what the tables below say. ``json`` must parse; ``text`` and ``html`` are not code.
+``text`` right under ``python`` is what that block prints.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -16,7 +18,9 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,6 +90,7 @@ SERVERS = ("pairrank serve", "pairrank play")
 class Block(NamedTuple):
     language: str
     code: str
+    output: str | None = None  # what stands right under it as text
 
 
 def name(page: Path) -> str:
@@ -93,10 +98,23 @@ def name(page: Path) -> str:
 
 
 def blocks(page: Path) -> list[Block]:
-    return [
-        Block(language, re.sub(rf"(?m)^{indent}", "", code))
-        for indent, language, code in FENCE.findall(page.read_text(encoding="utf-8"))
-    ]
+    text = page.read_text(encoding="utf-8")
+    fences = list(FENCE.finditer(text))
+    outputs = {
+        fence.end(): following[3]
+        for fence, following in pairwise(fences)
+        if following[2] == "text" and not text[fence.end() : following.start()].strip()
+    }
+    return [Block(f[2], re.sub(rf"(?m)^{f[1]}", "", f[3]), outputs.get(f.end())) for f in fences]
+
+
+def same(told: str, printed: str) -> bool:
+    """Whether a page tells what was printed: the same words, and numbers that are near, since they follow defaults."""
+    number = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+    if number.sub("#", told).split() != number.sub("#", printed).split():
+        return False
+    pairs = zip(map(float, number.findall(told)), map(float, number.findall(printed)), strict=True)
+    return all(abs(a - b) <= max(0.3 * abs(b), 0.01) for a, b in pairs)
 
 
 RUNNABLE = [
@@ -148,7 +166,11 @@ class Session:
 
     def run(self, block: Block, page: str) -> None:
         if block.language == "python":
-            exec(compile(block.code.replace("8000", str(self.port)), page, "exec"), self.python)
+            printed = io.StringIO()
+            with redirect_stdout(printed):
+                exec(compile(block.code.replace("8000", str(self.port)), page, "exec"), self.python)
+            if block.output is not None:
+                assert same(block.output, printed.getvalue()), f"{page} says\n{block.output}\nand\n{printed.getvalue()}"
         elif block.language == "bash":
             lines = [line for line in block.code.splitlines() if not line.startswith(tuple(NOT_RUN))]
             finish(["bash", "-euo", "pipefail", "-c", "\n".join(lines)])

@@ -77,7 +77,7 @@ class History(Saved):
 
     def furthest(self, direction: FloatArray) -> float:
         """max |x·v| over all pairs."""
-        s = self._documents.rows @ direction.astype(self._documents.rows.dtype)
+        s = _products(self._documents.rows, direction)
         return float(np.abs(s[self._winner.rows] - s[self._loser.rows]).max())
 
     def _sweep(self, force: Callable[[Piece], FloatArray]) -> FloatArray:
@@ -157,12 +157,12 @@ class Piece(NamedTuple):
 
     def gaps(self, direction: FloatArray) -> FloatArray:
         """x·v of every pair for a direction v (d,)."""
-        s: AnyArray = self.documents @ direction.astype(self.documents.dtype, copy=False)
+        s = _products(self.documents, direction)
         return gaps(s, self.winner, self.loser, self.first)
 
     def gaps_of_squares(self, direction: FloatArray) -> FloatArray:
         """(x·v)² of every pair's winner less that of its loser, for a direction v (d,)."""
-        s: AnyArray = self.documents @ direction.astype(self.documents.dtype, copy=False)
+        s = _products(self.documents, direction)
         return gaps(s**2, self.winner, self.loser, self.first)
 
     def scatter(self, force: FloatArray) -> FloatArray:
@@ -190,6 +190,17 @@ class Piece(NamedTuple):
         degree = np.bincount(ends, both, len(D)).astype(dtype, copy=False)
         curvature: AnyArray = D.T @ (L @ D + degree[:, None] * D)
         return curvature
+
+
+def _products(documents: AnyArray, direction: FloatArray) -> AnyArray:
+    """x·v of every document, (n,), in the documents' own precision.
+
+    BLAS reads whole registers: beyond the end of short float32 rows it may meet anything, and flags it as invalid
+    although it does not use it. What really is not finite is found where a ranker has learned.
+    """
+    with np.errstate(invalid="ignore"):
+        products: AnyArray = documents @ direction.astype(documents.dtype, copy=False)
+    return products
 
 
 @jit.twin()
