@@ -136,6 +136,8 @@ def test_the_coin_of_a_document_is_its_own() -> None:
         ("position(eta=1,noise=0)", "position(eta=1, noise=0)"),
         ("cascade", "cascade"),
         ("cascade(noise=0.25)", "cascade(noise=0.25)"),
+        ("cascade(table=informational)", "cascade(table=informational)"),
+        ("position(trust=0.3,table=informational)", "position(eta=1, trust=0.3, table=informational)"),
         ("perfect(drift=2500)", "perfect(drift=2500)"),
         ("perfect(hostile=0.10, drift=30)", "perfect(drift=30, hostile=0.1)"),
         ("navigational(hostile=1, stop=anywhere)", "navigational(stop=anywhere, hostile=1)"),
@@ -179,6 +181,14 @@ def test_custom_table_from_a_file(tmp_path, suffix: str, prefix: str) -> None:
 
 
 @pytest.mark.parametrize("grades", [[0, 3], [-1], [0, 1, 7]])
+def test_chances_of_a_table_and_trust_in_what_stands_higher() -> None:
+    users = click_models.make("position(eta=1, trust=0.2, table=informational)", n_grades=3)
+    coins = np.random.default_rng(0).random((20_000, 3, 2))
+    rates = np.mean([users.clicks(np.array([0, 1, 2]), pair) for pair in coins], axis=0)
+    expected = np.array([0.4 + 0.2, 0.7 + 0.1, 0.9 + 0.2 / 3]) / [1, 2, 3]
+    assert rates == pytest.approx(expected, abs=0.015)
+
+
 @pytest.mark.parametrize("text", [NAVIGATIONAL, "position", "cascade"])
 def test_grade_outside_the_table(text: str, grades: list[int]) -> None:
     users = click_models.make(text, n_grades=3)
@@ -197,6 +207,8 @@ def test_grade_outside_the_table(text: str, grades: list[int]) -> None:
         ("navigational(stop", UnknownNameError),
         ("navigational(stop anywhere)", OptionError),
         ("cascade(noise=2)", OptionError),
+        ("cascade(table=mine)", OptionError),
+        ("position(trust=2)", OptionError),
         ("cascade(hostile=1.5)", OptionError),
         ("cascade(hostile=many)", OptionError),
         ("perfect(drift=0)", OptionError),

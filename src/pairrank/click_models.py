@@ -142,13 +142,22 @@ class DependentClicks(Users):
 
 @dataclass(frozen=True)
 class _Attracted(Users):
-    """Users to whom a document of grade g looks good with probability ε + (1 - ε)(2^g - 1)/(2^g_max - 1)."""
+    """Users to whom a document of grade g looks good with probability ε + (1 - ε)(2^g - 1)/(2^g_max - 1).
+
+    With ``table`` the chances are those of a customary table instead, ``position(table=informational)``.
+    """
+
+    name: ClassVar[str]
 
     grades: int
     noise: float = 0.1
+    table: str = ""
 
     def __post_init__(self) -> None:
         check_number_in("noise", self.noise, 0.0, 1.0)
+        if self.table:
+            check_choice("table", self.table, tuple(_TABLES))
+            _table(self.table, self.grades)
         if self.grades < 2:
             raise OptionError(f"there are {self.grades} grades; expected 2 at least")
 
@@ -158,33 +167,42 @@ class _Attracted(Users):
 
     @cached_property
     def _attraction(self) -> FloatArray:
+        if self.table:
+            return np.array(_table(self.table, self.grades)[0])
         gain = np.exp2(np.arange(self.grades)) - 1
         attraction: FloatArray = self.noise + (1 - self.noise) * gain / gain[-1]
         return attraction
+
+    def _spelt(self, **options: Any) -> str:
+        noise = {} if self.noise == 0.1 else {"noise": self.noise}
+        return _spell(self.name, {**options, **noise, **({"table": self.table} if self.table else {})})
 
 
 @dataclass(frozen=True)
 class Position(_Attracted):
     """Position-based users: rank r is looked at with probability (1/r)^η, whatever stands there.
 
-    Joachims et al. (WSDM 2017). A document is clicked when it is looked at and looks good.
+    Joachims et al. (WSDM 2017). A document is clicked when it is looked at and looks good. With ``trust`` the upper
+    ones look better than they are, by trust/r (trust bias, Agarwal et al., WWW 2019).
     """
 
     eta: float = 1.0
+    trust: float = 0.0
     name: ClassVar[str] = "position"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_number_in("eta", self.eta, 0.0, 100.0)
+        check_number_in("trust", self.trust, 0.0, 1.0)
 
     def _clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
-        examined = coins[:, 1] < np.arange(1.0, len(grades) + 1) ** -self.eta
-        clicked: BoolArray = examined & (coins[:, 0] < self._attraction[grades])
+        rank = np.arange(1.0, len(grades) + 1)
+        examined = coins[:, 1] < rank**-self.eta
+        clicked: BoolArray = examined & (coins[:, 0] < self._attraction[grades] + self.trust / rank)
         return clicked
 
     def __str__(self) -> str:
-        noise = {} if self.noise == 0.1 else {"noise": self.noise}
-        return _spell(self.name, {"eta": self.eta, **noise})
+        return self._spelt(eta=self.eta, **({"trust": self.trust} if self.trust else {}))
 
 
 @dataclass(frozen=True)
@@ -200,7 +218,7 @@ class Cascade(_Attracted):
         return clicked
 
     def __str__(self) -> str:
-        return _spell(self.name, {} if self.noise == 0.1 else {"noise": self.noise})
+        return self._spelt()
 
 
 @dataclass(frozen=True)
@@ -305,9 +323,9 @@ def _unruly(name: str, options: dict[str, Any], n_grades: int, stop: str) -> Use
 
 def _build(name: str, options: dict[str, Any], n_grades: int, stop: str) -> Users:
     if name == Position.name:
-        return Position(n_grades, **_only(options, "eta", "noise"))
+        return Position(n_grades, **_only(options, "eta", "noise", "table", "trust"))
     if name == Cascade.name:
-        return Cascade(n_grades, **_only(options, "noise"))
+        return Cascade(n_grades, **_only(options, "noise", "table"))
     if name == "table":
         given = {"name": "table", "stop": stop, **_only(options, "name", "click", "stop_after", "stop")}
         if not (isinstance(given.get("click"), Sequence) and isinstance(given.get("stop_after"), Sequence)):
@@ -316,13 +334,17 @@ def _build(name: str, options: dict[str, Any], n_grades: int, stop: str) -> User
         return DependentClicks(given["name"], click, stop_after, given["stop"], named=False)
     if name not in _TABLES:
         raise UnknownNameError(f"nobody is called {name!r}; there are: {', '.join(names())}, file:PATH")
+    click, stop_after = _table(name, n_grades)
+    return DependentClicks(name, click, stop_after, **{"stop": stop, **_only(options, "stop")})
+
+
+def _table(name: str, n_grades: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if n_grades not in _TABLES[name]:
         raise GradeError(
             f"there are tables for {', '.join(map(str, _SCALES))} grades and the data have {n_grades}; "
             "write a table of your own and give it as file:PATH"
         )
-    click, stop_after = _TABLES[name][n_grades]
-    return DependentClicks(name, click, stop_after, **{"stop": stop, **_only(options, "stop")})
+    return _TABLES[name][n_grades]
 
 
 def _only(options: Mapping[str, Any], *allowed: str) -> dict[str, Any]:

@@ -45,8 +45,14 @@ EARLY = 100  # rounds: a run that ends below where it stood here has unlearned
 ONLINE_P = 0.01
 # How far the held-out NDCG@10 may be below a rival's and still count as no worse.
 MARGIN = 0.005
-# The paper's users, and ones whose clicks carry a bias of position or end at the first.
-WHO = (*USERS, "position(eta=1.0, noise=0.4)", "position(eta=0.5, noise=0.4)", "cascade(noise=0.4)")
+# The paper's users, and ones whose clicks carry a bias of position or of trust, or end at the first: all of them noisy.
+WHO = (
+    *USERS,
+    "position(eta=1, table=informational)",
+    "position(eta=0.5, table=informational)",
+    "position(eta=0.5, trust=0.3, table=informational)",
+    "cascade(table=informational)",
+)
 LEGEND = (
     f"Means over runs; the highest in bold; a star where the difference to a rival is sure (p < {ONLINE_P}, Holm). "
     "*Our lead* is our mean less the rival's, ± half its 95 % interval: below 0 the rival is ahead."
