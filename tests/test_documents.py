@@ -74,6 +74,8 @@ def test_a_frame_for_a_ranker_without_names_is_an_array_with_ids() -> None:
     ranker = PairRank(3)
     assert ranker.rank(FRAME).ids is None  # its index only counts the rows
     assert ranker.rank(FRAME[2:]).ids in ((2, 3), (3, 2))
+    for index in ([7, 7, 8, 9], [0.5, 1.5, 2.5, 3.5], pd.date_range("2026-01-01", periods=4), [("a", 1)] * 4):
+        assert ranker.rank(FRAME.set_axis(index)).ids is None  # nobody meant those as ids
     assert set(ranker.rank(FRAME.assign(id=IDS)).ids or ()) == set(IDS)
     assert np.array_equal(ranker.score(FRAME), ranker.score(ROWS))
 

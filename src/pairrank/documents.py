@@ -6,7 +6,8 @@ What `Ranker.rank`, ``score`` and ``inspect`` accept:
 * a mapping from ids to features, each a row of numbers or a mapping by feature name;
 * a list of mappings by feature name; an entry ``"id"`` that is no feature is the document's id;
 * a pandas or polars frame: columns are found by name, in any order, and others are passed over; a column ``"id"``
-  that is no feature holds the ids, or else the index of a pandas frame does, unless it only counts the rows.
+  that is no feature holds the ids, or else the index of a pandas frame does, where it has different texts or whole
+  numbers that do more than count the rows.
 """
 
 from __future__ import annotations
@@ -190,7 +191,10 @@ class Columns:
         index = getattr(frame, "index", None)
         if index is None or isinstance(ids, str) or _only_counts(index):
             return features, None
-        return features, tuple(index.to_list())
+        try:
+            return features, _check_ids(tuple(index.to_list()), len(features))
+        except FeatureError:  # dates, several levels, some twice: an index that nobody meant as ids
+            return features, None
 
     def _needed_names(self) -> tuple[str, ...]:
         if self.names is None:
