@@ -181,14 +181,6 @@ def test_custom_table_from_a_file(tmp_path, suffix: str, prefix: str) -> None:
 
 
 @pytest.mark.parametrize("grades", [[0, 3], [-1], [0, 1, 7]])
-def test_chances_of_a_table_and_trust_in_what_stands_higher() -> None:
-    users = click_models.make("position(eta=1, trust=0.2, table=informational)", n_grades=3)
-    coins = np.random.default_rng(0).random((20_000, 3, 2))
-    rates = np.mean([users.clicks(np.array([0, 1, 2]), pair) for pair in coins], axis=0)
-    expected = np.array([0.4 + 0.2, 0.7 + 0.1, 0.9 + 0.2 / 3]) / [1, 2, 3]
-    assert rates == pytest.approx(expected, abs=0.015)
-
-
 @pytest.mark.parametrize("text", [NAVIGATIONAL, "position", "cascade"])
 def test_grade_outside_the_table(text: str, grades: list[int]) -> None:
     users = click_models.make(text, n_grades=3)
@@ -270,3 +262,11 @@ def test_drift_and_attacks_of_a_table_from_a_file(tmp_path) -> None:
 
 def test_grade_error_is_an_input_error() -> None:
     assert issubclass(GradeError, InputError)
+
+
+def test_chances_of_a_table_and_trust_in_what_stands_higher() -> None:
+    users = click_models.make("position(eta=1, trust=0.2, table=informational)", n_grades=3)
+    coins = np.random.default_rng(0).random((20_000, 3, 2))
+    rates = np.mean([users.clicks(np.array([0, 1, 2]), pair) for pair in coins], axis=0)
+    expected = np.array([0.4 + 0.2, 0.7 + 0.1, 0.9 + 0.2 / 3]) / [1, 2, 3]
+    assert rates == pytest.approx(expected, abs=0.015)
