@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from pairrank import client as client_module
-from pairrank.client import Client, Ranked, ServiceError, UnreachableError
+from pairrank.client import AsyncClient, Client, Ranked, ServiceError, UnreachableError
 from pairrank.errors import InputError, OptionError
 
 Answer = tuple[int, Any]
@@ -171,3 +172,24 @@ def test_wrong_use_is_told_before_anything_is_sent() -> None:
             Client(url)
     with pytest.raises(InputError, match="NaN"):
         Client().rank("a", {"x": [float("nan")]})
+
+
+def test_the_same_methods_awaited(script: tuple[Script, str]) -> None:
+    scripted, url = script
+    refused = (410, {"error": "expired", "message": "too late"})
+    scripted.answers = [(200, SHOWN), (200, {"status": "accepted"}), (200, {"rankers": []}), refused]
+
+    async def exchange() -> None:
+        async with AsyncClient(url, key="secret", connections=1) as client:
+            shown = await client.rank("shop", {"a": [1, 2.5]}, k=2)
+            assert await client.feedback("shop", shown.impression_id, iter(["b"])) == "accepted"
+            assert await client.rankers() == []
+            with pytest.raises(ServiceError, match="too late"):
+                await client.feedback("shop", "1-x", [])
+            with pytest.raises(AttributeError, match="neither AsyncClient nor Client has 'fly'"):
+                client.fly()
+
+    asyncio.run(exchange())
+    assert [asked[1] for asked in scripted.asked][2] == "/v1/rankers"
+    assert all(asked[3]["Authorization"] == "Bearer secret" for asked in scripted.asked)
+    assert scripted.answers == []

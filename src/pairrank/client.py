@@ -6,14 +6,17 @@ id, a ranker is created once. A rank request that is sent twice at worst leaves 
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import random
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
@@ -87,7 +90,7 @@ class Client:
         self._prefix = parts.path.rstrip("/")
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._timeout, self._retries = timeout, retries
-        self._local = threading.local()
+        self._connections: dict[int, http.client.HTTPConnection] = {}  # by thread
 
     def __enter__(self) -> Self:
         return self
@@ -96,11 +99,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close this thread's connection."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
+        """Close the connections of all threads."""
+        while self._connections:
+            self._connections.popitem()[1].close()
 
     # Traffic.
 
@@ -257,7 +258,9 @@ class Client:
             try:
                 status, text = self._once(method, self._prefix + path, data)
             except (OSError, http.client.HTTPException) as problem:
-                self.close()
+                broken = self._connections.pop(threading.get_ident(), None)
+                if broken is not None:
+                    broken.close()
                 trouble = str(problem) or type(problem).__name__
                 continue
             if status < 300:
@@ -269,13 +272,64 @@ class Client:
         raise UnreachableError(f"gave up after {self._retries + 1} attempts: {trouble}")
 
     def _once(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes]:
-        connection = getattr(self._local, "connection", None)
+        connection = self._connections.get(threading.get_ident())
         if connection is None:
             kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-            connection = self._local.connection = kind(self._host, self._port, timeout=self._timeout)
+            connection = kind(self._host, self._port, timeout=self._timeout)
+            self._connections[threading.get_ident()] = connection
         connection.request(method, path, body=data, headers=self._headers)
         response = connection.getresponse()
         return response.status, response.read()
+
+
+class AsyncClient:
+    """`Client` for asyncio: the same methods, awaited.
+
+    >>> async with AsyncClient("http://127.0.0.1:8000") as client:                  # doctest: +SKIP
+    ...     shown = await client.rank("search", {"a": [0.1, 0.2], "b": [0.3, 0.4]})
+    ...     await client.feedback("search", shown.impression_id, clicks=["b"])
+
+    Parameters
+    ----------
+    url, key, timeout, retries : as `Client` takes them.
+    connections : threads, each with a connection of its own; requests beyond that many wait.
+    """
+
+    def __init__(self, url: str = "http://127.0.0.1:8000", *, connections: int = 8, **options: Any) -> None:
+        self._client = Client(url, **options)
+        self._pool = ThreadPoolExecutor(connections, thread_name_prefix="pairrank-client")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Wait for what is under way, then close the connections."""
+        await asyncio.get_running_loop().run_in_executor(None, self._pool.shutdown)
+        self._client.close()
+
+    async def rank(
+        self, ranker: str, documents: Mapping[str, Sequence[float] | Mapping[str, float]], **more: Any
+    ) -> Ranking:
+        """`Client.rank`."""
+        shown: Ranking = await self._call("rank", ranker, documents, **more)
+        return shown
+
+    async def feedback(self, ranker: str, impression_id: str, clicks: Iterable[str]) -> str:
+        """`Client.feedback`."""
+        return str(await self._call("feedback", ranker, impression_id, list(clicks)))
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        """Any other method of `Client`."""
+        if name.startswith("_") or not hasattr(Client, name):
+            raise AttributeError(f"neither AsyncClient nor Client has {name!r}")
+        return partial(self._call, name)
+
+    async def _call(self, name: str, *words: Any, **more: Any) -> Any:
+        method = partial(getattr(self._client, name), *words, **more)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, method)
 
 
 def _plain(features: Sequence[float] | Mapping[str, float]) -> Any:

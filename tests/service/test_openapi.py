@@ -233,3 +233,10 @@ def test_the_walk_can_fail(walk: Walk) -> None:
     del walk.text["paths"]["/v1/rankers"]["get"]["responses"]["200"]
     with pytest.raises(KeyError):
         walk("GET", "/v1/rankers", 200)
+
+
+def test_every_reference_leads_somewhere(walk: Walk) -> None:
+    known = {f"#/components/schemas/{name}" for name in walk.text["components"]["schemas"]}
+    found = set(re.findall(r"'\$ref': '([^']+)'", str(walk.text)))
+    assert found
+    assert found <= known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -10,6 +11,8 @@ MAX_HEAD_BYTES = 64 * 2**10
 MAX_HEADERS = 100
 # While headers arrive they are parsed in pieces of this size, so that no more than one is read past the limit.
 _PIECE = 16 * 2**10
+# Java's own client offers HTTP/2 with every first request; the parser would take what follows, the body, for HTTP/2.
+_OFFER = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n|$)", re.IGNORECASE)
 _REFUSAL = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
     b"connection: close\r\n\r\n%s"
@@ -36,6 +39,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand on what has arrived, if the head so far is small enough."""
+        if self._in_head and b"h2c" in data:
+            head, end, body = data.partition(b"\r\n\r\n")
+            data = _OFFER.sub(b"", head) + end + body
         rest = memoryview(data)
         while self._in_head and len(rest) > 0 and not self.transport.is_closing():
             piece, rest = rest[:_PIECE], rest[_PIECE:]

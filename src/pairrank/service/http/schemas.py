@@ -426,9 +426,19 @@ def check(model: type[B], value: Any) -> B:
 def body_of(model: type[Body], *, many: bool = False, required: bool = True) -> dict[str, Any]:
     """The OpenAPI text of a JSON body."""
     schema = model.model_json_schema()
+    schema = _inlined(schema, schema.pop("$defs", {}))
     if many:
         schema = {"type": "array", "items": schema, "maxItems": MAX_EVENTS}
     return json_body(schema, required)
+
+
+def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+    """``schema`` without references into itself, which would point nowhere inside the whole text."""
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            return _inlined(definitions[schema["$ref"].removeprefix("#/$defs/")], definitions)
+        return {name: _inlined(value, definitions) for name, value in schema.items()}
+    return [_inlined(value, definitions) for value in schema] if isinstance(schema, list) else schema
 
 
 def json_body(schema: dict[str, Any], required: bool = True) -> dict[str, Any]:

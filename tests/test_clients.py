@@ -1,0 +1,76 @@
+"""Clients in other languages, built from our OpenAPI and run against a real service."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.tree import Tree
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    tree = Tree(f"sqlite:///{tmp_path / 'store.db'}")
+    yield f"http://127.0.0.1:{tree._port}"
+    assert tree.stop() == 0
+
+
+def build(language: str) -> Path:
+    """The folder of a client, built."""
+    done = subprocess.run([ROOT / "scripts" / "clients", language], capture_output=True, text=True)
+    if done.returncode:
+        # Without a network there are no packages; whatever else is wrong is a fault.
+        if any(word in done.stderr for word in ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED")):
+            pytest.skip(f"packages cannot be had: scripts/clients {language}")
+        raise AssertionError(done.stdout + done.stderr)
+    return ROOT / "clients" / language
+
+
+def test_typescript_in_node_and_in_a_browser(address: str, request: pytest.FixtureRequest) -> None:
+    if shutil.which("npm") is None:
+        pytest.skip("no Node: apt-get install nodejs npm")
+    folder = build("typescript")
+    done = subprocess.run(
+        ["npm", "test"], cwd=folder, env=os.environ | {"PAIRRANK_URL": address}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    assert "# pass 6" in done.stdout
+    browser: Browser = request.getfixturevalue("chromium")
+    page = browser.new_page()
+    page.goto(f"{address}/healthz")
+    script = (folder / "dist" / "browser.js").read_text()
+    status = page.evaluate(
+        f"""async () => {{
+            {script}
+            const client = new pairrank.PairRank(location.origin);
+            const shown = await client.rank("node", {{a: [0, 1], b: [1, 0]}});
+            return client.feedback("node", shown.impression_id, ["b"]);
+        }}"""
+    )
+    page.close()
+    assert status == "accepted"
+
+
+@pytest.mark.parametrize(("language", "tool"), [("go", "go"), ("java", "javac")])
+def test_generated_clients(address: str, language: str, tool: str) -> None:
+    if shutil.which(tool) is None or not (ROOT / "clients" / "generator").is_dir():
+        pytest.skip(f"no generator, or no {tool}: mvn -f clients/generator.xml dependency:copy")
+    made = build(language) / "generated"
+    command = {
+        "go": [str(made / "example")],
+        "java": ["java", "-cp", f"{made / 'classes'}:{made / 'lib'}/*", "Example"],
+    }
+    done = subprocess.run(command[language], env=os.environ | {"PAIRRANK_URL": address}, capture_output=True, text=True)
+    assert done.stdout == "2 documents, accepted, 1 feedback\n", done.stdout + done.stderr
