@@ -41,12 +41,12 @@ def empty_app() -> FastAPI:
     """An application with the two empty endpoints: JSON at the address of rank, Arrow at `ARROW_PATH`."""
     app = FastAPI()
 
-    @app.post("/v1/rankers/{name}/arrow")
+    @app.post("/v1/rankers/{name}/arrow", response_model=None)
     async def from_arrow(name: str, request: Request) -> Any:
         pa.ipc.open_stream(await request.body()).read_all()
         return _REPLY
 
-    @app.post("/v1/rankers/{name}/rank")
+    @app.post("/v1/rankers/{name}/rank", response_model=None)
     async def from_json(name: str, query: RankBody) -> Any:
         return _REPLY
 

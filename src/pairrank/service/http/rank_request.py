@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 from pairrank.errors import FeatureError, InputError
-from pairrank.service.http import plain_json
+from pairrank.service.http import arrow, plain_json
 from pairrank.types import FloatArray
 
 ARROW_TYPES = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file")
@@ -121,11 +121,22 @@ def _by_name(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
 
 def from_arrow(body: bytes, n_features: int, max_documents: int, given: Mapping[str, str]) -> Query:
     """A rank request as an Arrow IPC stream or file with columns id and features; the rest comes with the address."""
-    import pyarrow as pa
-
     k = given.get("k")
     if k is not None and not (k.isascii() and k.isdigit() and len(k) < 10):
         raise InputError(f"k is {k[:20]!r}; expected a whole number")
+    ids, features = arrow.read(body) or _arrow_columns(body, n_features, max_documents)
+    _check_count(len(ids), max_documents)
+    if features.shape[1] != n_features:
+        raise FeatureError(f"a document has {features.shape[1]} features; this ranker was made for {n_features}")
+    matrix = features.astype(np.float64, copy=False)
+    query_id, client_id, page_of = (_text(name, given.get(name)) for name in _TEXTS)
+    return Query(query_id, _check_ids(ids), matrix, _k(None if k is None else int(k)), client_id, page_of)
+
+
+def _arrow_columns(body: bytes, n_features: int, max_documents: int) -> arrow.Columns:
+    """The columns of any Arrow stream or file."""
+    import pyarrow as pa
+
     try:
         source = pa.py_buffer(body)
         opened = pa.ipc.open_file(source) if body[:6] == b"ARROW1" else pa.ipc.open_stream(source)
@@ -139,9 +150,7 @@ def from_arrow(body: bytes, n_features: int, max_documents: int, given: Mapping[
         raise InputError("the Arrow table has no rows; expected one document at least")
     _check_count(table.num_rows, max_documents)
     matrix = _arrow_matrix(pa, table.column("features").combine_chunks(), table.num_rows, n_features)
-    ids = _check_ids(table.column("id").to_pylist())
-    query_id, client_id, page_of = (_text(name, given.get(name)) for name in _TEXTS)
-    return Query(query_id, ids, matrix, _k(None if k is None else int(k)), client_id, page_of)
+    return arrow.Columns(table.column("id").to_pylist(), matrix)
 
 
 def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> FloatArray:
