@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app
 
 from pairrank import PairRank
 from pairrank.service.learning.replay import replay
+from pairrank.service.learning.trials import TOWARDS, LaunchCourse, place_of
 from pairrank.service.learning.verify import verify
 from pairrank.service.store import open_store
-from pairrank.service.store.values import LaunchHead, Limits
+from pairrank.service.store.values import Entry, LaunchHead, Limits
 from pairrank.service.worker.lists import FIRST, STALE_SECONDS, Setting, draw
 from pairrank.trials import launch as launches
 from pairrank.trials.interleaving import exposure
@@ -50,7 +52,7 @@ def served(client: TestClient, count: int, liked: str) -> list[bool]:
     """Lists to users who click ``liked`` where it stands first; which of them were ours."""
     ours = []
     for _ in range(count):
-        shown = ranked(client, k=3)
+        shown = ranked(client, k=3, query_id="q")
         ids = [document["id"] for document in shown["ranking"]]
         ours.append(ids == IDS[:-4:-1])
         assert ours[-1] or ids == IDS[:3]
@@ -219,3 +221,18 @@ def test_mistakes_get_one_sentence_each(app: TestClient) -> None:
         assert said in answer.json()["message"]
     assert app.get("/v1/rankers/a/launch").status_code == 404
     assert app.put("/v1/rankers/trees/launch", json={"mode": "free"}).json()["sentence"] == "Users see ours."
+
+
+def test_a_query_is_known_by_its_lists() -> None:
+    """The guess of a list's value is the mean of the same query's lists, drawn towards that of all; known again."""
+    begun = {"mode": "guarded", "margin": 0.1, "holdout": 0.1, "delta": 0.1, "auto": False}
+    course = LaunchCourse.begun(Entry(1, "launch", 0.0, None, None, None, trial=json.dumps(begun), version=0), None)
+    noted = {"launch": 1, "mode": "guarded", "ours": False, "share": 0.0}
+    for seq in range(2, 42):
+        query, clicks = ("easy", b"\1\0") if seq % 2 else ("hard", b"\0\0")
+        entry = Entry(seq, "feedback", 0.0, None, clicks, b"", trial=json.dumps(noted), version=0, query_id=query)
+        course = course.after(entry, noted)
+    assert course.expected(place_of("easy")) == (20 * 1.0 + TOWARDS * 0.5) / (20 + TOWARDS)
+    assert course.expected(place_of("hard")) == (TOWARDS * 0.5) / (20 + TOWARDS)
+    assert course.expected(place_of("new")) == 0.5
+    assert LaunchCourse.from_json(json.loads(course.to_json())) == course

@@ -25,7 +25,7 @@ def run(study: Study, jobs: int = 1, report: Callable[[int], None] = lambda done
     The present order is that of a single feature: the one that ranks the training split best. Good is arm a, useless
     is chance, hostile is a reversed.
     """
-    arms = _arms(study)
+    arms = compared(study)
     tasks = [(text, kind) for text in study.clicks for kind in KINDS]
     rows = []
     for done, row in enumerate(over_processes(partial(_row, study, arms), tasks, jobs), start=1):
@@ -34,7 +34,7 @@ def run(study: Study, jobs: int = 1, report: Callable[[int], None] = lambda done
     return rows
 
 
-def _arms(study: Study) -> tuple[int, IntArray, dict[str, IntArray]]:
+def compared(study: Study) -> tuple[int, IntArray, dict[str, IntArray]]:
     """The number of grades, and (q, k) grades of the present order and of each kind of ranker."""
     train, served = splits(study)
     kinds = {"good": study.a, "useless": SHUFFLED, "hostile": REVERSED}

@@ -6,6 +6,7 @@ losing a bit. So it is the same after `kill -9` anywhere, on any database.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,9 @@ from pairrank.trials.launch import Guard, Launch
 
 # A point of the course is kept after so many more lists than at the one before: some two hundred for a million lists.
 STEP = 1.06
+# Of queries, whose lists' values a launch remembers; and how many lists the mean of all counts as in a query's own.
+PLACES = 1024
+TOWARDS = 3.0
 
 
 def value(clicks: bytes) -> float:
@@ -99,6 +103,7 @@ class LaunchCourse:
     ----------
     epoch : the entry that began it. good : the last version that was shown while the gain so far was not below zero.
     shadowed, agreed : lists of the shadow, and the sum over them of the share of shown documents that are also in ours.
+    known : by a hash of the query, what its lists were worth in sum and how many there were; see `expected`.
     """
 
     launch: Launch
@@ -106,6 +111,7 @@ class LaunchCourse:
     good: int
     shadowed: int = 0
     agreed: float = 0.0
+    known: Mapping[str, tuple[float, int]] = field(default_factory=dict)
 
     @classmethod
     def begun(cls, entry: Entry, before: LaunchCourse | None) -> LaunchCourse:
@@ -114,15 +120,30 @@ class LaunchCourse:
         guard = Guard(told["margin"], told["holdout"], told["delta"])
         known = (before.launch.lists, before.launch.value) if before else (0, 0.0)
         launch = Launch(guard, told["mode"], told["auto"], *known)
-        return cls(launch, entry.seq, int(entry.version or 0))
+        return cls(launch, entry.seq, int(entry.version or 0), known=before.known if before else {})
+
+    def expected(self, place: str) -> float:
+        """What a list of a query is guessed to be worth: the mean of those before, drawn towards that of all lists.
+
+        Any guess that is made before is a right one; one that is near takes noise out. Queries share `PLACES`, so that
+        the state stays small; where none comes twice this is about the mean of all.
+        """
+        usual = self.launch.value / self.launch.lists if self.launch.lists else 0.5
+        total, count = self.known.get(place, (0.0, 0))
+        return (total + TOWARDS * usual) / (count + TOWARDS)
 
     def after(self, entry: Entry, noted: Mapping[str, Any]) -> LaunchCourse:
         """The launch with one more list; one that was served in another mode than is now does not count."""
         if entry.clicks is None or noted["launch"] != self.epoch or noted["mode"] != self.launch.mode:
             return self
-        launch = self.launch.after(noted["ours"], value(entry.clicks), noted.get("share"))
+        worth, known, guess = value(entry.clicks), self.known, None
+        if entry.query_id is not None:
+            place = place_of(entry.query_id)
+            guess, (total, count) = self.expected(place), known.get(place, (0.0, 0))
+            known = {**known, place: (total + worth, count + 1)}
+        launch = self.launch.after(noted["ours"], worth, noted.get("share"), guess)
         good = int(entry.version or 0) if noted["ours"] and launch.gain >= 0.0 else self.good
-        found = replace(self, launch=launch, good=good)
+        found = replace(self, launch=launch, good=good, known=known)
         if "agreed" in noted:
             return replace(found, shadowed=self.shadowed + 1, agreed=self.agreed + noted["agreed"])
         return found
@@ -135,13 +156,19 @@ class LaunchCourse:
 
     def to_json(self) -> str:
         """As text; equal launches give equal texts."""
-        values = {name: getattr(self, name) for name in ("epoch", "good", "shadowed", "agreed")}
+        values = {name: getattr(self, name) for name in ("epoch", "good", "shadowed", "agreed", "known")}
         return json.dumps(values | {"launch": self.launch.to_json()}, sort_keys=True)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> LaunchCourse:
         """The launch that `to_json` wrote."""
-        return cls(**{**values, "launch": Launch.from_json(values["launch"])})
+        known = {place: (total, count) for place, (total, count) in values["known"].items()}
+        return cls(**{**values, "launch": Launch.from_json(values["launch"]), "known": known})
+
+
+def place_of(query_id: str) -> str:
+    """Where a query's lists are counted, the same on every machine."""
+    return str(int.from_bytes(hashlib.sha256(query_id.encode()).digest()[:4], "big") % PLACES)
 
 
 LAUNCH = 0  # in the place of an experiment's id

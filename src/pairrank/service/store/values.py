@@ -298,6 +298,7 @@ class Entry(NamedTuple):
     counts: int | None = None  # 0: a client of a split that has counted before
     trial: str | None = None
     version: int | None = None  # the one that served it
+    query_id: str | None = None
 
 
 class ExperimentRow(NamedTuple):
