@@ -119,7 +119,8 @@ def test_solr_adds_up_the_same_trees(ranker: PairRank, tests: FloatArray) -> Non
     def value(node: dict[str, object], document: dict[str, float]) -> float:
         if "value" in node:
             return float(str(node["value"]))
-        side = "left" if np.float32(document[str(node["feature"])]) <= np.float32(str(node["threshold"])) else "right"
+        limit = np.float32(str(node["threshold"])) + np.float32(1e-6)  # as Solr reads it
+        side = "left" if np.float32(document[str(node["feature"])]) <= limit else "right"
         return value(node[side], document)  # type: ignore[arg-type]
 
     ours = [

@@ -16,6 +16,8 @@ from pairrank.export.additive import LEAVES, AdditiveModel, Steps, largest_error
 
 # Above every number that XGBoost, in 32 bits, can be given here: only what is missing goes the other way.
 ABOVE_ALL = 3e38
+# What Solr adds to every threshold, in 32 bits; else a value that is a millionth above one would go the other way.
+SOLR_SLACK = np.float32(1e-6)
 # XGBoost's word for "no parent".
 NOBODY = 2**31 - 1
 
@@ -201,13 +203,22 @@ def solr(model: AdditiveModel, store: str, leaves: int = LEAVES) -> bytes:
     return strict_json.write(content)
 
 
+def _solr_threshold(bound: float) -> float:
+    """What to write so that x < bound goes left: Solr adds a slack as it reads, and takes what is not above it left."""
+    down = np.float32(-np.inf)
+    highest = np.nextafter(np.float32(bound), down)  # of those that go left
+    written = highest - SOLR_SLACK
+    while written + SOLR_SLACK > highest:
+        written = np.nextafter(written, down)
+    return float(written)
+
+
 def _solr_node(tree: Tree, node: int, names: tuple[str, ...]) -> dict[str, Any]:
     if node < 0:
         return {"value": repr(tree.values[-1 - node])}
-    # There, too, x <= threshold goes left.
     return {
         "feature": names[tree.feature],
-        "threshold": repr(float(np.nextafter(np.float32(tree.bound[node]), np.float32(-np.inf)))),
+        "threshold": repr(_solr_threshold(tree.bound[node])),
         "left": _solr_node(tree, tree.left[node], names),
         "right": _solr_node(tree, tree.right[node], names),
     }
