@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pairrank.errors import ExportError, FeatureError, NewerFormatError
+from pairrank.errors import ExportError, FeatureError
 from pairrank.export import strict_json
 from pairrank.features.additive import Additive
 from pairrank.rankers.base import LinearRanker, Ranker
@@ -154,16 +154,9 @@ def document(model: AdditiveModel) -> dict[str, Any]:
 
 def loads(blob: bytes, *, source: str = "this model") -> AdditiveModel:
     """The model that `dumps` wrote."""
-    content = strict_json.parse(blob, source)
-    if content.get("format") != FORMAT:
-        raise ExportError(f"{source} has the format {content.get('format')!r}; expected {FORMAT!r}")
-    version = strict_json.entry(content, "version", int, source)
-    if version > VERSION:
-        raise NewerFormatError(f"{source} has version {version}; this PairRank reads up to {VERSION}: upgrade pairrank")
+    content, features = strict_json.model(blob, FORMAT, VERSION, source)
     names, functions = [], []
-    for feature in strict_json.entry(content, "features", list, source):
-        if not isinstance(feature, dict):
-            raise ExportError(f"{source} lists features that are not objects")
+    for feature in features:
         names.append(strict_json.entry(feature, "name", str, source))
         x, y = (
             np.array(

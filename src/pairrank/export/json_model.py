@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pairrank.errors import ExportError, NewerFormatError
+from pairrank.errors import ExportError
 from pairrank.export import strict_json
 from pairrank.export.model import LinearModel, MinMax, Normalisation, QueryMinMax, Standard
 
@@ -36,15 +36,7 @@ def document(model: LinearModel) -> dict[str, Any]:
 
 def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     """The model that `dumps` wrote."""
-    content = strict_json.parse(blob, source)
-    if content.get("format") != FORMAT:
-        raise ExportError(f"{source} has the format {content.get('format')!r}; expected {FORMAT!r}")
-    version = strict_json.entry(content, "version", int, source)
-    if version > VERSION:
-        raise NewerFormatError(f"{source} has version {version}; this PairRank reads up to {VERSION}: upgrade pairrank")
-    features = strict_json.entry(content, "features", list, source)
-    if not all(isinstance(feature, dict) for feature in features):
-        raise ExportError(f"{source} lists features that are not objects")
+    content, features = strict_json.model(blob, FORMAT, VERSION, source)
     names = [strict_json.entry(feature, "name", str, source) for feature in features]
     weights = [
         strict_json.number(feature.get("weight"), f"the weight of {name!r}")

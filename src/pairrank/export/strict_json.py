@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pairrank.errors import ExportError
+from pairrank.errors import ExportError, NewerFormatError
 
 
 def write(document: Mapping[str, Any]) -> bytes:
@@ -26,6 +26,20 @@ def parse(text: bytes | str, source: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ExportError(f"{source} holds a JSON {type(document).__name__}; expected an object")
     return document
+
+
+def model(blob: bytes, format: str, version: int, source: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A model in one of our own formats and its features; refused where it is another format or a newer version."""
+    content = parse(blob, source)
+    if content.get("format") != format:
+        raise ExportError(f"{source} has the format {content.get('format')!r}; expected {format!r}")
+    found = entry(content, "version", int, source)
+    if found > version:
+        raise NewerFormatError(f"{source} has version {found}; this PairRank reads up to {version}: upgrade pairrank")
+    features = entry(content, "features", list, source)
+    if not all(isinstance(feature, dict) for feature in features):
+        raise ExportError(f"{source} lists features that are not objects")
+    return content, features
 
 
 def entry(document: Mapping[str, Any], key: str, kind: type, source: str) -> Any:
