@@ -206,3 +206,12 @@ def test_usual_json_is_read_quickly_where_simdjson_is_installed() -> None:
         assert found.ids == ["a"]
         np.testing.assert_array_equal(found.features, [[1.0, 2.5]])
         assert (found.k, found.query_id) == (1, None)
+
+
+@pytest.mark.parametrize(("value", "told"), [(None, "null"), ("3", '"3"'), ([1], "[1]")])
+def test_a_value_that_is_no_number_is_named(value: Any, told: str) -> None:
+    documents = [{"id": "a", "features": [1.0, 2.0]}, {"id": "b", "features": {"x": 1.0, "y": value}}]
+    with pytest.raises(InputError) as caught:
+        from_json(json.dumps({"documents": documents}).encode(), N_FEATURES, ["x", "y"], 10)
+    sentence = f"features must be finite numbers; feature 1 of document 1 (counted from 0) is {told}"
+    assert str(caught.value) == sentence

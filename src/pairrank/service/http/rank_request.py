@@ -108,8 +108,18 @@ def _matrix(rows: list[Any], n_features: int, booleans: bool) -> FloatArray:
     try:
         flat = b"".join([pack(*row) for row in rows])
     except (StructError, OverflowError):
-        raise FeatureError("features must be finite numbers") from None
+        raise FeatureError(f"features must be finite numbers{_culprit(rows)}") from None
     return np.frombuffer(flat, dtype=np.float64).reshape(len(rows), n_features)
+
+
+def _culprit(rows: list[list[Any]]) -> str:
+    """Which value is none, counted from 0 as arrays are."""
+    for i, row in enumerate(rows):
+        for j, value in enumerate(row):
+            if not isinstance(value, (int, float)):
+                told = orjson.dumps(value).decode()[:40]
+                return f"; feature {j} of document {i} (counted from 0) is {told}"
+    return ""
 
 
 def _by_name(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
