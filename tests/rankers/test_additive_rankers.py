@@ -147,6 +147,17 @@ def test_it_bends_where_there_is_evidence() -> None:
     assert np.corrcoef(ranker.score(X), truth)[0, 1] > 0.8 > 0.3 > np.corrcoef(line.score(X), truth)[0, 1]
 
 
+def test_lines_stay_lines() -> None:
+    """Where the truth is a line, and clicks flatten out at its ends."""
+    ranker, rng = PairRank(D, model="additive"), np.random.default_rng(1)
+    for number in range(260):
+        impression = ranker.rank(candidates(number), 6)
+        ranker.learn(impression, rng.random(6) < np.clip(2.0 * impression.features[:, 0] - 0.5, 0.1, 0.9))
+    assert ranker._units.fixed
+    assert (ranker._units.stiffness == evidence.STIFF[0]).all()
+    assert ranker.effect(0).value[-1] > ranker.effect(0).value[0]
+
+
 def test_gains_of_evidence_are_those_of_the_integral() -> None:
     """Against ∫ N(y; θ, V) N(θ; 0, 1/p) dθ, written out for a Gaussian likelihood."""
     rng = np.random.default_rng(0)
@@ -240,10 +251,10 @@ def test_labels_are_learned_too() -> None:
 
 
 @pytest.mark.parametrize("model", ["linear", "additive"])
-@pytest.mark.parametrize("name", ["pairrank", "pdgd", "p2linrank"])
+@pytest.mark.parametrize("name", ["pairrank", "pdgd"])
 def test_explanations_add_up(name: str, model: str) -> None:
     ranker = rankers.make(name, n_features=D, model=model)
-    for number in range(100):
+    for number in range(80):
         turn(ranker, number)
     X = candidates(1001)
     told, scores = ranker.explain(X), ranker.score(X)  # type: ignore[attr-defined]
@@ -288,15 +299,14 @@ def test_features_that_do_not_exist() -> None:
         ranker.effect("price", [np.nan])
 
 
-@pytest.mark.parametrize("name", ["pairrank", "pdgd", "posterior-sampling"])
-@pytest.mark.parametrize("model", ["linear", "additive"])
+@pytest.mark.parametrize(("name", "model"), [("pairrank", "linear"), ("pairrank", "additive"), ("pdgd", "additive")])
 def test_monotone_functions_only_rise_or_only_fall(name: str, model: str) -> None:
     """The truth is a hump; told to rise or to fall, the function does, beyond its ends too."""
     for sign in (1, -1):
         ranker = rankers.make(name, n_features=D, model=model, monotone={0: sign, 2: 1})
-        for number in range(200):
+        for number in range(100):
             turn(ranker, number)
-            if number in (30, 100):
+            if number in (30, 70):
                 ranker = type(ranker).from_bytes(ranker.to_bytes())
         values = ranker.effect(0, np.linspace(-3.0, 4.0, 200)).value  # type: ignore[attr-defined]
         assert (sign * np.diff(values) >= -1e-6).all()
