@@ -50,7 +50,7 @@ EXTRAS = {
     "rerankers": ("import pairrank.integrations.rerankers", "rerankers"),
 }
 # Extras that nothing refuses to work without.
-OPTIONAL = ("client", "fast")
+OPTIONAL = ("client", "fast", "telemetry")
 # Extras that are several others.
 TOGETHER = ("integrations", "all")
 # What each extra is for, in an environment with that extra alone.
