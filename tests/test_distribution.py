@@ -131,6 +131,14 @@ pairrank.simulate("synthetic:tiny", rounds=20, panel=0, ideal="")
 assert jit.loaded()
 PY
 """,
+    "telemetry": """
+python - <<'PY' | grep 'impression ranked'
+from pairrank.service import telemetry
+telemetry.start("worker", {"OTEL_TRACES_EXPORTER": "console"})
+telemetry.impression("ranked", "shop", "secret", 1)
+telemetry.stop()
+PY
+""",
     "postgres": """
 python - <<'PY'
 from pairrank.errors import MissingExtraError, PairRankError
