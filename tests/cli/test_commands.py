@@ -108,10 +108,10 @@ def test_rankers_lists_them_and_their_options(capsys: pytest.CaptureFixture[str]
     told = capsys.readouterr().out
     assert all(f"\n{name} " in told for name in rankers.names())
     assert cli.main(["rankers", "mgd(tau=2)"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert "tau=2" in told
-    assert "multileaving=probabilistic    one of probabilistic, team-draft" in told
-    assert "    how many directions are tried at once." in told
+    lines = capsys.readouterr().out.splitlines()
+    assert "tau=2" in lines
+    assert "multileaving=probabilistic    one of probabilistic, team-draft" in lines
+    assert "    how many directions are tried at once." in lines
     for name in rankers.names():
         assert cli.main(["rankers", name]) == 0
 
