@@ -24,9 +24,9 @@ def example(name: str) -> ModuleType:
 
 
 def test_starting_from_the_present_ranking_does_not_hurt_the_first_visitors() -> None:
-    table = example("present_ranking").main(["--seeds", "2"])
+    table = example("present_ranking").main(["--seeds", "6"])
     present, cold, warm = (table[name] for name in table if name in WAYS)
-    assert cold[0] < present[0] - 0.1
+    assert cold[0] < present[0] - 0.08
     assert warm[0] > present[0] - 0.02
     assert warm[2] > present[2] + 0.03
 
