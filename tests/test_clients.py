@@ -38,17 +38,22 @@ def build(language: str) -> Path:
     return ROOT / "clients" / language
 
 
-def test_typescript_in_node_and_in_a_browser(address: str, request: pytest.FixtureRequest) -> None:
+@pytest.fixture
+def typescript() -> Path:
+    """Its folder, built."""
     if shutil.which("npm") is None:
         pytest.skip("no Node: apt-get install nodejs npm")
-    folder = build("typescript")
+    return build("typescript")
+
+
+def test_typescript_in_node_and_in_a_browser(address: str, typescript: Path, chromium: Browser) -> None:
+    folder = typescript
     done = subprocess.run(
         ["npm", "test"], cwd=folder, env=os.environ | {"PAIRRANK_URL": address}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout
     assert "# pass 6" in done.stdout
-    browser: Browser = request.getfixturevalue("chromium")
-    page = browser.new_page()
+    page = chromium.new_page()
     page.goto(f"{address}/healthz")
     script = (folder / "dist" / "browser.js").read_text()
     status = page.evaluate(

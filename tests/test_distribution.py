@@ -327,8 +327,12 @@ def test_the_sdist_installs_alone_and_says_what_is_missing(built: Path, folder: 
         check_refusal(commands, extra)
 
 
+# Those of frameworks are large; `.ci/environments integrations` installs them, at their lowest versions too.
+FRAMEWORKS = ("langchain", "llamaindex", "haystack", "lancedb", "pyterrier", "rerankers")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", [*EXTRAS, *OPTIONAL])
+@pytest.mark.parametrize("extra", [extra for extra in (*EXTRAS, *OPTIONAL) if extra not in FRAMEWORKS])
 def test_the_wheel_installs_with_one_extra_and_does_what_that_promises(extra: str, built: Path, folder: Path) -> None:
     commands = install(f"{wheel(built)}[{extra}]", folder)
     done = run(commands, PROMISED[extra])
