@@ -11,7 +11,8 @@ import pytest
 from pairrank import rankers
 from pairrank.checks import CHECKS, Check, ContractError, check_ranker
 from pairrank.features import linear
-from pairrank.rankers.base import Draw, LinearRanker
+from pairrank.rankers.base import Draw
+from pairrank.rankers.linear import LinearRanker
 from pairrank.types import BoolArray, FloatArray, Impression
 
 VARIANTS = [

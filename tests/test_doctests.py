@@ -22,7 +22,7 @@ PUBLIC = [
     "pairrank.documents.Columns",
     "pairrank.drawing.Panel",
     "pairrank.rankers.base.Ranker",
-    "pairrank.rankers.base.LinearRanker",
+    "pairrank.rankers.linear.LinearRanker",
     *rankers.paths(),
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,15 +119,19 @@ def test_two_machines_on_one_postgresql(postgres: Postgres) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes, where mounting is allowed."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
+def small_disk() -> Iterator[Path]:
+    """A file system of two megabytes, where mounting is allowed.
+
+    Not in pytest's own folder: what a killed run left mounted there could not be cleared away by the next.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="pairrank-disk-"))
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True)
     if mounted.returncode:
+        folder.rmdir()
         pytest.skip("mounting a small file system needs root")
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
+    folder.rmdir()
 
 
 def exchange_until_full(client: Client, documents: dict[str, list[float]]) -> None:

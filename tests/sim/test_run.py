@@ -16,7 +16,8 @@ import pairrank
 from pairrank import rankers, simulate
 from pairrank.data import Dataset, write_letor
 from pairrank.errors import DataError, FileFormatError, NewerFormatError, OptionError, UnknownNameError
-from pairrank.rankers.base import Draw, LinearRanker
+from pairrank.rankers.base import Draw
+from pairrank.rankers.linear import LinearRanker
 from pairrank.rankers.pdgd import PDGD
 from pairrank.sim import Records, RunFolder, RunSpec, engine, load_records
 

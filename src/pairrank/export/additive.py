@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from pairrank.errors import ExportError, FeatureError
 from pairrank.export import strict_json
 from pairrank.features.additive import Additive
-from pairrank.rankers.base import LinearRanker, Ranker
+from pairrank.rankers.base import Ranker
+from pairrank.rankers.linear import LinearRanker
 from pairrank.types import FloatArray
 
 FORMAT = "pairrank-additive"

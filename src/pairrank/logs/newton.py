@@ -18,6 +18,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from pairrank import archive, engines
+from pairrank.checking import check_choice, check_number_in
 from pairrank.engines import Engine
 from pairrank.errors import DataError, OptionError, PairRankError
 from pairrank.features import position
@@ -26,7 +27,6 @@ from pairrank.logs import reader
 from pairrank.logs.problems import Problems, Reason
 from pairrank.logs.reader import Chunk
 from pairrank.logs.sums import KINDS, Compensated, Sums, sums
-from pairrank.rankers.base import check_choice, check_number_in
 from pairrank.rankers.priors import Prior
 from pairrank.types import FloatArray
 

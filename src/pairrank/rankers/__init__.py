@@ -17,7 +17,8 @@ from pairrank import archive, short_text
 from pairrank.checking import nearest
 from pairrank.errors import FileFormatError, OptionError, UnknownNameError
 from pairrank.rankers import own
-from pairrank.rankers.base import LinearRanker, Ranker
+from pairrank.rankers.base import Ranker
+from pairrank.rankers.linear import LinearRanker
 
 __all__ = ["LinearRanker", "Ranker", "class_of", "label", "load", "make", "names", "options", "parse", "paths", "spell"]
 

@@ -8,32 +8,23 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, astuple, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, astuple, dataclass, field, fields
 from functools import cached_property
-from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pairrank import archive, notebook, threads
-from pairrank.checking import check_choice as check_choice
-from pairrank.checking import check_number_in as check_number_in
 from pairrank.checking import check_positions, check_whole
 from pairrank.documents import COUNTED, Columns, Features, Missing, clicked
 from pairrank.errors import (
     FileFormatError,
     ForeignImpressionError,
     LearningError,
-    NoWeightsError,
     OptionError,
 )
-from pairrank.features.additive import Additive, filled
-from pairrank.features.linear import Units
-from pairrank.rankers.effects import Explained
-from pairrank.rankers.first_lists import FirstLists, packed, unpacked
 from pairrank.rankers.learned_set import LearnedSet
-from pairrank.rankers.monotone import constraints, projected
 from pairrank.rankers.upgrade import from_0_1
 from pairrank.rng import Purpose, check_seed, generator
 from pairrank.state import Saved, Settings, checkpoint, restore, state_of
@@ -374,11 +365,6 @@ class Ranker(Saved, ABC):
             raise FileFormatError(f"{source} is damaged: {problem}") from problem
         return ranker
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The ranker of this class that `save` wrote; for rankers of one's own, which `pairrank.load` does not know."""
-        return cls.from_bytes(archive.read_file(path), source=str(path))
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, atomically. `pairrank.load` reads it."""
         archive.write_atomically(path, self.to_bytes())
@@ -389,121 +375,3 @@ class Ranker(Saved, ABC):
 
     def __reduce__(self) -> tuple[Callable[[bytes], Ranker], tuple[bytes]]:
         return type(self).from_bytes, (self.to_bytes(),)
-
-
-@dataclass(eq=False, kw_only=True)
-class LinearRanker(Ranker, Explained):
-    """A ranker that scores by one weight vector: score(x) = φ(x)·θ.
-
-    `_rank` and `_learn` see ``n_inputs`` inputs φ(x): with ``model`` "linear" the documents centred on their list, in
-    units taken from the first lists (`features.linear`); with "additive" as many columns per feature as its own
-    function has terms (`features.additive`). ``_weights`` are weights of those inputs. ``monotone`` names features, by
-    number or name, of which more may only raise (1) or lower (-1) the score.
-
-    >>> from pairrank import rankers
-    >>> rankers.make("pdgd", n_features=2).weights
-    array([0., 0.])
-    """
-
-    SAVED: ClassVar[tuple[str, ...]] = ("_weights", "_units")
-
-    model: str = "linear"
-    monotone: Mapping[str, int] | Mapping[int, int] | None = None
-
-    def _reset(self) -> None:
-        self._signs = {self.feature_number(f): s for f, s in (self.monotone or {}).items()}
-        if not set(self._signs.values()) <= {1, -1}:
-            raise OptionError(f"monotone is {self.monotone!r}; expected 1 or -1 for each feature")
-        if self.monotone is not None:  # as files hold it
-            self.monotone = {str(f): int(s) for f, s in self.monotone.items()}
-        self._weights = np.zeros(self.n_inputs)
-        # Lists learned while units may still change, to be learned anew in the units that they turn out to have.
-        self._first: FirstLists = ()
-
-    @cached_property
-    def _units(self) -> Units:
-        """What makes inputs of features; made once, and kept when the rest is reset."""
-        check_choice("model", self.model, ("linear", "additive"))
-        return (Additive if self.model == "additive" else Units)(self.n_features, self._unit_kind)
-
-    @property
-    def _unit_kind(self) -> str:
-        """How units are measured; see `features.linear.Units`."""
-        return "range"
-
-    @property
-    def n_inputs(self) -> int:
-        """How many columns `_rank` and `_learn` see: those of the features, or of an additive model's functions."""
-        return self._units.n_inputs
-
-    @property
-    def weights(self) -> FloatArray:
-        """(n_features,), θ in the features' own units; an additive model has none, see `effect`."""
-        if self.model != "linear":
-            raise NoWeightsError('a model="additive" has a function per feature, not a weight: see effect(feature)')
-        return self._units.weights(self._weights)
-
-    def score(self, features: Features) -> FloatArray:
-        """(n_docs,), φ(X)·θ."""
-        return self._units.scores(self.check_features(features), self._weights)
-
-    def _inputs(self, X: FloatArray) -> FloatArray:
-        return self._units.inputs(X)
-
-    def _may_lack(self) -> BoolArray:
-        return self._units.may_lack()
-
-    def _remember(self, X: FloatArray) -> Mapping[str, AnyArray]:
-        if self._units.settled or self._units.kind != "range":
-            return {}
-        return {"ranges": np.ptp(filled(X), axis=0)}
-
-    def _take(self, impression: Impression, clicks: BoolArray) -> None:
-        before = self._units.settled
-        changed = self._units.watch(impression.features, impression.memory.get("ranges"))
-        self._first = () if before else (*self._first, (impression, clicks))
-        if self._units.settled and not before:
-            changed |= self._units.fix_pieces([shown.features for shown, _ in self._first])
-        if changed:
-            self._learn_anew()
-        else:
-            self._learn(self._seen(impression), clicks)
-        if self._units.settled:
-            self._first = ()
-        if self._signs:
-            self._weights = projected(self._weights, constraints(self._units, self._signs), self._covariance())
-
-    def _seen(self, impression: Impression) -> Impression:
-        """The impression with inputs in place of features."""
-        return replace(impression, features=self._units.inputs(impression.features))
-
-    def _learn_anew(self) -> None:
-        """Learn the first lists again, in units that have changed."""
-        first = self._first
-        self._reset()
-        self._first = first
-        for impression, clicks in first:
-            self._learn(self._seen(impression), clicks)
-
-    def _sound(self) -> bool:
-        return bool(np.isfinite(self._weights).all())
-
-    def _state(self) -> State:
-        return super()._state() | packed(self._first)
-
-    def _restore(self, state: State) -> None:
-        restore(self._units, {k.removeprefix("units."): v for k, v in state.items() if k.startswith("units.")})
-        self._reset()  # for as many inputs as the units make
-        super()._restore(state)
-        self._first = unpacked(state)
-
-    def _without_lists(self, state: State) -> tuple[State, tuple[int, int]]:
-        empty = {name: value[:0] for name, value in state.items() if name.startswith("first.")}
-        return state | empty, (len(self._first), 0)
-
-    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> None:
-        first = list(islice(entries, n_first))[::-1]
-        if len(first) == n_first:
-            self._first = tuple(first)
-        else:  # units can no longer change: what was learned in them cannot be learned anew
-            self._units.fix(self._units.values)

@@ -8,8 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from pairrank.checking import check_number_in
 from pairrank.rankers import multileaving
-from pairrank.rankers.base import Draw, LinearRanker, check_number_in
+from pairrank.rankers.base import Draw
+from pairrank.rankers.linear import LinearRanker
 from pairrank.rng import Purpose, generator
 from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, IntArray
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from pairrank.rankers.base import Draw, check_number_in
+from pairrank.checking import check_number_in
+from pairrank.rankers.base import Draw
 from pairrank.rankers.pairwise import PairKind
 from pairrank.rankers.ranknet import SGDRankNet, by_score
 from pairrank.types import FloatArray

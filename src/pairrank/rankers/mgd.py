@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from pairrank.checking import check_choice
 from pairrank.errors import OptionError
 from pairrank.rankers import multileaving
-from pairrank.rankers.base import check_choice
 from pairrank.rankers.dbgd import DBGD
 from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
 

@@ -8,13 +8,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from pairrank.checking import check_choice, check_number_in
 from pairrank.documents import Features
 from pairrank.errors import OptionError
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import exploration, partition
 from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs
-from pairrank.rankers.base import Draw, check_choice, check_number_in
+from pairrank.rankers.base import Draw
 from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
 from pairrank.rankers.posterior_sampling import TOLERANCE
 from pairrank.rng import Purpose, generator

@@ -13,7 +13,8 @@ from pairrank.estimator import evidence
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import pairs
 from pairrank.kernel.pairs import Pairs
-from pairrank.rankers.base import LinearRanker, State
+from pairrank.rankers.base import State
+from pairrank.rankers.linear import LinearRanker
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression
 

@@ -7,9 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from pairrank.checking import check_number_in
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import all_pairs
-from pairrank.rankers.base import Draw, LinearRanker, check_number_in
+from pairrank.rankers.base import Draw
+from pairrank.rankers.linear import LinearRanker
 from pairrank.types import BoolArray, FloatArray, Impression, IntArray
 
 # Pairs are taken in parts of at most this many swapped scores, so that a list of any length fits in memory.

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from pairrank.checking import check_choice, check_number_in
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel.pairs import Pairs
-from pairrank.rankers.base import Draw, State, check_choice, check_number_in
+from pairrank.rankers.base import Draw, State
 from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
 from pairrank.types import FloatArray, Impression
 

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
 
+from pairrank.checking import check_number_in
 from pairrank.errors import OptionError
 from pairrank.features.spread import centred, mean_spread, precision, spread_sums
 from pairrank.kernel.logistic import slope
-from pairrank.rankers.base import Ranker, check_number_in
+from pairrank.rankers.base import Ranker
 from pairrank.rankers.pairrank import PairRank
 from pairrank.rankers.ranknet import OfflineRankNet
 from pairrank.types import FloatArray

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
+from pairrank.checking import check_choice, check_number_in
 from pairrank.errors import DataError
 from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs
-from pairrank.rankers.base import Draw, LinearRanker, check_choice, check_number_in
+from pairrank.rankers.base import Draw
+from pairrank.rankers.linear import LinearRanker
 from pairrank.rankers.pairwise import PAIRS, PairKind, preferred
 from pairrank.types import BoolArray, FloatArray, Impression, IntArray
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
+from pairrank.checking import check_choice, check_number_in
 from pairrank.errors import OptionError
-from pairrank.rankers.base import check_choice, check_number_in
 from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
 from pairrank.types import Float32Array
 

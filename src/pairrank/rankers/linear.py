@@ -1,0 +1,141 @@
+"""Rankers with one weight per input: what makes inputs of features, and learning anew when units change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import ClassVar
+
+import numpy as np
+
+from pairrank.checking import check_choice
+from pairrank.documents import Features
+from pairrank.errors import NoWeightsError, OptionError
+from pairrank.features.additive import Additive, filled
+from pairrank.features.linear import Units
+from pairrank.rankers.base import Ranker, State
+from pairrank.rankers.effects import Explained
+from pairrank.rankers.first_lists import FirstLists, packed, unpacked
+from pairrank.rankers.monotone import constraints, projected
+from pairrank.state import restore
+from pairrank.types import AnyArray, BoolArray, FloatArray, Impression
+
+
+@dataclass(eq=False, kw_only=True)
+class LinearRanker(Ranker, Explained):
+    """A ranker that scores by one weight vector: score(x) = φ(x)·θ.
+
+    `_rank` and `_learn` see ``n_inputs`` inputs φ(x): with ``model`` "linear" the documents centred on their list, in
+    units taken from the first lists (`features.linear`); with "additive" as many columns per feature as its own
+    function has terms (`features.additive`). ``_weights`` are weights of those inputs. ``monotone`` names features, by
+    number or name, of which more may only raise (1) or lower (-1) the score.
+
+    >>> from pairrank import rankers
+    >>> rankers.make("pdgd", n_features=2).weights
+    array([0., 0.])
+    """
+
+    SAVED: ClassVar[tuple[str, ...]] = ("_weights", "_units")
+
+    model: str = "linear"
+    monotone: Mapping[str, int] | Mapping[int, int] | None = None
+
+    def _reset(self) -> None:
+        self._signs = {self.feature_number(f): s for f, s in (self.monotone or {}).items()}
+        if not set(self._signs.values()) <= {1, -1}:
+            raise OptionError(f"monotone is {self.monotone!r}; expected 1 or -1 for each feature")
+        if self.monotone is not None:  # as files hold it
+            self.monotone = {str(f): int(s) for f, s in self.monotone.items()}
+        self._weights = np.zeros(self.n_inputs)
+        # Lists learned while units may still change, to be learned anew in the units that they turn out to have.
+        self._first: FirstLists = ()
+
+    @cached_property
+    def _units(self) -> Units:
+        """What makes inputs of features; made once, and kept when the rest is reset."""
+        check_choice("model", self.model, ("linear", "additive"))
+        return (Additive if self.model == "additive" else Units)(self.n_features, self._unit_kind)
+
+    @property
+    def _unit_kind(self) -> str:
+        """How units are measured; see `features.linear.Units`."""
+        return "range"
+
+    @property
+    def n_inputs(self) -> int:
+        """How many columns `_rank` and `_learn` see: those of the features, or of an additive model's functions."""
+        return self._units.n_inputs
+
+    @property
+    def weights(self) -> FloatArray:
+        """(n_features,), θ in the features' own units; an additive model has none, see `effect`."""
+        if self.model != "linear":
+            raise NoWeightsError('a model="additive" has a function per feature, not a weight: see effect(feature)')
+        return self._units.weights(self._weights)
+
+    def score(self, features: Features) -> FloatArray:
+        """(n_docs,), φ(X)·θ."""
+        return self._units.scores(self.check_features(features), self._weights)
+
+    def _inputs(self, X: FloatArray) -> FloatArray:
+        return self._units.inputs(X)
+
+    def _may_lack(self) -> BoolArray:
+        return self._units.may_lack()
+
+    def _remember(self, X: FloatArray) -> Mapping[str, AnyArray]:
+        if self._units.settled or self._units.kind != "range":
+            return {}
+        return {"ranges": np.ptp(filled(X), axis=0)}
+
+    def _take(self, impression: Impression, clicks: BoolArray) -> None:
+        before = self._units.settled
+        changed = self._units.watch(impression.features, impression.memory.get("ranges"))
+        self._first = () if before else (*self._first, (impression, clicks))
+        if self._units.settled and not before:
+            changed |= self._units.fix_pieces([shown.features for shown, _ in self._first])
+        if changed:
+            self._learn_anew()
+        else:
+            self._learn(self._seen(impression), clicks)
+        if self._units.settled:
+            self._first = ()
+        if self._signs:
+            self._weights = projected(self._weights, constraints(self._units, self._signs), self._covariance())
+
+    def _seen(self, impression: Impression) -> Impression:
+        """The impression with inputs in place of features."""
+        return replace(impression, features=self._units.inputs(impression.features))
+
+    def _learn_anew(self) -> None:
+        """Learn the first lists again, in units that have changed."""
+        first = self._first
+        self._reset()
+        self._first = first
+        for impression, clicks in first:
+            self._learn(self._seen(impression), clicks)
+
+    def _sound(self) -> bool:
+        return bool(np.isfinite(self._weights).all())
+
+    def _state(self) -> State:
+        return super()._state() | packed(self._first)
+
+    def _restore(self, state: State) -> None:
+        restore(self._units, {k.removeprefix("units."): v for k, v in state.items() if k.startswith("units.")})
+        self._reset()  # for as many inputs as the units make
+        super()._restore(state)
+        self._first = unpacked(state)
+
+    def _without_lists(self, state: State) -> tuple[State, tuple[int, int]]:
+        empty = {name: value[:0] for name, value in state.items() if name.startswith("first.")}
+        return state | empty, (len(self._first), 0)
+
+    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> None:
+        first = list(islice(entries, n_first))[::-1]
+        if len(first) == n_first:
+            self._first = tuple(first)
+        else:  # units can no longer change: what was learned in them cannot be learned anew
+            self._units.fix(self._units.values)
