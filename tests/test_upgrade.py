@@ -1,4 +1,4 @@
-"""Files and a store that version 0.1 wrote (commit e98be43) open and go on."""
+"""Files and stores that version 0.1 (commit e98be43) and a later program (commit a3d3cbc) wrote open and go on."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ import pytest
 from pairrank import rankers
 from pairrank.types import Impression
 
-FILES = Path(__file__).resolve().parent / "files-0.1"
+FILES = Path(__file__).resolve().parent / "older"
 
 
-@pytest.mark.parametrize("name", ["pairrank", "pairrank-bounded", "pairrank-c", "pdgd", "p2linrank"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("0.1/pairrank", "0.1/pairrank-bounded", "0.1/pairrank-c", "0.1/pdgd", "0.1/p2linrank"),
+        *("mirrored/pairrank", "mirrored/published"),  # whole, and without the lists that it keeps
+    ],
+)
 def test_a_ranker_goes_on(name: str) -> None:
     ranker = rankers.from_bytes(gzip.decompress((FILES / f"{name}.pairrank.gz").read_bytes()))
     weights = ranker.weights
@@ -32,17 +38,20 @@ def test_a_ranker_goes_on(name: str) -> None:
 
 
 def test_what_it_was_made_with_is_what_acts() -> None:
-    ranker = rankers.from_bytes(gzip.decompress((FILES / "pairrank.pairrank.gz").read_bytes()))
+    ranker = rankers.from_bytes(gzip.decompress((FILES / "0.1" / "pairrank.pairrank.gz").read_bytes()))
     assert (ranker.settings["z"], ranker.settings["pairs"], ranker.settings["offsets"]) == (0.2, "averaged", False)
-    published = rankers.from_bytes(gzip.decompress((FILES / "pairrank-c.pairrank.gz").read_bytes()))
+    published = rankers.from_bytes(gzip.decompress((FILES / "0.1" / "pairrank-c.pairrank.gz").read_bytes()))
     assert (published.settings["width"], published.settings["lam"], published.settings["pairs"]) == (
         "probability",
         0.1,
         "adjacent",
     )
+    mirrored = rankers.from_bytes(gzip.decompress((FILES / "mirrored" / "pairrank.pairrank.gz").read_bytes()))
+    assert (mirrored.settings["pairs"], mirrored.settings["offsets"]) == ("shown", True)
 
 
-def test_a_store_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["0.1", "mirrored"])
+def test_a_store_goes_on(tmp_path: Path, program: str) -> None:
     store_module = pytest.importorskip("pairrank.service.store")
     from pairrank.service.learning.learner import Learner
     from pairrank.service.learning.replay import replay
@@ -50,7 +59,7 @@ def test_a_store_goes_on(tmp_path: Path) -> None:
     from pairrank.service.store.values import Feedback
 
     path = tmp_path / "store.db"
-    path.write_bytes(gzip.decompress((FILES / "store.db.gz").read_bytes()))
+    path.write_bytes(gzip.decompress((FILES / program / "store.db.gz").read_bytes()))
     store = store_module.open_store(path)
     row = store.ranker("a")
     assert (row.version, row.base, row.learned, row.config.options) == (6, 6, 6, {})

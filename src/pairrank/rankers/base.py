@@ -25,7 +25,7 @@ from pairrank.errors import (
     OptionError,
 )
 from pairrank.rankers.learned_set import LearnedSet
-from pairrank.rankers.upgrade import from_0_1
+from pairrank.rankers.upgrade import from_0_1, shown_for_mirrored
 from pairrank.rng import Purpose, check_seed, generator
 from pairrank.state import Saved, Settings, checkpoint, restore, state_of
 from pairrank.types import AnyArray, BoolArray, FloatArray, Id, Impression, IntArray
@@ -353,6 +353,8 @@ class Ranker(Saved, ABC):
         try:
             if "settings" not in values:
                 values, arrays = from_0_1(values, arrays)
+            mirrored = values["settings"].get("pairs") == "mirrored"
+            values = shown_for_mirrored(values) if mirrored else values
             ranker = cls(values["n_features"], seed=values["seed"], **values["settings"])
             state = {**values["state"], **arrays}
             ranker._number = int(state.pop("number"))
@@ -361,6 +363,8 @@ class Ranker(Saved, ABC):
             n_first, n_history = map(int, values["left_out"])
             ranker._left_out = (n_first, n_history)
             ranker._restore(state)
+            if mirrored:  # today's pairs of the lists left out are not those that it learned
+                ranker.recall(())
         except (KeyError, TypeError, ValueError) as problem:
             raise FileFormatError(f"{source} is damaged: {problem}") from problem
         return ranker

@@ -1,8 +1,11 @@
-"""Files of version 0.1, as files of today.
+"""Older files, as files of today.
 
-That version measured features in units of one, and held options as given instead of settings as they act: what its
+Version 0.1 measured features in units of one, and held options as given instead of settings as they act: what its
 presets stood for is kept here. A ranker of then goes on with its weights, its certainty and its λ; its later clicks are
 learned as today, from pairs of the kind that it had.
+
+Between 0.1 and 0.2 the default learned from pairs called "mirrored": weights and certainty stay, and later clicks are
+learned from those of "shown", which took their place.
 """
 
 from __future__ import annotations
@@ -60,7 +63,6 @@ _INFORMATION = {"M": "matrix", "M_inverse": "inverse", "log_det": "log_det", "M_
 def from_0_1(values: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Values and arrays of a ranker's file, brought to today's names."""
     options, d = values["options"], int(values["n_features"])
-    text = json.dumps([values["name"], d, values["seed"], options], sort_keys=True)
     state = {**values["state"], **arrays}
     settings = _settings(options, state) if values["name"] == "pairrank" else options
     new = {name: state[name] for name in ("number", "learned", "weights", "rate", "noise", "models") if name in state}
@@ -83,11 +85,23 @@ def from_0_1(values: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str, 
         "n_features": d,
         "seed": values["seed"],
         "settings": settings,
-        "older": [hashlib.sha256(text.encode()).hexdigest()[:16]],
+        "older": [_fingerprint(values, options)],
         "left_out": [0, 0],
         "state": {name: value for name, value in new.items() if not isinstance(value, np.ndarray)},
     }
     return upgraded, {name: value for name, value in new.items() if isinstance(value, np.ndarray)}
+
+
+def shown_for_mirrored(values: dict[str, Any]) -> dict[str, Any]:
+    """Values of a ranker's file with pairs that there are today."""
+    settings = {name: "shown" if value == "mirrored" else value for name, value in values["settings"].items()}
+    return values | {"settings": settings, "older": [*values["older"], _fingerprint(values, values["settings"])]}
+
+
+def _fingerprint(values: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+    """What impressions of then call their ranker."""
+    text = json.dumps([values["name"], int(values["n_features"]), values["seed"], options], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _settings(options: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:

@@ -189,6 +189,8 @@ class SqlStore(ImpressionTables):
                     )
                     self.database.all("UPDATE heads SET digest = ? WHERE ranker_id = ?", (ranker.digest(), row.id))
                     options = {name: v for name, v in row.config.options.items() if name != "estimator"}
+                    if options.get("pairs") == "mirrored":
+                        options["pairs"] = ranker.settings["pairs"]
                     self.database.all(
                         "UPDATE rankers SET base = ?, config = ? WHERE id = ?",
                         (row.version, replace(row.config, options=options).to_json(), row.id),

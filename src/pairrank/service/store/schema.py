@@ -179,7 +179,7 @@ MIGRATIONS: tuple[str, ...] = (
 VERSION = len(MIGRATIONS)
 
 # Versions whose models were made by a program that learned in another way.
-OLD_MODELS = (1, 2)
+OLD_MODELS = (1, 2, 3)
 
 # In the order in which rows can be copied without breaking a reference.
 TABLES: tuple[str, ...] = (
