@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app
+from web import DOCUMENTS, Clock, TestClient, check_store, clicked, ranked, running_app
 
 from pairrank.cli import main
 from pairrank.service.learning.replay import replay
-from pairrank.service.learning.verify import verify
 from pairrank.service.store import open_store
 from pairrank.trials.experiment import Definition
 from pairrank.types import Impression
@@ -62,16 +61,6 @@ def rows(client: TestClient, columns: str, table: str = "log") -> list[Any]:
     return list(client.portal.call(worker.models.read, worker.store.database.all, f"SELECT {columns} FROM {table}"))
 
 
-def checked(url: str) -> None:
-    """Whole, and every state is the log's."""
-    store = open_store(url)
-    try:
-        assert verify(store) == []
-        assert all(replay(store, row).same for row in store.rankers())
-    finally:
-        store.close()
-
-
 def test_two_orders_in_one_list_until_it_is_decided(app: TestClient, file: str) -> None:
     """Users want d0, which stands first as sent; a new ranker shows anything."""
     made = started(app, learn=False)
@@ -93,7 +82,7 @@ def test_two_orders_in_one_list_until_it_is_decided(app: TestClient, file: str) 
     assert [point["lists"] for point in found["points"]][:3] == [1, 2, 3]
     assert found["points"][-1]["lists"] <= 80
     assert app.get("/v1/rankers/a?wait=5").json()["model_version"] == 80  # read, and nothing learned
-    checked(file)
+    check_store(file)
 
 
 def test_the_ranker_learns_from_mixed_lists(app: TestClient) -> None:
@@ -146,7 +135,7 @@ def test_a_split_is_sticky_and_each_client_counts_once(app: TestClient, file: st
     assert found["guardrails"]["lists_without_a_click"] == {"a": 1.0, "b": 1.0}
     served = [at for (at,) in rows(app, "number")]
     assert served == sorted(served)
-    checked(file)
+    check_store(file)
 
 
 def test_without_a_client_nobody_takes_part_in_a_split(app: TestClient) -> None:
@@ -237,7 +226,7 @@ def test_both_rankers_learn_from_one_list(app: TestClient, file: str) -> None:
         assert (row["feedback_count"], row["learned_count"], row["set_aside"]) == (30, 30, 0)
         weights = {row["name"]: row["weight"] for row in app.get(f"/v1/rankers/{name}/weights").json()["features"]}
         assert weights["feature 1"] > 0 > weights["feature 2"]
-    checked(file)
+    check_store(file)
     app.post("/v1/experiments/new/stop")
     started(app, "neither", b="other", learn=False)
     clicked(app, ranked(app), "d1")
@@ -347,13 +336,13 @@ def test_a_restart_and_a_compaction_keep_every_bit(store_url: str, tmp_path: Pat
             while rows(client, "count(*)", "impressions") != [(0,)]:
                 pass
             states.append({name: told(client, name) for name in ("new", "split")})
-        checked(store_url)
+        check_store(store_url)
         if life == 0:
             assert main(["store", "compact", store_url]) == 0
-            checked(store_url)
+            check_store(store_url)
     copy = tmp_path / "copy.db"
     assert main(["store", "backup", store_url, str(copy)]) == 0
-    checked(str(copy))
+    check_store(str(copy))
     with running_app(copy, clock) as client:
         assert {name: told(client, name) for name in ("new", "split")} == states[-1]
     # Twelve clients, of whom four came in both lives: in the split they count once.

@@ -9,13 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app
+from web import DOCUMENTS, Clock, TestClient, check_store, clicked, ranked, running_app
 
 from pairrank import PairRank
-from pairrank.service.learning.replay import replay
 from pairrank.service.learning.trials import TOWARDS, LaunchCourse, place_of
-from pairrank.service.learning.verify import verify
-from pairrank.service.store import open_store
 from pairrank.service.store.values import Entry, LaunchHead, Limits
 from pairrank.service.worker.lists import FIRST, STALE_SECONDS, Setting, draw
 from pairrank.trials import launch as launches
@@ -75,15 +72,6 @@ def passed(client: TestClient, clock: Clock) -> None:
     client.portal.call(worker.models.refresh)
 
 
-def checked(url: str) -> None:
-    store = open_store(url)
-    try:
-        assert verify(store) == []
-        assert all(replay(store, row).same for row in store.rankers())
-    finally:
-        store.close()
-
-
 def test_a_hostile_ranker_is_stopped(store_url: str) -> None:
     clock = Clock()
     for life in range(2):  # the service is stopped in the middle of it
@@ -101,7 +89,7 @@ def test_a_hostile_ranker_is_stopped(store_url: str) -> None:
                     came += served(client, 15, "d0")
             assert 0 < sum(came) < 0.8 * len(came)
             state = told(client)
-        checked(store_url)
+        check_store(store_url)
         if not life:
             with running_app(store_url, clock) as client:
                 now_and_then = {"share": 0, "sentence": ""}  # what is on its way is not of the log
@@ -141,7 +129,7 @@ def test_a_good_ranker_goes_free(app: TestClient, tmp_path: Path) -> None:
     assert (free["mode"], free["share"]) == ("free", 1.0)
     assert free["gain"][0] > 0.0
     assert served(app, 2, "d4") == [True, True]
-    checked(str(tmp_path / "store.db"))
+    check_store(str(tmp_path / "store.db"))
 
 
 def test_shadow_serves_as_sent_and_learns(app: TestClient) -> None:

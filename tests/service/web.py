@@ -14,7 +14,10 @@ import uvicorn
 
 from pairrank.service.app import make_app
 from pairrank.service.http.protocol import HttpProtocol
+from pairrank.service.learning.replay import replay
+from pairrank.service.learning.verify import verify
 from pairrank.service.settings import Settings
+from pairrank.service.store import open_store
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette would rather have a successor of httpx, which is not out yet
@@ -67,3 +70,13 @@ def ranked(client: TestClient, **more: Any) -> dict[str, Any]:
 def clicked(client: TestClient, shown: dict[str, Any], *ids: str) -> Any:
     """Feedback on a list."""
     return client.post("/v1/rankers/a/feedback", json={"impression_id": shown["impression_id"], "clicks": list(ids)})
+
+
+def check_store(url: str) -> None:
+    """Whole, and every state is the log's."""
+    store = open_store(url)
+    try:
+        assert verify(store) == []
+        assert all(replay(store, row).same for row in store.rankers())
+    finally:
+        store.close()
