@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pairrank import client as client_module
-from pairrank.client import AsyncClient, Client, Ranked, ServiceError, UnreachableError
+from pairrank.client import AsyncClient, Client, Explanation, Neighbours, Ranked, ServiceError, UnreachableError
 from pairrank.errors import InputError, OptionError
 
 Answer = tuple[int, Any]
@@ -170,18 +170,40 @@ def test_wrong_use_is_told_before_anything_is_sent() -> None:
     for url in ("ftp://x", "nonsense", "http://"):
         with pytest.raises(OptionError, match="http://host:port"):
             Client(url)
-    with pytest.raises(InputError, match="NaN"):
-        Client().rank("a", {"x": [float("nan")]})
+    with pytest.raises(InputError, match="infinity"):
+        Client().rank("a", {"x": [float("inf")]})
+
+
+WHY = {
+    "contributions": {"b": {"x": 0.2}, "a": {"x": -0.2}},
+    "neighbours": [{"above": "b", "below": "a", "gap": 0.4, "width": None, "certain": False}],
+}
+
+
+def test_an_explanation_is_asked_for_and_told(script: tuple[Script, str]) -> None:
+    scripted, url = script
+    scripted.answers = [(200, SHOWN), (200, SHOWN | {"explanation": WHY})]
+    with Client(url) as client:
+        assert client.rank("shop", {"a": [None, 1]}).explanation is None
+        shown = client.rank("shop", {"a": {"x": float("nan")}}, explain=True)
+    assert shown.explanation == Explanation(WHY["contributions"], (Neighbours("b", "a", 0.4, None, False),))  # type: ignore[arg-type]
+    plain, explained = (asked[2] for asked in scripted.asked)
+    assert "explain" not in plain
+    assert plain["documents"][0]["features"] == [None, 1.0]
+    assert explained["explain"] is True
+    assert explained["documents"][0]["features"] == {"x": None}
 
 
 def test_the_same_methods_awaited(script: tuple[Script, str]) -> None:
     scripted, url = script
     refused = (410, {"error": "expired", "message": "too late"})
-    scripted.answers = [(200, SHOWN), (200, {"status": "accepted"}), (200, {"rankers": []}), refused]
+    told = SHOWN | {"explanation": WHY}
+    scripted.answers = [(200, told), (200, {"status": "accepted"}), (200, {"rankers": []}), refused]
 
     async def exchange() -> None:
         async with AsyncClient(url, key="secret", connections=1) as client:
-            shown = await client.rank("shop", {"a": [1, 2.5]}, k=2)
+            shown = await client.rank("shop", {"a": [1, 2.5]}, k=2, explain=True)
+            assert shown.explanation is not None
             assert await client.feedback("shop", shown.impression_id, iter(["b"])) == "accepted"
             assert await client.rankers() == []
             with pytest.raises(ServiceError, match="too late"):

@@ -52,7 +52,7 @@ def test_typescript_in_node_and_in_a_browser(address: str, typescript: Path, chr
         ["npm", "test"], cwd=folder, env=os.environ | {"PAIRRANK_URL": address}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout
-    assert "# pass 6" in done.stdout
+    assert "# pass 7" in done.stdout
     page = chromium.new_page()
     page.goto(f"{address}/healthz")
     script = (folder / "dist" / "browser.js").read_text()
@@ -69,10 +69,11 @@ def test_typescript_in_node_and_in_a_browser(address: str, typescript: Path, chr
 
 
 @pytest.mark.parametrize(("language", "tool"), [("go", "go"), ("java", "javac")])
-def test_generated_clients(address: str, language: str, tool: str) -> None:
+def test_generated_clients(request: pytest.FixtureRequest, language: str, tool: str) -> None:
     if shutil.which(tool) is None or not (ROOT / "clients" / "generator").is_dir():
         pytest.skip(f"no generator, or no {tool}: mvn -f clients/generator.xml dependency:copy")
     made = build(language) / "generated"
+    address = request.getfixturevalue("address")
     command = {
         "go": [str(made / "example")],
         "java": ["java", "-cp", f"{made / 'classes'}:{made / 'lib'}/*", "Example"],

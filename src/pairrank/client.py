@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import math
 import random
 import threading
 import time
@@ -24,6 +25,8 @@ from urllib.parse import quote, urlsplit
 from pairrank.errors import InputError, OptionError, PairRankError
 
 MAX_PAUSE = 2.0
+# The features of one document: in order, or by name; None or NaN where one is missing.
+Row = Sequence[float | None] | Mapping[str, float | None]
 
 
 class ServiceError(PairRankError):
@@ -49,13 +52,40 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Two shown documents, one after the other by score: by how much, half its confidence interval, whether it is kept.
+
+    ``width`` is None where the algorithm has none.
+    """
+
+    above: str
+    below: str
+    gap: float
+    width: float | None
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why the shown documents score as they do, whatever order exploration or an experiment shows them in.
+
+    contributions : by document and feature (its name, or its number from 0 as a text), what it adds to the score, above
+        the mean of the shown documents. neighbours : by falling score.
+    """
+
+    contributions: Mapping[str, Mapping[str, float]]
+    neighbours: tuple[Neighbours, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
-    """A list as it shall be shown; its clicks go back with ``impression_id``."""
+    """A list as it shall be shown; its clicks go back with ``impression_id``. ``explanation`` only where asked for."""
 
     impression_id: str
     model_version: int
     explored: bool
     documents: tuple[Ranked, ...]
+    explanation: Explanation | None = None
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -108,26 +138,32 @@ class Client:
     def rank(
         self,
         ranker: str,
-        documents: Mapping[str, Sequence[float] | Mapping[str, float]],
+        documents: Mapping[str, Row],
         *,
         k: int | None = None,
         query_id: str | None = None,
         client_id: str | None = None,
         page_of: str | None = None,
+        explain: bool = False,
     ) -> Ranking:
         """Order documents, given as id → features (numbers, or by name where the ranker has feature names).
 
+        A missing value is None or NaN, where the ranker knows what that means.
+
         Give them in the order of the present system, which experiments and launches call as-sent. ``client_id`` says
         who asks, so that experiments treat them alike each time. ``page_of`` is the impression_id of the list to go
-        on with.
+        on with. ``explain`` asks why the documents score as they do.
         """
         rows = [{"id": name, "features": _plain(features)} for name, features in documents.items()]
         body: dict[str, Any] = {"documents": rows, "k": k, "query_id": query_id}
         more = {"client_id": client_id, "page_of": page_of}
         body |= {name: value for name, value in more.items() if value is not None}
+        if explain:
+            body["explain"] = True
         answer = self._call("POST", ranker, "rank", body)
         shown = tuple(Ranked(**document) for document in answer["ranking"])
-        return Ranking(answer["impression_id"], answer["model_version"], answer["explored"], shown)
+        why = _explanation(answer["explanation"]) if explain else None
+        return Ranking(answer["impression_id"], answer["model_version"], answer["explored"], shown, why)
 
     def feedback(self, ranker: str, impression_id: str, clicks: Iterable[str]) -> str:
         """Send the clicks of an impression, whole and final; "accepted" or "duplicate"."""
@@ -310,9 +346,7 @@ class AsyncClient:
         await asyncio.get_running_loop().run_in_executor(None, self._pool.shutdown)
         self._client.close()
 
-    async def rank(
-        self, ranker: str, documents: Mapping[str, Sequence[float] | Mapping[str, float]], **more: Any
-    ) -> Ranking:
+    async def rank(self, ranker: str, documents: Mapping[str, Row], **more: Any) -> Ranking:
         """`Client.rank`."""
         shown: Ranking = await self._call("rank", ranker, documents, **more)
         return shown
@@ -332,10 +366,19 @@ class AsyncClient:
         return await asyncio.get_running_loop().run_in_executor(self._pool, method)
 
 
-def _plain(features: Sequence[float] | Mapping[str, float]) -> Any:
+def _plain(features: Row) -> Any:
     if isinstance(features, Mapping):
-        return {name: float(value) for name, value in features.items()}
-    return [float(value) for value in features]
+        return {name: _number(value) for name, value in features.items()}
+    return [_number(value) for value in features]
+
+
+def _number(value: float | None) -> float | None:
+    """A value as JSON has it: what is missing is null."""
+    return None if value is None or math.isnan(value) else float(value)
+
+
+def _explanation(answer: Mapping[str, Any]) -> Explanation:
+    return Explanation(answer["contributions"], tuple(Neighbours(**pair) for pair in answer["neighbours"]))
 
 
 def _refusal(status: int, text: bytes) -> ServiceError:

@@ -77,7 +77,7 @@ def test_every_good_answer_is_the_one_declared(walk: Walk, monkeypatch: pytest.M
     told = {"impression_id": first["impression_id"], "clicks": ["d1"]}
     assert walk("POST", f"{one}/feedback", 200, json=told) == {"status": "accepted"}
     assert walk("POST", f"{one}/feedback", 200, json=told) == {"status": "duplicate"}
-    second = walk("POST", f"{one}/rank", 200, json={"documents": DOCUMENTS})
+    second = walk("POST", f"{one}/rank", 200, json={"documents": DOCUMENTS, "explain": True})
     event = {"event_id": "e", "impression_id": second["impression_id"], "document_id": "d2"}
     sent = [event, event, {**event, "event_id": "f", "document_id": "x"}, {**event, "impression_id": "9-x"}]
     statuses = [item["status"] for item in walk("POST", f"{one}/events", 200, json=sent)]

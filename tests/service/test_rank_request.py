@@ -27,7 +27,8 @@ def outcome(read: Callable[[], Query]) -> tuple[Any, ...]:
         query = read()
     except InputError as problem:
         return type(problem), str(problem)
-    return query.query_id, query.ids, query.k, query.features.dtype, query.features.tobytes(), query.features.shape
+    found = query._asdict() | {"features": query.features.tobytes()}
+    return *found.values(), query.features.dtype, query.features.shape
 
 
 def both(module: Any, read: Callable[[], Query]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -161,7 +162,7 @@ rows = st.one_of(st.tuples(numbers, numbers).map(list), st.lists(values, max_siz
 texts = st.one_of(st.text(max_size=3), st.integers(), st.none())
 bodies = st.fixed_dictionaries(
     {"documents": st.lists(st.fixed_dictionaries({"id": texts, "features": rows}), max_size=4)},
-    optional={"k": st.one_of(st.integers(-1, 5), values), "query_id": texts, "other": st.just(1)},
+    optional={"k": st.one_of(st.integers(-1, 5), values), "query_id": texts, "explain": values, "other": st.just(1)},
 )
 
 
@@ -208,10 +209,26 @@ def test_usual_json_is_read_quickly_where_simdjson_is_installed() -> None:
         assert (found.k, found.query_id) == (1, None)
 
 
-@pytest.mark.parametrize(("value", "told"), [(None, "null"), ("3", '"3"'), ([1], "[1]")])
+@pytest.mark.parametrize(("value", "told"), [("3", '"3"'), ([1], "[1]"), ({}, "{}")])
 def test_a_value_that_is_no_number_is_named(value: Any, told: str) -> None:
     documents = [{"id": "a", "features": [1.0, 2.0]}, {"id": "b", "features": {"x": 1.0, "y": value}}]
     with pytest.raises(InputError) as caught:
         from_json(json.dumps({"documents": documents}).encode(), N_FEATURES, ["x", "y"], 10)
     sentence = f"features must be finite numbers; feature 1 of document 1 (counted from 0) is {told}"
     assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(("text", "asked"), [(None, False), ("false", False), ("true", True)])
+def test_arrow_is_explained_by_its_address(text: str | None, asked: bool) -> None:
+    body = stream(batch(["a"], [[1.0, 2.0]]))
+    assert from_arrow(body, N_FEATURES, 5, {} if text is None else {"explain": text}).explain is asked
+    with pytest.raises(InputError, match="explain must be true or false"):
+        from_arrow(body, N_FEATURES, 5, {"explain": "yes"})
+
+
+def test_null_is_a_missing_value() -> None:
+    documents = [{"id": "a", "features": [None, 2.0]}, {"id": "b", "features": {"y": 3}}]
+    body = json.dumps({"documents": documents}).encode()
+    np.testing.assert_array_equal(from_json(body, N_FEATURES, ["x", "y"], 10).features, [[np.nan, 2.0], [0.0, 3.0]])
+    left_out = from_json(body, N_FEATURES, ["x", "y"], 10, np.nan)
+    np.testing.assert_array_equal(left_out.features, [[np.nan, 2.0], [np.nan, 3.0]])

@@ -11,6 +11,7 @@ type Posted<Path extends keyof paths> = paths[Path] extends { post: { requestBod
 type Put<Path extends keyof paths> = paths[Path] extends { put: { requestBody: infer Body } } ? Json<Body> : never;
 
 export type Ranking = Schemas["RankAnswer"];
+export type Explanation = Schemas["ExplanationAnswer"];
 export type RankRequest = Posted<"/v1/rankers/{name}/rank">;
 export type RerankRequest = Posted<"/v1/rerank">;
 export type Reranking = Schemas["RerankAnswer"];
@@ -54,10 +55,13 @@ export class PairRank {
     this.#options = { timeout: 10_000, retries: 5, fetch: globalThis.fetch.bind(globalThis), ...options };
   }
 
-  /** Order documents: features by id, as numbers or by name where the ranker has feature names. */
+  /**
+   * Order documents: features by id, as numbers or by name where the ranker has feature names, null where one is missing.
+   * With `explain` the answer has an explanation.
+   */
   rank(
     ranker: string,
-    documents: Record<string, number[] | Record<string, number>>,
+    documents: Record<string, (number | null)[] | Record<string, number | null>>,
     more: Omit<RankRequest, "documents"> = {},
   ): Promise<Ranking> {
     const rows = Object.entries(documents).map(([id, features]) => ({ id, features }));

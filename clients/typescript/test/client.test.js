@@ -15,6 +15,13 @@ test("rank and feedback", async () => {
   assert.equal((await client.ranker("node")).feedback_count, 1);
 });
 
+test("explain", async () => {
+  const shown = await client.rank("node", { a: [0, 1], b: [1, 0] }, { explain: true });
+  assert.deepEqual(Object.keys(shown.explanation.contributions.a), ["age", "match"]);
+  assert.deepEqual(shown.explanation.neighbours.map((pair) => [pair.above, pair.below].sort()), [["a", "b"]]);
+  assert.equal((await client.rank("node", { a: [0, 1] })).explanation, undefined);
+});
+
 test("events", async () => {
   const shown = await client.rank("node", { a: [0, 1], b: [1, 0] });
   const event = { impression_id: shown.impression_id, document_id: "b", event_id: "once" };

@@ -14,7 +14,7 @@ import numpy as np
 
 from pairrank.types import FloatArray
 
-_KEYS = ("documents", "k", "query_id", "client_id", "page_of")
+_KEYS = ("documents", "k", "query_id", "client_id", "page_of", "explain")
 
 
 class Request(NamedTuple):
@@ -26,6 +26,7 @@ class Request(NamedTuple):
     query_id: Any
     client_id: Any
     page_of: Any
+    explain: Any
 
 
 @lru_cache(maxsize=1)

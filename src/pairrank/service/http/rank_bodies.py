@@ -13,10 +13,11 @@ _DOCUMENT = {
         "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
         "features": {
             "oneOf": [
-                {"type": "array", "items": {"type": "number"}},
-                {"type": "object", "additionalProperties": {"type": "number"}},
+                {"type": "array", "items": {"type": ["number", "null"]}},
+                {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
             ],
-            "description": "numbers in order, or by name where the ranker has feature names",
+            "description": "numbers in order, or by name where the ranker has feature names; null where one is "
+            "missing and the ranker knows what that means",
         },
     },
 }
@@ -64,6 +65,10 @@ RANK_BODY = json_body(
                 "maxLength": MAX_ID,
                 "description": "an impression_id, to go on where that list ended",
             },
+            "explain": {
+                "type": ["boolean", "null"],
+                "description": "whether the answer shall have an explanation",
+            },
         },
     }
 )
@@ -72,6 +77,6 @@ RANK_BODY["requestBody"]["content"][ARROW_TYPES[0]] = {
         "type": "string",
         "format": "binary",
         "description": "Arrow IPC: columns id (string) and features (list of float32 or float64); "
-        "k, query_id, client_id and page_of as query parameters",
+        "k, query_id, client_id, page_of and explain as query parameters",
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from struct import Struct
@@ -30,6 +31,7 @@ class Query(NamedTuple):
     """A checked rank request: ids and features of the candidates in the order as sent, how many to show.
 
     client_id : who asks, for experiments. page_of : the id of the impression whose list goes on.
+    explain : whether the answer shall say why. A feature that is missing is NaN.
     """
 
     query_id: str | None
@@ -38,6 +40,7 @@ class Query(NamedTuple):
     k: int | None
     client_id: str | None = None
     page_of: str | None = None
+    explain: bool = False
 
 
 def parse_json(body: bytes) -> Any:
@@ -48,8 +51,13 @@ def parse_json(body: bytes) -> Any:
         raise MalformedError(f"the body is not JSON: {problem}") from None
 
 
-def from_json(body: bytes, n_features: int, names: Sequence[str] | None, max_documents: int) -> Query:
-    """A rank request in JSON; with ``names``, a document may give its features by name, and those left out are 0."""
+def from_json(
+    body: bytes, n_features: int, names: Sequence[str] | None, max_documents: int, left_out: float = 0.0
+) -> Query:
+    """A rank request in JSON; with ``names``, a document may give its features by name.
+
+    Features that are null are NaN, and those left out by name are ``left_out``.
+    """
     plain = plain_json.read(body, n_features)
     if plain is not None:
         _check_count(len(plain.ids), max_documents)
@@ -60,13 +68,14 @@ def from_json(body: bytes, n_features: int, names: Sequence[str] | None, max_doc
             _k(plain.k),
             _text("client_id", plain.client_id),
             _text("page_of", plain.page_of),
+            _flag("explain", plain.explain),
         )
     request = parse_json(body)
     if not isinstance(request, dict):
         raise InputError("the body is not a JSON object with documents")
-    unknown = request.keys() - {"documents", "k", *_TEXTS}
+    unknown = request.keys() - {"documents", "k", *_TEXTS, "explain"}
     if unknown:
-        raise InputError(f"the body has {min(unknown)!r}; expected documents, k, {', '.join(_TEXTS)}")
+        raise InputError(f"the body has {min(unknown)!r}; expected documents, k, {', '.join(_TEXTS)}, explain")
     documents = request.get("documents")
     if not isinstance(documents, list) or not documents:
         raise InputError("documents must be a list with one document at least")
@@ -79,10 +88,11 @@ def from_json(body: bytes, n_features: int, names: Sequence[str] | None, max_doc
     if sum(map(len, documents)) != 2 * len(documents):
         raise InputError("a document has more than id and features")
     if names is not None:
-        rows = [_by_name(row, names) if isinstance(row, dict) else row for row in rows]
+        rows = [_by_name(row, names, left_out) if isinstance(row, dict) else row for row in rows]
     query_id, client_id, page_of = (_text(name, request.get(name)) for name in _TEXTS)
     checked, matrix = _check_ids(ids), _matrix(rows, n_features, _may_hold_booleans(body))
-    return Query(query_id, checked, matrix, _k(request.get("k")), client_id, page_of)
+    explain = _flag("explain", request.get("explain"))
+    return Query(query_id, checked, matrix, _k(request.get("k")), client_id, page_of, explain)
 
 
 def _may_hold_booleans(body: bytes) -> bool:
@@ -96,7 +106,7 @@ def _may_hold_booleans(body: bytes) -> bool:
 
 
 def _matrix(rows: list[Any], n_features: int, booleans: bool) -> FloatArray:
-    """(n_docs, n_features) from lists of numbers."""
+    """(n_docs, n_features) from lists of numbers; null is NaN."""
     if set(map(type, rows)) != {list}:
         raise FeatureError("features must be a list of numbers (or, where the ranker has feature names, an object)")
     if set(map(len, rows)) != {n_features}:
@@ -108,6 +118,9 @@ def _matrix(rows: list[Any], n_features: int, booleans: bool) -> FloatArray:
     try:
         flat = b"".join([pack(*row) for row in rows])
     except (StructError, OverflowError):
+        if any(None in row for row in rows):
+            full = [[math.nan if value is None else value for value in row] for row in rows]
+            return _matrix(full, n_features, booleans)
         raise FeatureError(f"features must be finite numbers{_culprit(rows)}") from None
     return np.frombuffer(flat, dtype=np.float64).reshape(len(rows), n_features)
 
@@ -122,11 +135,11 @@ def _culprit(rows: list[list[Any]]) -> str:
     return ""
 
 
-def _by_name(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+def _by_name(row: Mapping[str, Any], names: Sequence[str], left_out: float) -> list[Any]:
     unknown = row.keys() - set(names)
     if unknown:
         raise FeatureError(f"no feature is called {min(unknown)!r}; see the ranker's feature_names")
-    return [row.get(name, 0.0) for name in names]
+    return [row.get(name, left_out) for name in names]
 
 
 def from_arrow(body: bytes, n_features: int, max_documents: int, given: Mapping[str, str]) -> Query:
@@ -140,7 +153,8 @@ def from_arrow(body: bytes, n_features: int, max_documents: int, given: Mapping[
         raise FeatureError(f"a document has {features.shape[1]} features; this ranker was made for {n_features}")
     matrix = features.astype(np.float64, copy=False)
     query_id, client_id, page_of = (_text(name, given.get(name)) for name in _TEXTS)
-    return Query(query_id, _check_ids(ids), matrix, _k(None if k is None else int(k)), client_id, page_of)
+    explain = _flag("explain", {None: None, "true": True, "false": False}.get(given.get("explain"), "text"))
+    return Query(query_id, _check_ids(ids), matrix, _k(None if k is None else int(k)), client_id, page_of, explain)
 
 
 def _arrow_columns(body: bytes, n_features: int, max_documents: int) -> arrow.Columns:
@@ -199,6 +213,12 @@ def _text(name: str, value: Any) -> str | None:
     if value is not None and (type(value) is not str or len(value) > MAX_ID or "\0" in value):
         raise InputError(f"{name} must be a text of at most {MAX_ID} characters")
     return None if value is None else str(value)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if value is not None and type(value) is not bool:
+        raise InputError(f"{name} must be true or false")
+    return bool(value)
 
 
 def _k(value: Any) -> int | None:

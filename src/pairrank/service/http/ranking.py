@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -17,6 +18,7 @@ from pairrank.errors import InputError, PairRankError
 from pairrank.rankers import Ranker
 from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError, answer
+from pairrank.service.http.explanation import explained, explanation
 from pairrank.service.http.rank_bodies import RANK_BODY
 from pairrank.service.http.rank_request import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
 from pairrank.service.http.schemas import (
@@ -177,7 +179,8 @@ async def _query(worker: WorkerState, request: Request, item: LoadedModel) -> Qu
         return from_arrow(await worker.body(request), config.n_features, most, request.query_params)
     if kind not in JSON_TYPES:
         raise RefusalError(415, "type", f"the content type is {kind[:80]!r}; expected JSON or {ARROW_TYPES[0]}")
-    return from_json(await worker.body(request), config.n_features, config.feature_names, most)
+    left_out = 0.0 if item.ranker.missing is None else math.nan
+    return from_json(await worker.body(request), config.n_features, config.feature_names, most, left_out)
 
 
 async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str, Any]:
@@ -189,6 +192,8 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
         item = await worker.models.get(item.row.name)
     # A newer model may be loaded while this waits: one list is one model's.
     row, ranker, number, batch, version = item.row, item.ranker, item.next_number, item.batch, item.version
+    query = _known(query, ranker)
+    explaining = explained(ranker, row.name, min(query.k or len(query.ids), len(query.ids))) if query.explain else None
     arms[Arm(row.name)] = ranker
     try:
         asked = (query.features, query.k, query.client_id, page)
@@ -198,6 +203,8 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
         scores = ranker.score(impression.features)
         if not np.isfinite(scores).all():
             raise ArithmeticError("scores are not finite")
+        shown = [query.ids[place] for place in impression.ranking.tolist()]
+        why = None if explaining is None else explanation(explaining, shown, impression.features)
     except InputError:
         raise
     except Exception as problem:
@@ -206,7 +213,6 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
     item.next_number = number + 1
     worker.recent.keep(row.name, number, query.ids, query.features)
     await asyncio.sleep(0)  # and packed together
-    shown = [query.ids[place] for place in impression.ranking.tolist()]
     blocks = impression.blocks.tolist()
     token, now = token_of(row.secret, number, batch), worker.clock()
     n_blocks = len(set(blocks))
@@ -235,7 +241,7 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
     if impression.explored:
         counted.explored.inc()
     first = len(page.before) + 1
-    return {
+    told = {
         "impression_id": f"{number}-{token}",
         "model_version": version,
         "explored": impression.explored,
@@ -244,6 +250,7 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
             for position, (name, score, block) in enumerate(zip(shown, scores.tolist(), blocks, strict=True), first)
         ],
     }
+    return told if why is None else {**told, "explanation": why}
 
 
 async def _running(worker: WorkerState, item: LoadedModel) -> tuple[list[ExperimentRow], dict[Arm, Ranker]]:
@@ -297,6 +304,13 @@ async def _page(worker: WorkerState, item: LoadedModel, impression_id: str) -> P
         raise RefusalError(404, "unknown", "page_of names no impression that was served")
     ids, noted = found
     return Page([*noted.get("before", ()), *ids], noted)
+
+
+def _known(query: Query, ranker: Ranker) -> Query:
+    """The request with missing values replaced by what they mean, or a sentence that names the first."""
+    if not np.isnan(query.features.min()):
+        return query
+    return query._replace(features=ranker.check_features(dict(zip(query.ids, query.features, strict=True))))
 
 
 def _rest(query: Query, page: Page) -> Query:

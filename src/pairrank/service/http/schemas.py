@@ -133,6 +133,28 @@ class RankedAnswer(Answer):
     block: Annotated[int, Field(ge=0)]
 
 
+class NeighboursAnswer(Answer):
+    """Two shown documents, one after the other by score."""
+
+    above: str
+    below: str
+    gap: float = Field(description="by how much the score of the first is above that of the second")
+    width: float | None = Field(
+        None, description="half the confidence interval of that; null where the algorithm has none"
+    )
+    certain: bool = Field(description="whether this order is kept; what is not may be shown either way")
+
+
+class ExplanationAnswer(Answer):
+    """Why the shown documents score as they do. The list may stand otherwise: by exploration, rules or experiments."""
+
+    contributions: dict[str, dict[str, float]] = Field(
+        description="by document and feature (its name, or its number from 0): what it adds to the score, above the "
+        "mean of the shown documents"
+    )
+    neighbours: list[NeighboursAnswer] = Field(description="by falling score")
+
+
 class RankAnswer(Answer):
     """The list to show, best first, and the id that its feedback must name."""
 
@@ -140,6 +162,7 @@ class RankAnswer(Answer):
     model_version: int
     explored: bool
     ranking: list[RankedAnswer]
+    explanation: ExplanationAnswer | None = Field(None, description="there where the request asks for it")
 
 
 class RerankResult(Answer):
