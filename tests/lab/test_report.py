@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
-FIGURES = 7
+FIGURES = 8
 
 
 @pytest.fixture(scope="module")
@@ -81,17 +81,28 @@ def test_in_a_real_browser(built: Report, chromium: Browser) -> None:
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("requestfailed", lambda request: problems.append(request.url))
     page.goto(built.html.as_uri())
+    # The sentence, the picture and the table come first; the rest is folded.
+    assert page.inner_text(".lead").startswith("After 40 rounds of clicks PairRank has ")
+    assert page.locator("img:visible").count() == 1
+    assert page.locator("table:visible").count() == 1
+    for summary in page.locator("summary").all():
+        summary.click()
     images = page.evaluate(
         "[...document.images].map(i => [i.complete, i.naturalWidth, i.getBoundingClientRect().width])"
     )
-    wide = page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     (ROOT / "artifacts").mkdir(exist_ok=True)
-    page.screenshot(path=ROOT / "artifacts" / "report.png", full_page=True)
+    for width in (1400, 820, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        for scheme, dark in (("light", False), ("dark", True)):
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "it scrolls sideways"
+            ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == dark
+            page.screenshot(path=ROOT / "artifacts" / f"report-{width}-{scheme}.png")
     page.close()
     assert problems == []
     assert len(images) == FIGURES
     assert all(complete and width > 100 and shown > 100 for complete, width, shown in images)
-    assert wide, "the page scrolls sideways"
 
 
 def test_while_a_sweep_is_under_way(

@@ -82,7 +82,11 @@ class Server:
         documents = names.get("documents", [f"item {i}" for i in range(14)])
         features = names.get("features", ["price", "match", "age"])
         query, k = names.get("query", "rain jacket"), names.get("k", 10)
-        self.call("PUT", f"/v1/rankers/{name}", {"n_features": 3, "feature_names": features, "options": {"lam": 1.0}})
+        self.call(
+            "PUT",
+            f"/v1/rankers/{name}",
+            {"n_features": 3, "feature_names": features, "options": names.get("options", {"lam": 1.0})},
+        )
         rng = np.random.default_rng(seed)
         for _ in range(lists):
             X = rng.random((len(documents), 3))

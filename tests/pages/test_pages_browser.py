@@ -106,6 +106,7 @@ def test_the_live_page_shows_a_ranker_and_follows_it(server: Server, open_page: 
 
 
 def test_the_live_page_in_the_dark_and_on_a_telephone(server: Server, open_page: Open) -> None:
+    server.traffic("curved", 5, options={"model": "additive"})
     server.traffic("shop", 30)
     for name, dark, width in (("desktop-dark", True, 1280), ("phone-light", False, 390), ("phone-dark", True, 390)):
         watched = open_page(f"{server.address}/", dark=dark, width=width)
@@ -122,6 +123,13 @@ def test_the_live_page_in_the_dark_and_on_a_telephone(server: Server, open_page:
         assert told.page.evaluate(AUDIT) == []
         told.shot(f"api-{name}")
         told.fits()
+    curved = open_page(f"{server.address}/?ranker=curved", dark=True, width=390)
+    curved.page.wait_for_selector(".functions .band", state="attached")
+    assert sorted(curved.page.locator(".functions .feature").all_inner_texts()) == ["age", "match", "price"]
+    assert curved.page.locator(".functions .mark").count() > 20
+    assert curved.page.evaluate(CONTRAST) == []
+    curved.shot("functions-phone-dark")
+    curved.fits()
 
 
 def test_impressions_can_be_paged_and_chosen(server: Server, open_page: Open) -> None:

@@ -17,6 +17,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 
 import pairrank
+from pairrank import rankers
 from pairrank.service import log_statistics
 from pairrank.service.app import make_app
 from pairrank.service.auth import new_key
@@ -144,6 +145,33 @@ def test_kept_orders_are_told_with_the_models_own_doubt(client: TestClient) -> N
     fill(client, 2, "paper", ranker="pairrank-c")
     told = client.get("/v1/rankers/paper/statistics").json()["kept"]
     assert told["wrong"] is None  # its widths are no standard deviations
+
+
+def test_the_functions_of_an_additive_model_are_told_as_far_as_documents_reach(client: TestClient) -> None:
+    fill(client, 70, options={"model": "additive"})
+    client.get("/v1/rankers/shop?wait=10")
+    told = client.get("/v1/rankers/shop/weights").json()
+    assert told["features"] is None
+    assert told["total"] == 2
+    model = served_model(client)
+    ranges = [max(f["value"]) - min(f["value"]) for f in told["functions"]]
+    assert ranges == sorted(ranges, reverse=True)
+    for function in told["functions"]:
+        effect = model.effect(function["name"], function["x"])
+        np.testing.assert_allclose(function["value"], effect.value)
+        np.testing.assert_allclose(function["deviation"], effect.sd)
+        assert function["x"][0] <= function["documents"][0]
+        assert function["documents"][-1] <= function["x"][-1]
+        assert function["documents"] == sorted(set(function["documents"]))
+        assert function["missing"] is None
+    fill(client, 1, "line")
+    assert client.get("/v1/rankers/line/weights").json()["functions"] is None
+
+
+def served_model(client: TestClient) -> pairrank.PairRank:
+    found = rankers.from_bytes(client.get("/v1/rankers/shop/model").content)
+    assert isinstance(found, pairrank.PairRank)
+    return found
 
 
 def test_an_impression_is_drawn_with_all_candidates_while_they_are_remembered(client: TestClient) -> None:

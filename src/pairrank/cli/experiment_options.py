@@ -169,4 +169,4 @@ def _print_leaders(results: Results) -> None:
         head, rows = tables.leaders(results, who)
         print(f"{who} users\n{fitted(head, rows)}\n")
     ceiling = f"; {CEILING} sees the labels and does not compete" if CEILING in results.rankers else ""
-    print(f"{tables.MARK} the best of its column{ceiling}")
+    print(f"{tables.MARK} the best of its column, {tables.LEVEL} level with it (p ≥ 0.05){ceiling}")

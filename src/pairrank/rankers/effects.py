@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +15,9 @@ from pairrank.documents import Features
 from pairrank.errors import FeatureError, UnknownNameError
 from pairrank.features.linear import Units
 from pairrank.types import BoolArray, FloatArray, Inspection, IntArray
+
+# Documents whose values are told beside a function: enough to see where they are, few enough to send.
+MARKS = 40
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -128,6 +132,35 @@ class Explained(ABC):
             one = np.eye(len(columns))[-1:] / units.units[columns[-1]]  # its column is the last
             absent = float((one @ weights)[0]), float(deviation(one, block)[0])
         return Effect(at, told @ weights, deviation(told, block), float(reference), absent)
+
+    def functions(self, seen: FloatArray) -> list[dict[str, Any]]:
+        """`effect` of every feature as plain values, ready for JSON, the one that moves the score most first.
+
+        ``seen`` (n, n_features) are documents: a function is told as far as they reach, with the values of some.
+        """
+        names = self.feature_names or [f"feature {number + 1}" for number in range(self.n_features)]
+        told = [self._function(number, name, seen[:, number]) for number, name in enumerate(names)]
+        return sorted(told, key=lambda function: min(function["value"]) - max(function["value"]))
+
+    def _function(self, number: int, name: str, values: FloatArray) -> dict[str, Any]:
+        known = np.sort(values[~np.isnan(values)])
+        effect = self.effect(number)
+        if len(known):
+            effect = self.effect(number, np.union1d(effect.x, known[[0, -1]]))
+        marks = known[np.linspace(0, len(known) - 1, min(MARKS, len(known))).astype(np.int64)]
+        absent: dict[str, float | None] | None = None
+        if effect.missing is not None:
+            value, sd = effect.missing
+            absent = {"value": value, "deviation": sd if np.isfinite(sd) else None}
+        return {
+            "name": name,
+            "x": effect.x.tolist(),
+            "value": effect.value.tolist(),
+            "deviation": effect.sd.tolist() if np.isfinite(effect.sd).all() else None,
+            "reference": effect.reference,
+            "missing": absent,
+            "documents": np.unique(marks).tolist(),
+        }
 
     def explain(self, features: Features) -> Explanation:
         """What each feature adds to each document's score, and which neighbours' order is certain.

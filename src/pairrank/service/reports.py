@@ -10,16 +10,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from pairrank.errors import UnknownNameError
-from pairrank.rankers import Ranker
+from pairrank.rankers import LinearRanker, Ranker
 from pairrank.service.learning.model import Model
 from pairrank.service.log_statistics import LogStatistics, kept_orders, point, points
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import ImpressionRow, RankerRow
 from pairrank.service.worker.models import Models
+from pairrank.types import Impression
 
 PATIENCE = 0.25  # seconds that an answer may spend on reading a log
 JUDGED = 20  # newest lists whose kept orders are counted
 MODELS = 16  # opened models that are kept
+LOOKED_AT = 30  # newest lists whose documents say where documents are
 
 
 class Worker(Protocol):
@@ -66,12 +68,16 @@ class Reports:
         return 0.0 if since is None else max(0.0, self._worker.clock() - since)
 
     async def weights(self, row: RankerRow, limit: int) -> dict[str, Any]:
-        """The heaviest weights of the newest model; none where it is not linear."""
-        features = weights_of(await self.model(row, row.version), row.config.feature_names)
+        """The heaviest weights of the newest model, or its functions where it is additive."""
+        model = await self.model(row, row.version)
+        features, functions = weights_of(model, row.config.feature_names), None
+        if isinstance(model, LinearRanker) and features is None:
+            functions = await self._worker.models.read(self._functions, row, model)
         return {
             "model_version": row.version,
-            "total": len(features or ()),
+            "total": len(features or functions or ()),
             "features": None if features is None else features[:limit],
+            "functions": None if functions is None else functions[:limit],
         }
 
     async def versions(self, row: RankerRow) -> list[dict[str, Any]]:
@@ -109,6 +115,11 @@ class Reports:
         # A ranker that was deleted and made anew may have its old id, so the time of making is part of the key.
         snapshot = self._worker.store.snapshot(ranker_id, version)
         return None if snapshot is None else Model.restore(snapshot).ranker
+
+    def _functions(self, row: RankerRow, model: LinearRanker) -> list[dict[str, Any]]:
+        entries = self._worker.store.log(row.id, max(row.base, row.log_seq - LOOKED_AT), LOOKED_AT)
+        shown = [Impression.from_bytes(entry.body).features for entry in entries if entry.body]
+        return model.functions(np.concatenate([np.empty((0, model.n_features)), *shown]))
 
     def _count_kept(self, ranker_id: int, created: float, version: int, base: int, end: int) -> dict[str, Any] | None:
         model = self._model(ranker_id, created, version)

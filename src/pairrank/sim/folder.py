@@ -13,10 +13,11 @@ import numpy as np
 
 from pairrank import archive
 from pairrank.errors import FileFormatError, NewerFormatError, StorageError
-from pairrank.rankers import Ranker
+from pairrank.rankers import LinearRanker, Ranker
 from pairrank.sim.engine import Progress
 from pairrank.sim.records import PHASES, Records
 from pairrank.sim.spec import RunSpec
+from pairrank.types import FloatArray
 
 _KIND = "simulation"
 
@@ -42,7 +43,7 @@ class RunFolder:
 
     def clear(self) -> None:
         """Forget what was run: the records and the checkpoint go."""
-        for name in ("records.parquet", "checkpoint.bin"):
+        for name in ("records.parquet", "checkpoint.bin", "functions.json"):
             (self.path / name).unlink(missing_ok=True)
 
     def save(self, records: Records) -> None:
@@ -50,6 +51,12 @@ class RunFolder:
         archive.write_atomically(self.path / "timing.json", json.dumps(dict(records.seconds)).encode() + b"\n")
         archive.write_atomically(self.path / "records.parquet", records.to_parquet())
         (self.path / "checkpoint.bin").unlink(missing_ok=True)
+
+    def save_functions(self, ranker: Ranker, seen: FloatArray) -> None:
+        """Write what each feature adds to the score, where the model at the end is additive, for the report."""
+        if isinstance(ranker, LinearRanker) and ranker.model == "additive":
+            told = json.dumps(ranker.functions(seen)).encode() + b"\n"
+            archive.write_atomically(self.path / "functions.json", told)
 
     def save_checkpoint(self, ranker: Ranker, progress: Progress) -> None:
         """Write what is needed to play on."""

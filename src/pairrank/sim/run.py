@@ -29,6 +29,8 @@ from pairrank.sim.world import World
 
 Splits = tuple[Dataset, Dataset]
 Watch = Callable[[int], bool]
+# Documents that the functions of an additive model are told for.
+SEEN = 1000
 
 
 def simulate(
@@ -146,6 +148,7 @@ def _run(
             raise KeyboardInterrupt
     records = engine.records(world, progress)
     if folder:
+        folder.save_functions(ranker, world.train.features[:SEEN].astype(np.float64))
         folder.save(records)
     return records
 

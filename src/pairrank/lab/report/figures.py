@@ -20,7 +20,8 @@ from pairrank.types import FloatArray, IntArray
 BLOCK_RANKS = (1, 5, 10)
 WINDOW = 200  # rounds that the number of blocks is averaged over, as in the paper
 ROUNDS = "rounds (queries served)"
-BANDS = "Lines are means over seeds, bands 95 % t intervals."
+FEW = 5  # seeds: of fewer each is drawn, since their interval would fill the panel
+BANDS = f"Lines are means over seeds, bands 95 % t intervals; of fewer than {FEW} seeds each is drawn, thin."
 _MARKERS = "osD^vPX*"
 _FIRST = 10  # rounds: before, a ranker is mostly luck, and on a log scale luck would fill a third of the panel
 _WIDTH, _HEIGHT = 3.6, 2.9  # inches of one panel
@@ -102,6 +103,58 @@ _CURVES = (
 _LAST = ("figure-8-regret", "Figure 8. Regret (not in the paper)", "regret", "mis-ordered pairs so far", _REGRET)
 
 
+def share_of_ceiling(results: Results, shares: Mapping[str, FloatArray], *, of_ceiling: bool) -> Plate:
+    """The one picture: how far each ranker has come; ``shares`` by ranker, (n_seeds, n_rounds)."""
+
+    def fill(axes: Any) -> None:
+        axis, drawn = axes[0][0], styles.of_rankers(results.rankers)
+        for ranker, curves in shares.items():
+            _line(axis, results.of(ranker)[0].rounds, 100 * curves if of_ceiling else curves, drawn[ranker])
+        _rounds_axis(axis, log=True)
+        first = axis.get_xlim()[0]
+        seen = np.concatenate([line.get_ydata()[line.get_xdata() >= first] for line in axis.lines])
+        axis.set_ylim(max(0.0, 0.98 * seen.min()), max(100.0 if of_ceiling else 1.0, seen.max()))
+        axis.set_ylabel("% of the ceiling, held-out queries" if of_ceiling else "NDCG@10, held-out queries")
+
+    ceiling = "as a share of what a RankNet reaches that was fitted to the training labels, the ceiling; " * of_ceiling
+    caption = f"NDCG@10 of the learned rankers on the test split, {ceiling}the mean over all kinds of users. {BANDS}"
+    title = "Share of the ceiling while learning" if of_ceiling else "Held-out performance while learning"
+    return Plate("share-of-ceiling", title, caption, _sheet(1, 1, fill, legend=3, size=(5.4, 4.0)))
+
+
+def functions(label: str, told: Sequence[Mapping[str, Any]], n: int = 9) -> Plate:
+    """What the strongest features of an additive model add to the score, with a band of one standard deviation."""
+    shown = list(told[:n])
+    columns = min(3, len(shown))
+    rows = -(-len(shown) // columns)
+
+    def fill(axes: Any) -> None:
+        for axis in axes.flat[len(shown) :]:
+            axis.set_visible(False)
+        for axis, function in zip(axes.flat, shown, strict=False):
+            x, value = np.array(function["x"]), np.array(function["value"])
+            axis.plot(x, value, color=_INK)
+            if function["deviation"] is not None:
+                sd = np.array(function["deviation"])
+                axis.fill_between(x, value - sd, value + sd, color=_INK, alpha=0.18, linewidth=0)
+            marks = np.array(function["documents"])
+            axis.plot(marks, np.full(len(marks), 0.02), "|", color="#555555", transform=axis.get_xaxis_transform())
+            absent = "" if function["missing"] is None else f"; missing: {function['missing']['value']:+.2f}"
+            axis.set_title(f"{function['name']}{absent}")
+        for row in axes:
+            row[0].set_ylabel("added to the score")
+
+    caption = (
+        f"What each feature adds to the score of {label} after the last round of the first seed, the {len(shown)} that "
+        f"move it most of {len(told)}. Bands are one standard deviation, marks are documents of the training split."
+    )
+    name = "functions-" + "".join(c if c.isalnum() else "-" for c in label.lower()).strip("-")
+    return Plate(name, f"Functions of {label}", caption, _sheet(rows, columns, fill, legend=1))
+
+
+_INK = "#0F7173"
+
+
 def plates(results: Results) -> list[Plate]:
     """The figures that these results can fill."""
     made = [_curves(results, *curves) for curves in _CURVES]
@@ -145,7 +198,22 @@ def _panel(axis: Any, results: Results, users: str, metric: str, drawn: Mapping[
         if cell is None or not cell.has(metric) or (ceiling and metric == "cosine"):
             continue  # the ideal's cosine to itself is 1 and says nothing
         _line(axis, cell.rounds, cell.curves[metric], drawn[ranker])
+    _within(axis, *_LIMITS[metric])
     _rounds_axis(axis, log=log)
+
+
+# What a metric can be.
+_LIMITS: Mapping[str, tuple[float, float]] = {
+    "ndcg": (0.0, 1.0),
+    "cndcg": (0.0, np.inf),
+    "cosine": (-1.0, 1.0),
+    "regret": (0.0, np.inf),
+}
+
+
+def _within(axis: Any, lowest: float, highest: float) -> None:
+    low, high = axis.get_ylim()
+    axis.set_ylim(max(low, lowest), min(high, highest))
 
 
 def _block_sizes(results: Results, blocked: Sequence[str]) -> Plate:
@@ -233,7 +301,9 @@ def _line(axis: Any, x: IntArray, runs: FloatArray, look: Look) -> None:
     mean, half = mean_interval(runs)
     every = (_MARKERS.find(look.marker), max(1, len(x) // 7))  # staggered: markers of close lines stay apart
     axis.plot(x, mean, color=look.colour, ls=look.style, marker=look.marker, markevery=every, label=look.label)
-    if np.isfinite(half).any():
+    if 1 < len(runs) < FEW:
+        axis.plot(x, runs.T, color=look.colour, ls=look.style, linewidth=0.6, alpha=0.5)
+    elif np.isfinite(half).any():
         axis.fill_between(x, mean - half, mean + half, color=look.colour, alpha=0.12, linewidth=0)
 
 
@@ -247,7 +317,13 @@ def _rounds_axis(axis: Any, *, log: bool, named: bool = True) -> None:
 
 
 def _sheet(
-    rows: int, columns: int, fill: Callable[[Any], None], *, legend: int, sharey: bool = True
+    rows: int,
+    columns: int,
+    fill: Callable[[Any], None],
+    *,
+    legend: int,
+    sharey: bool = True,
+    size: tuple[float, float] | None = None,
 ) -> Callable[[], Any]:
     """What draws a figure of panels that ``fill`` fills, with a legend of so many columns.
 
@@ -257,12 +333,14 @@ def _sheet(
     def draw() -> Any:
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(max(_WIDTH * columns, 2 * _WIDTH), _HEIGHT * rows + 0.6))
+        figure = Figure(figsize=size or (max(_WIDTH * columns, 2 * _WIDTH), _HEIGHT * rows + 0.6))
         axes: Any = figure.subplots(rows, columns, squeeze=False, sharey="row" if sharey else False)
         fill(axes)
         drawn = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in axes.flat]
         handles = {label: handle for pairs in drawn for handle, label in pairs}
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=legend, handlelength=3.2)
+        if handles:
+            words = handles.values(), handles.keys()
+            figure.legend(*words, loc="outside lower center", ncols=legend, handlelength=3.2)
         return figure
 
     return draw

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import platform
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
@@ -20,7 +21,7 @@ from pairrank.lab.analysis import claims
 from pairrank.lab.analysis.aggregate import Comparison, Results, collect
 from pairrank.lab.analysis.claims import Claim
 from pairrank.lab.experiment import Experiment
-from pairrank.lab.report import figures, styles, tables
+from pairrank.lab.report import figures, headline, styles, tables
 from pairrank.lab.report.figures import Plate
 from pairrank.sim import RunSpec
 from pairrank.version import __version__
@@ -53,7 +54,10 @@ def build(out: str | os.PathLike[str]) -> Report:
         groups = tables.by_kind(results.users)
         plates = [figures.ablation(results, experiment.study, kind, shown) for kind, shown in groups.items()]
     else:
-        plates = figures.plates(results)
+        shares, ceiling = headline.shares(results), bool(headline.ceilings(results))
+        first = [figures.share_of_ceiling(results, shares, of_ceiling=ceiling)] if shares else []
+        plates = [*first, *figures.plates(results)]
+    plates += _functions(folder, experiment, results)
     drawn = [(plate, *plate.render()) for plate in plates]
     paths = _write_figures(folder / "figures", drawn)
     archive.write_atomically(folder / "results.json", page.numbers().encode())
@@ -84,6 +88,15 @@ def _guessed(folder: Path) -> Experiment:
         users=tuple(dict.fromkeys(spec.clicks for spec in runs)),
         seeds=1 + max(spec.seed for spec in runs),
     )
+
+
+def _functions(folder: Path, experiment: Experiment, results: Results) -> Iterator[Plate]:
+    """The functions of additive rankers, as their first seed with the first users had them at the end."""
+    labels = styles.of_rankers(results.rankers)
+    for ranker in results.rankers:
+        path = folder / "runs" / experiment.run(ranker, results.users[0], 0).run_id / "functions.json"
+        if results.get(ranker, results.users[0]) is not None and path.is_file():
+            yield figures.functions(labels[ranker].label, json.loads(archive.read_file(path)))
 
 
 def _write_figures(folder: Path, drawn: Sequence[tuple[Plate, bytes, bytes]]) -> list[Path]:
@@ -141,7 +154,8 @@ class _Page:
         yield "Rankers", "; ".join(f"{labels[text].label}: {text}" for text in r.rankers)
         yield (
             "Winner",
-            f"the highest mean is marked {tables.MARK}; the ceiling, which sees the labels, does not compete",
+            f"the highest mean is marked {tables.MARK}, what a paired test does not tell from it {tables.LEVEL}; the "
+            "ceiling, which sees the labels, does not compete",
         )
         yield (
             "Tests",
@@ -158,12 +172,17 @@ class _Page:
         return told
 
     def first(self) -> Iterator[tuple[str, _Table]]:
-        """Titles and tables that come before the figures."""
+        """Titles and tables of what came out."""
         for kind, shown in tables.by_kind(self.results.users).items():
             yield f"Performance, {kind} users" if kind else "Performance", tables.overview(self.results, shown)
+
+    def checked(self) -> Iterator[tuple[str, _Table]]:
+        """The paper's claims, where the results say something about them."""
         if self.claims:
             rows = [[c.text, c.verdict, c.evidence, self.rules()[c.rule]] for c in self.claims]
-            yield "The paper's claims, as measured here", (["claim", "verdict", "measured", "rule"], rows)
+            counts = Counter(claim.verdict for claim in self.claims)
+            told = ", ".join(f"{verdict}: {counts[verdict]}" for verdict in _VERDICTS if counts[verdict])
+            yield f"The paper's claims, as measured here ({told})", (["claim", "verdict", "measured", "rule"], rows)
             yield "Rules", (["rule", "what it says"], [[letter, rule] for rule, letter in self.rules().items()])
 
     def last(self) -> Iterator[tuple[str, _Table]]:
@@ -188,10 +207,14 @@ class _Page:
             head, rows = table
             return f"## {title}\n\n{tables.as_markdown(head, [[_md(cell) for cell in row] for row in rows])}"
 
-        parts = [f"# {self.experiment.title}"]
-        parts.append("\n".join(f"- **{name}**: {_md(told)}" for name, told in self.facts()))
+        def picture(p: Plate) -> str:
+            return f"## {p.title}\n\n![{p.title}](figures/{p.name}.png)\n\n{_md(p.caption)}"
+
+        parts = [f"# {self.experiment.title}", _md(headline.sentence(self.results)), *map(picture, plates[:1])]
         parts += [section(*part) for part in self.first()]
-        parts += [f"## {p.title}\n\n![{p.title}](figures/{p.name}.png)\n\n{_md(p.caption)}" for p in plates]
+        parts.append("## What was run\n\n" + "\n".join(f"- **{name}**: {_md(told)}" for name, told in self.facts()))
+        parts += [section(*part) for part in self.checked()]
+        parts += map(picture, plates[1:])
         parts += [section(*part) for part in self.last()]
         return "\n\n".join(parts) + "\n"
 
@@ -202,10 +225,16 @@ class _Page:
             files("pairrank.lab.report").joinpath("report.css").read_text(encoding="utf-8"),
         )
         facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(told)}</dd>" for name, told in self.facts())
-        body = [f"<h1>{title}</h1><dl>{facts}</dl>"]
-        body += [f"<h2>{escape(name)}</h2>{_table(*table)}" for name, table in self.first()]
-        body += [_figure(plate, svg) for plate, svg in plates]
-        body += [f"<h2>{escape(name)}</h2>{_table(*table)}" for name, table in self.last()]
+        body = [f"<h1>{title}</h1><p class=lead>{escape(headline.sentence(self.results))}</p>"]
+        body += [_figure(plate, svg) for plate, svg in plates[:1]]
+        body += [f"<h2>{escape(name)}</h2>{_table(*table, numbers=True)}" for name, table in self.first()]
+        level = f"{tables.LEVEL} level with it: a paired test over seeds has p ≥ 0.05"
+        body.append(f"<p>{tables.MARK} the best of its column; {level}.</p>")
+        body.append(_folded("What was run", f"<dl>{facts}</dl>"))
+        body += [_folded(name, _table(*table)) for name, table in self.checked()]
+        if plates[1:]:
+            body.append(_folded(f"{len(plates) - 1} more figures", "".join(_figure(*drawn) for drawn in plates[1:])))
+        body += [_folded(name, _table(*table)) for name, table in self.last()]
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -230,22 +259,27 @@ _VERDICTS = {claims.HOLDS: "holds", claims.FAILS: "fails", claims.OPEN: "open"}
 def _figure(plate: Plate, svg: bytes) -> str:
     source = base64.b64encode(svg).decode()
     return (
-        f'<h2>{escape(plate.title)}</h2><figure id="{plate.name}">'
-        f'<img alt="{escape(plate.title)}" src="data:image/svg+xml;base64,{source}">'
+        f'<h2>{escape(plate.title)}</h2><figure id="{plate.name}"><div class=wide>'
+        f'<img alt="{escape(plate.title)}" src="data:image/svg+xml;base64,{source}"></div>'
         f"<figcaption>{escape(plate.caption)}</figcaption></figure>"
     )
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _folded(title: str, content: str) -> str:
+    return f"<details><summary>{escape(title)}</summary>{content}</details>"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = False) -> str:
     top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    return f"<div class=wide><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+    start = "<table class=numbers>" if numbers else "<table>"
+    return f"<div class=wide>{start}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def _cell(text: str) -> str:
     if text in _VERDICTS:
         return f'<td class="{_VERDICTS[text]}">{escape(text)}</td>'
-    best = text.endswith(f" {tables.MARK}")
+    best = text.endswith((f" {tables.MARK}", f" {tables.LEVEL}"))
     return f"<td{' class=best' if best else ''}>{escape(text)}</td>"
 
 

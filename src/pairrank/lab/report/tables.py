@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pairrank.lab.analysis.aggregate import METRICS, Comparison, Results
+from pairrank.lab.analysis.aggregate import LEVEL as CERTAIN
+from pairrank.lab.analysis.aggregate import METRICS, Comparison, Results, paired
 from pairrank.lab.experiment import CEILING
 from pairrank.lab.report import styles
 from pairrank.metrics import mean_interval
 
 Row = list[str]
-MARK = "*"
+MARK, LEVEL = "*", "≈"  # the best of its column, and what no paired test tells from it
 _DIGITS = {"ndcg": 4, "cndcg": 1, "regret": 0}
 _HEADS = {"ndcg": "NDCG@10", "cndcg": "cNDCG@10", "regret": "regret"}
 
@@ -20,7 +21,9 @@ _HEADS = {"ndcg": "NDCG@10", "cndcg": "cNDCG@10", "regret": "regret"}
 def summary(results: Results) -> list[dict[str, Any]]:
     """A row per ranker and users: means over seeds with half 95 % t intervals, and whether it is the best there."""
     rows = []
-    winners = {(users, metric): winner(results, users, metric) for users in results.users for metric in METRICS}
+    columns = [(users, metric) for users in results.users for metric in METRICS]
+    winners = {column: winner(results, *column) for column in columns}
+    levels = {column: level(results, *column) for column in columns}
     for users in results.users:
         for ranker in results.rankers:
             cell = results.get(ranker, users)
@@ -31,6 +34,7 @@ def summary(results: Results) -> list[dict[str, Any]]:
                 mean, half = mean_interval(cell.final(metric))
                 row |= {metric: float(mean), f"{metric}_ci": None if math.isnan(half) else float(half)}
             row |= {f"best_{metric}": winners[users, metric] == ranker for metric in METRICS}
+            row |= {f"level_{metric}": ranker in levels[users, metric] for metric in METRICS}
             row["seconds"] = cell.seconds
             rows.append(row)
     return rows
@@ -44,6 +48,17 @@ def winner(results: Results, users: str, metric: str) -> str | None:
         if styles.base(ranker) != CEILING and (cell := results.get(ranker, users))
     }
     return max(means, key=lambda ranker: means[ranker]) if means else None
+
+
+def level(results: Results, users: str, metric: str) -> set[str]:
+    """The winner, and every ranker that a paired t test over seeds does not tell from it (p ≥ 0.05)."""
+    best = winner(results, users, metric)
+    first = None if best is None else results.get(best, users)
+    if best is None or first is None:
+        return set()
+    others = [r for r in results.rankers if r != best and styles.base(r) != CEILING]
+    cells = [cell for ranker in others if (cell := results.get(ranker, users)) is not None]
+    return {best} | {cell.ranker for cell in cells if paired(first, cell, metric).p >= 1 - CERTAIN}
 
 
 def by_kind(users: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -79,7 +94,9 @@ def _value(row: dict[str, Any] | None, metric: str) -> str:
         return "–"
     digits, half = _DIGITS[metric], row[f"{metric}_ci"]
     text = f"{row[metric]:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
-    return text + (f" {MARK}" if row.get(f"best_{metric}") else "")
+    if row.get(f"best_{metric}"):
+        return f"{text} {MARK}"
+    return f"{text} {LEVEL}" if row.get(f"level_{metric}") else text
 
 
 def regrets(results: Results) -> tuple[Row, list[Row]]:

@@ -366,12 +366,32 @@ class WeightAnswer(Answer):
     deviation: float | None
 
 
+class MissingAnswer(Answer):
+    """What a missing value adds to the score, with its standard deviation."""
+
+    value: float
+    deviation: float | None
+
+
+class FunctionAnswer(Answer):
+    """What a feature adds to the score: straight lines between the points of ``x``."""
+
+    name: str
+    x: list[float]
+    value: list[float] = Field(description="at each x, above that at reference")
+    deviation: list[float] | None = Field(description="the standard deviation of each, where the model knows it")
+    reference: float = Field(description="the value that adds nothing")
+    missing: MissingAnswer | None = Field(description="null where the model has no weight for a missing value")
+    documents: list[float] = Field(description="values that documents of the newest lists had, rising; some of them")
+
+
 class WeightsAnswer(Answer):
-    """Weights, heaviest first; null where the model is not linear."""
+    """Weights, heaviest first; null where the model is not linear. Functions, strongest first, where it is additive."""
 
     model_version: int
     total: int
     features: list[WeightAnswer] | None
+    functions: list[FunctionAnswer] | None
 
 
 class ActAnswer(Answer):

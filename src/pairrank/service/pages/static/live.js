@@ -2,6 +2,7 @@
 
 import { $, ask, clock, copyable, fixed, h, percent, put, seconds, whole } from "./dom.js";
 import { lineChart } from "./chart.js";
+import { drawFunctions } from "./functions.js";
 import { drawWeights } from "./weights.js";
 import { explainer, showDrawing, suited } from "./drawing.js";
 import { follow, throttle } from "./stream.js";
@@ -9,6 +10,7 @@ import { follow, throttle } from "./stream.js";
 const PAGE = 20;
 const MOST_PAGES = 10;
 const FEW_WEIGHTS = 24;
+const FEW_FUNCTIONS = 6;
 const SHOWN = 6; // documents of an impression in the table
 const LAGS = 200;
 const CALM = 2000; // milliseconds between drawings while following the newest impression
@@ -195,13 +197,24 @@ function charts({ name }, { points, newest }) {
     lines: [{ name: "waiting", values: lags.map((lag) => lag[1]) }] });
 }
 
+/** Weights as bars, or the functions of an additive model as curves. */
 function weigh(weights) {
-  const { features } = weights;
-  drawWeights(parts.weights, features && (state.all ? features : features.slice(0, FEW_WEIGHTS)));
-  parts.more.hidden = !features || features.length <= FEW_WEIGHTS;
-  if (!features) return;
-  const rest = weights.total > features.length ? ` of ${whole(weights.total)}` : "";
-  parts.more.textContent = state.all ? "Show fewer" : `Show ${features.length}${rest}`;
+  const { features, functions } = weights;
+  const told = functions ?? features;
+  const few = functions ? FEW_FUNCTIONS : FEW_WEIGHTS;
+  const shown = told && (state.all ? told : told.slice(0, few));
+  const [title, about] = parts.weights.closest("section").querySelectorAll("h2, header p");
+  title.textContent = functions ? "Functions" : "Weights";
+  about.textContent = functions
+    ? "what each feature adds to the score, strongest first; the band is one standard deviation, marks are documents"
+    : "heaviest first; the line is one standard deviation";
+  parts.weights.className = functions ? "functions" : "weights";
+  if (functions) drawFunctions(parts.weights, shown);
+  else drawWeights(parts.weights, shown);
+  parts.more.hidden = !told || told.length <= few;
+  if (!told) return;
+  const rest = weights.total > told.length ? ` of ${whole(weights.total)}` : "";
+  parts.more.textContent = state.all ? "Show fewer" : `Show ${told.length}${rest}`;
 }
 
 /** Kept versions, each with what an administrator may do with it. Every act asks once more before it is done. */
