@@ -78,6 +78,25 @@ def test_evaluator_equals_one_list_at_a_time(k: int) -> None:
     assert metrics.NDCG(grades, offsets, k).mean(scores) == pytest.approx(np.nanmean(expected), rel=1e-12)
 
 
+@pytest.mark.parametrize("ties", metrics.TIES)
+@pytest.mark.parametrize("odd", [0.0, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("levels", [2, 5, 1000])
+def test_the_top_of_every_list_is_that_of_the_whole_order(ties: str, odd: float, levels: int) -> None:
+    """Lists of very different lengths, empty ones too, with few or many ties and scores that are no numbers."""
+    rng = np.random.default_rng(levels)
+    sizes = np.array([0, 1, 9, 10, 11, 300, 40, 0, 35, 21, 5, 170])
+    offsets = np.append(0, sizes.cumsum())
+    scores = rng.integers(levels, size=offsets[-1]).astype(np.float64)
+    scores[[12, 400]] = odd
+    for k in (1, 10, 50):
+        rank = np.concatenate([np.arange(size) for size in sizes])
+        top = metrics.NDCG(np.zeros(len(scores), dtype=int), offsets, k).top(
+            scores, ties=ties, rng=np.random.default_rng(1)
+        )
+        whole = metrics.order(scores, offsets, ties=ties, rng=np.random.default_rng(1))
+        np.testing.assert_array_equal(top, whole[rank < k])
+
+
 @pytest.mark.parametrize("source", ["random", "MQ2008"])
 @pytest.mark.parametrize("k", [1, 5, 10])
 def test_ndcg_equals_ir_measures_with_exponential_gains(source: str, k: int) -> None:
@@ -121,6 +140,15 @@ def test_ndcg_equals_scikit_learn_with_labels_of_gains(source: str, k: int) -> N
 @given(lists_of_grades)
 def test_regret_counts_mis_ordered_pairs(grades: list[int]) -> None:
     assert metrics.regret(grades) == sum(upper < lower for upper, lower in combinations(grades, 2))
+
+
+def test_regrets_of_many_lists_are_those_of_each() -> None:
+    rng = np.random.default_rng(0)
+    offsets = np.append(0, rng.integers(1, 30, 40).cumsum())
+    grades = rng.integers(5, size=offsets[-1])
+    expected = [metrics.regret(grades[a:b]) for a, b in pairwise(offsets)]
+    assert metrics.regrets(grades, offsets).tolist() == expected
+    assert metrics.regrets([], [0]).tolist() == []
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=5))

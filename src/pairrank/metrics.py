@@ -6,6 +6,7 @@ Per-list values are NaN where a metric means nothing (a list without a relevant 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -75,6 +76,25 @@ def regret(grades: ArrayLike) -> int:
     return int(above[listed == levels].sum())
 
 
+def regrets(grades: ArrayLike, offsets: ArrayLike) -> IntArray:
+    """(n_lists,), the `regret` of each of many lists, none of them empty: ``grades`` (n,) one list behind the other.
+
+    >>> regrets([0, 1, 2, 1, 0, 2], [0, 3, 6])
+    array([3, 2])
+    """
+    listed, starts = np.asarray(grades), np.asarray(offsets)[:-1]
+    total = np.zeros(len(starts), dtype=np.int64)
+    if len(starts) == 0:
+        return total
+    sizes = np.diff(offsets)
+    for level in range(int(listed.min()) + 1, int(listed.max()) + 1):
+        lower = listed < level
+        above = np.cumsum(lower)
+        above -= np.repeat(above[starts] - lower[starts], sizes)
+        total += np.add.reduceat(np.where(listed == level, above, 0), starts)
+    return total
+
+
 def cosine(a: ArrayLike, b: ArrayLike) -> float:
     """a·b / (‖a‖‖b‖); NaN where either has no length."""
     u, v = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
@@ -112,13 +132,8 @@ def order(
     would otherwise make a ranker that knows nothing look perfect.
     """
     keys = [-np.asarray(scores, dtype=np.float64), _list_of(np.asarray(offsets))]
-    if ties == "random":
-        if rng is None:
-            raise OptionError("random ties need a generator; pass rng=pairrank.rng.generator(...)")
-        keys.insert(0, rng.random(len(keys[0])))
-    elif ties != "order":
-        raise OptionError(f"ties is {ties!r}; expected one of {', '.join(TIES)}")
-    return np.lexsort(keys)
+    lots = _lots(len(keys[0]), ties, rng)
+    return np.lexsort(keys if lots is None else [lots, *keys])
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,32 +152,80 @@ class NDCG:
     k: int = 10
     ideal: FloatArray = field(init=False, repr=False)
     _gains: FloatArray = field(init=False, repr=False)
+    _lists: IntArray = field(init=False, repr=False)
     _places: tuple[IntArray, FloatArray, IntArray] = field(init=False, repr=False)
+    _long: tuple[tuple[IntArray, IntArray], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_lists(self.grades, self.grades, self.offsets)
-        rank = _rank(self.offsets)
+        rank, lists = _rank(self.offsets), _list_of(self.offsets)
         top = np.flatnonzero(rank < self.k)
         object.__setattr__(self, "_gains", gain(self.grades))
-        object.__setattr__(self, "_places", (top, discount(self.k)[rank[top]], _list_of(self.offsets)[top]))
-        object.__setattr__(self, "ideal", self._dcg(order(self.grades, self.offsets)))
+        object.__setattr__(self, "_lists", lists)
+        object.__setattr__(self, "_places", (rank[top], discount(self.k)[rank[top]], lists[top]))
+        object.__setattr__(self, "_long", tuple(_padded(np.asarray(self.offsets), self.k)))
+        object.__setattr__(self, "ideal", self._dcg(order(self.grades, self.offsets)[top]))
 
     def per_query(
         self, scores: ArrayLike, *, ties: str = "order", rng: np.random.Generator | None = None
     ) -> FloatArray:
         """(n_queries,), NDCG@k of each list under ``scores`` (n_docs,); NaN for lists without a relevant document."""
         _check_lists(scores, self.grades, self.offsets)
-        reached = self._dcg(order(scores, self.offsets, ties=ties, rng=rng))
+        reached = self._dcg(self.top(scores, ties=ties, rng=rng))
         return np.divide(reached, self.ideal, out=np.full_like(reached, np.nan), where=self.ideal > 0)
 
     def mean(self, scores: ArrayLike, *, ties: str = "order", rng: np.random.Generator | None = None) -> float:
         """The mean of `per_query` over the lists with a relevant document; NaN where there is none."""
         return _mean(self.per_query(scores, ties=ties, rng=rng))
 
-    def _dcg(self, rows: IntArray) -> FloatArray:
-        top, weights, lists = self._places
-        gained = self._gains[rows[top]] * weights
-        return _sums(lists, gained, len(self.offsets) - 1)
+    def top(self, scores: ArrayLike, *, ties: str = "order", rng: np.random.Generator | None = None) -> IntArray:
+        """Row numbers of the first ``k`` of each list, list by list, best score first: `order` without the rest.
+
+        Only documents that are not below the k-th best of their list are sorted.
+        """
+        lots = _lots(len(self._lists), ties, rng)
+        values = np.asarray(scores, dtype=np.float64)
+        least = np.full(len(self.offsets) - 1, -np.inf)
+        with_end = np.append(values, -np.inf)
+        for lists, rows in self._long:
+            least[lists] = np.partition(with_end[rows], -self.k, axis=1)[:, -self.k]
+        # What is no number stands last in a sort by falling score, and first in a partition: nothing is left out then.
+        kept = np.arange(len(values)) if np.isnan(values).any() else np.flatnonzero(values >= least[self._lists])
+        lists = self._lists[kept]
+        keys = [-values[kept], lists] if lots is None else [lots[kept], -values[kept], lists]
+        starts = np.searchsorted(lists, np.arange(len(least)))
+        rank, _, list_of = self._places
+        return kept[np.lexsort(keys)[starts[list_of] + rank]]
+
+    def _dcg(self, top: IntArray) -> FloatArray:
+        _, weights, lists = self._places
+        return _sums(lists, self._gains[top] * weights, len(self.offsets) - 1)
+
+
+def _lots(n: int, ties: str, rng: np.random.Generator | None) -> FloatArray | None:
+    """What breaks ties: a lot (n,) per document, or nothing."""
+    if ties not in TIES:
+        raise OptionError(f"ties is {ties!r}; expected one of {', '.join(TIES)}")
+    if ties == "order":
+        return None
+    if rng is None:
+        raise OptionError("random ties need a generator; pass rng=pairrank.rng.generator(...)")
+    return rng.random(n)
+
+
+def _padded(offsets: IntArray, k: int) -> Iterator[tuple[IntArray, IntArray]]:
+    """Lists of more than ``k`` documents by similar length: their numbers (m,), and their rows (m, longest).
+
+    Where a list is shorter than the longest of its group, the row is that behind the last of all.
+    """
+    sizes = np.diff(offsets)
+    left = sizes > k
+    while left.any():
+        longest = sizes[left].max()
+        lists = np.flatnonzero(left & (2 * sizes > longest))
+        left[lists] = False
+        places = np.arange(longest)
+        yield lists, np.where(places < sizes[lists, None], offsets[lists, None] + places, offsets[-1])
 
 
 def _list_of(offsets: NDArray[np.integer]) -> IntArray:

@@ -28,3 +28,9 @@ def make_dataset(seed: int, n_queries: int = 12, n_features: int = 4, longest: i
 @pytest.fixture(scope="session")
 def splits() -> tuple[Dataset, Dataset]:
     return make_dataset(0), make_dataset(1)
+
+
+@pytest.fixture(scope="session")
+def held_out() -> Dataset:
+    """More documents than are scored at a time."""
+    return make_dataset(2, n_queries=300)

@@ -10,7 +10,7 @@ import pytest
 from pairrank import metrics, rankers, simulate
 from pairrank.data import Dataset
 from pairrank.rng import Purpose, generator
-from pairrank.sim import RunSpec
+from pairrank.sim import RunSpec, engine
 from pairrank.sim.world import Coins, World
 
 Splits = tuple[Dataset, Dataset]
@@ -116,6 +116,36 @@ def test_block_statistics_are_means_over_the_panel(splits: Splits) -> None:
         assert records[f"block_at_{rank}"][-1] == pytest.approx(np.mean(at))
     assert set(records.profiles) == {10, 30}
     assert len(records.profiles[30]) == max(s.sum() for s in sizes)
+
+
+@pytest.mark.parametrize("name", ["pairrank", "pdgd", "pairrank(model=additive)"])
+def test_models_are_judged_together_as_one_by_one(
+    splits: Splits, name: str, monkeypatch: pytest.MonkeyPatch, held_out: Dataset
+) -> None:
+    """Whether they wait for each other, and how many do, changes no bit."""
+    data = (splits[0], held_out)
+    together = simulate(data, ranker=name, rounds=80, schedule="every:5")
+    monkeypatch.setattr(World, "models_together", 3)
+    by_threes = simulate(data, ranker=name, rounds=80, schedule="every:5")
+    monkeypatch.setattr(engine, "frozen", lambda ranker: None)
+    alone = simulate(data, ranker=name, rounds=80, schedule="every:5")
+    assert len(np.unique(alone["ndcg"][4::5])) > 5
+    for other in (by_threes, alone):
+        np.testing.assert_array_equal(other["ndcg"], together["ndcg"])
+        np.testing.assert_array_equal(other["regret"], together["regret"])
+
+
+@pytest.mark.parametrize("name", ["pairrank", "pairrank-c(alpha=0.5)", "pairrank-r"])
+def test_block_sizes_are_those_of_an_inspection(splits: Splits, name: str) -> None:
+    ranker, train = rankers.make(name, n_features=4, seed=1), splits[0]
+    for t in range(60):
+        features, grades = train.query(t % train.n_queries)
+        sizes = ranker.block_sizes(features)
+        assert sizes is not None
+        assert sizes.tolist() == ranker.inspect(features).block_sizes.tolist()
+        impression = ranker.rank(features, 10)
+        ranker.learn(impression, grades[impression.ranking] > 0)
+    assert len(sizes) > 1, "something is certain by now"
 
 
 def test_rankers_without_blocks_have_none(splits: Splits) -> None:

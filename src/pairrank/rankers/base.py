@@ -281,6 +281,11 @@ class Ranker(Saved, ABC):
         self.check_features(features)
         return None
 
+    def block_sizes(self, features: Features) -> IntArray | None:
+        """(n_blocks,), how many of these candidates each block would hold, best first; None where there are none."""
+        inspection = self.inspect(features)
+        return None if inspection is None else inspection.block_sizes
+
     @property
     def n_ranked(self) -> int:
         """The number that the next impression will get."""

@@ -10,20 +10,27 @@ import numpy as np
 
 from pairrank.rankers import Ranker
 from pairrank.sim.records import EVALUATION_COLUMNS, PHASES, ROUND_COLUMNS, Records
-from pairrank.sim.world import World
+from pairrank.sim.world import Listed, World, frozen, regrets
 from pairrank.types import AnyArray, FloatArray
 
 HEARTBEAT = 0.1  # seconds between looks at the clock by whoever watches a run
+_TOGETHER = 256  # lists whose regret is counted at once
 
 
 @dataclass(eq=False)
 class Progress:
-    """How far a run has come: rounds done, and the records so far."""
+    """How far a run has come: rounds done, and the records so far.
+
+    What can be judged later waits, so that one pass serves many rounds; `settle` makes up for it. ``lists`` and
+    ``models`` are what waits, by round from 0.
+    """
 
     columns: dict[str, AnyArray]
     done: int = 0
     profiles: dict[int, FloatArray] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    lists: dict[int, Listed] = field(default_factory=dict)
+    models: dict[int, FloatArray] = field(default_factory=dict)
 
     @classmethod
     def start(cls, rounds: int) -> Progress:
@@ -54,7 +61,10 @@ def play(world: World, ranker: Ranker, progress: Progress, watch: Callable[[], b
         columns["query"][t] = asked.query
         columns["clicks"][t] = np.count_nonzero(clicks)
         columns["online_ndcg"][t] = world.online_ndcg(asked.query, shown)
-        columns["regret"][t] = world.regret(asked, ranking, ranker)
+        if (listed := world.listed(asked, ranking, ranker)) is not None:
+            progress.lists[t] = listed
+        if len(progress.lists) == _TOGETHER:
+            _count_regret(progress)
         judged = perf_counter()
         ranker.learn(impression, clicks)
         learned = perf_counter()
@@ -69,14 +79,40 @@ def play(world: World, ranker: Ranker, progress: Progress, watch: Callable[[], b
         progress.done = t + 1
         if ended >= due:
             if not watch():
-                return progress.done == spec.rounds
+                break
             due = perf_counter() + HEARTBEAT
-    return True
+    settle(world, ranker, progress)
+    return progress.done == spec.rounds
+
+
+def settle(world: World, ranker: Ranker, progress: Progress) -> None:
+    """Judge what waits: the records of all rounds done are whole then."""
+    began = perf_counter()
+    _count_regret(progress)
+    _judge_models(world, ranker, progress)
+    progress.seconds["evaluate"] += perf_counter() - began
+
+
+def _judge_models(world: World, ranker: Ranker, progress: Progress) -> None:
+    for t, ndcg in world.held_out_ndcgs(ranker, progress.models).items():
+        progress.columns["ndcg"][t] = ndcg
+    progress.models.clear()
+
+
+def _count_regret(progress: Progress) -> None:
+    progress.columns["regret"][list(progress.lists)] = regrets(list(progress.lists.values()))
+    progress.lists.clear()
 
 
 def _evaluate(world: World, ranker: Ranker, progress: Progress, t: int) -> None:
     columns, blocks = progress.columns, world.blocks(ranker)
-    columns["ndcg"][t] = world.held_out_ndcg(ranker, t)
+    weights = frozen(ranker)
+    if weights is None:
+        columns["ndcg"][t] = world.held_out_ndcg(ranker, t)
+    else:
+        progress.models[t] = weights
+        if len(progress.models) >= world.models_together:
+            _judge_models(world, ranker, progress)
     columns["cosine"][t] = world.cosine(ranker, t)
     if blocks is None:
         return

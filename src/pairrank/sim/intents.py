@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -27,13 +28,19 @@ class Intent(NamedTuple):
     @classmethod
     def of_labels(cls, train: Dataset, held_out: Dataset, ideal: FloatArray | None) -> Intent:
         """What the data's own labels say."""
-        return cls(train.grades, metrics.NDCG(held_out.grades, held_out.offsets, CUTOFF), ideal)
+        return cls(train.grades, judge(held_out), ideal)
 
     @classmethod
     def of_taste(cls, train: Dataset, held_out: Dataset, weights: FloatArray) -> Intent:
         """What a linear taste says: every query keeps its grades and gives them out anew, best first by x·weights."""
         judged = metrics.NDCG(regraded(held_out, weights), held_out.offsets, CUTOFF)
         return cls(regraded(train, weights), judged, weights)
+
+
+@lru_cache(maxsize=8)
+def judge(dataset: Dataset) -> metrics.NDCG:
+    """NDCG@10 by the data's own labels; remembered, so that the runs of a sweep share it."""
+    return metrics.NDCG(dataset.grades, dataset.offsets, CUTOFF)
 
 
 def taste(seed: int, n_features: int) -> FloatArray:

@@ -140,6 +140,7 @@ def _run(
             nonlocal last
             go_on = (watch is None or watch(progress.done)) and not asked()
             if folder and (not go_on or perf_counter() - last >= checkpoint_seconds):
+                engine.settle(world, ranker, progress)
                 folder.save_checkpoint(ranker, progress)
                 last = perf_counter()
             return go_on

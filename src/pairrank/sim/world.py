@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -12,14 +13,17 @@ from pairrank import click_models, metrics, rankers
 from pairrank.data.dataset import Dataset
 from pairrank.errors import DataError, OptionError
 from pairrank.rankers import Ranker
+from pairrank.rankers.linear import LinearRanker
 from pairrank.rng import Purpose, generator
-from pairrank.sim.intents import CUTOFF, Intent, taste
+from pairrank.sim.intents import CUTOFF, Intent, judge, taste
 from pairrank.sim.spec import RunSpec
 from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
 
 BLOCK_RANKS = (1, 5, 10)
 _BATCH = 128  # rounds whose coins are drawn at once: to make a generator costs more than to draw a round's coins
-_ROWS = 2**16  # held-out documents scored at a time, so that a large split is never copied whole
+# Held-out documents scored at a time: few enough to stay in the cache while model after model scores them, and where
+# there is but one, so that a large split is never copied whole.
+_ROWS, _MANY_ROWS = 2**10, 2**16
 
 
 class Round(NamedTuple):
@@ -29,6 +33,18 @@ class Round(NamedTuple):
     features: FloatArray
     grades: IntArray
     coins: FloatArray
+    lots: FloatArray
+
+
+class Listed(NamedTuple):
+    """A query's grades, what was shown of it, the ranker's scores as they were, and lots: all that regret depends on.
+
+    All are (n_docs,) but ``ranking`` (k,).
+    """
+
+    grades: IntArray
+    ranking: IntArray
+    scores: FloatArray
     lots: FloatArray
 
 
@@ -115,7 +131,7 @@ class World:
             queries=queries,
             coins=Coins(spec.seed, np.diff(train.offsets)[queries]),
             panel=tuple(panel.tolist()),
-            ideal_dcg=metrics.NDCG(train.grades, train.offsets, CUTOFF).ideal,
+            ideal_dcg=judge(train).ideal,
             gains=metrics.gain(np.arange(train.n_grades)),
         )
 
@@ -144,28 +160,42 @@ class World:
         top = self.gains[shown[:CUTOFF]]
         return float(top @ metrics.discount(len(top)) / ideal) if ideal > 0 else 0.0
 
-    def regret(self, asked: Round, ranking: IntArray, ranker: Ranker) -> int:
-        """Mis-ordered pairs of the full list: what was shown, then the rest by the ranker's score as it is now.
-
-        The rest's ties are broken by lot: files are often sorted by grade, and a ranker that knows nothing would
-        look as if it knew the order.
-        """
-        grades = asked.grades
+    def listed(self, asked: Round, ranking: IntArray, ranker: Ranker) -> Listed | None:
+        """The full list that `regrets` will judge; None where no document is relevant, and nothing to be regretted."""
         if self.ideal_dcg[asked.query] == 0:
-            return 0
-        if len(ranking) < len(grades):
-            order = np.lexsort((asked.lots, -ranker.score(asked.features)))
-            hidden = np.ones(len(grades), dtype=bool)
-            hidden[ranking] = False
-            ranking = np.concatenate([ranking, order[hidden[order]]])
-        return metrics.regret(grades[ranking])
+            return None
+        all_shown = len(ranking) == len(asked.grades)
+        return Listed(asked.grades, ranking, asked.lots if all_shown else ranker.score(asked.features), asked.lots)
 
     def held_out_ndcg(self, ranker: Ranker, t: int) -> float:
         """The mean NDCG@10 of the held-out split over queries with a relevant document, ties broken at random."""
         features = self.held_out.features
-        parts = [ranker.score(features[i : i + _ROWS]) for i in range(0, len(features), _ROWS)]
+        parts = [ranker.score(features[i : i + _MANY_ROWS]) for i in range(0, len(features), _MANY_ROWS)]
+        return self._mean_ndcg(np.concatenate(parts), t)
+
+    def held_out_ndcgs(self, ranker: Ranker, models: Mapping[int, FloatArray]) -> dict[int, float]:
+        """`held_out_ndcg` after several rounds in one pass over the documents.
+
+        ``models`` are the weights that ``ranker`` had, by round.
+        """
+        features = self.held_out.features
+        scores = np.empty((len(models), len(features)))
+        for start in range(0, len(features) if models else 0, _ROWS):
+            rows = slice(start, start + _ROWS)
+            X = ranker.check_features(features[rows])
+            for own, weights in zip(scores, models.values(), strict=True):
+                # A product per model: its bits must not depend on which models are scored together.
+                own[rows] = X @ weights
+        return {t: self._mean_ndcg(own, t) for t, own in zip(models, scores, strict=True)}
+
+    def _mean_ndcg(self, scores: FloatArray, t: int) -> float:
         rng = generator(self.spec.seed, t, Purpose.TIES)
-        return self.intent(t).evaluator.mean(np.concatenate(parts), ties="random", rng=rng)
+        return self.intent(t).evaluator.mean(scores, ties="random", rng=rng)
+
+    @property
+    def models_together(self) -> int:
+        """How many models are worth to wait for, by the memory that their scores take."""
+        return max(2**22 // max(len(self.held_out.features), 1), 1)
 
     def cosine(self, ranker: Ranker, t: int) -> float:
         """Of the ranker's weights to the ideal ones; NaN for rankers without weights."""
@@ -178,10 +208,10 @@ class World:
         """Block statistics over the panel, or None for a ranker without blocks."""
         sizes = []
         for query in self.panel:
-            inspection = ranker.inspect(self.train.query(query)[0])
-            if inspection is None:
+            found = ranker.block_sizes(self.train.query(query)[0])
+            if found is None:
                 return None
-            sizes.append(inspection.block_sizes)
+            sizes.append(found)
         if not sizes:
             return None
         lists = [metrics.block_size_by_rank(s).astype(np.float64) for s in sizes]
@@ -191,6 +221,31 @@ class World:
         counted = present.sum(axis=0)
         means = np.divide(np.nansum(padded, axis=0), counted, out=np.full(longest, np.nan), where=counted > 0)
         return Blocks(float(np.mean([len(s) for s in sizes])), means[np.array(BLOCK_RANKS) - 1], means[counted > 0])
+
+
+def frozen(ranker: Ranker) -> FloatArray | None:
+    """(n_features,), weights that will score as ``ranker`` scores now; None where it takes more than that."""
+    plain = isinstance(ranker, LinearRanker) and type(ranker).score is LinearRanker.score
+    return ranker.weights if plain and ranker.model == "linear" else None
+
+
+def regrets(lists: Sequence[Listed]) -> IntArray:
+    """(n_lists,), mis-ordered pairs of full lists: what was shown, then the rest by the ranker's score as it was.
+
+    The rest's ties are broken by lot: files are often sorted by grade, and a ranker that knows nothing would look as if
+    it knew the order.
+    """
+    if not lists:
+        return np.empty(0, dtype=np.int64)
+    sizes = np.array([len(one.grades) for one in lists])
+    offsets = np.append(0, np.cumsum(sizes))
+    shown = np.concatenate([one.ranking for one in lists])
+    shown = shown + np.repeat(offsets[:-1], [len(one.ranking) for one in lists])
+    place = np.full(offsets[-1], len(shown))  # what was shown stands in its order, before all else
+    place[shown] = np.arange(len(shown))
+    scores, lots, grades = (np.concatenate([one[i] for one in lists]) for i in (2, 3, 0))
+    order = np.lexsort((lots, -scores, place, np.repeat(np.arange(len(lists)), sizes)))
+    return metrics.regrets(grades[order], offsets)
 
 
 @lru_cache(maxsize=4)
