@@ -25,7 +25,11 @@ class Settings(dict[str, Any]):
             raise AttributeError(f"there is no setting {name!r}; there are: {', '.join(self)}") from None
 
 
-class Saved:
+class Kept:
+    """What `checkpoint` can take back."""
+
+
+class Saved(Kept):
     """Something with state: ``SAVED`` names its attributes: arrays, numbers, `Growing`, `Saved`, or None."""
 
     SAVED: ClassVar[tuple[str, ...]] = ()
@@ -64,20 +68,22 @@ def restore(thing: Saved, state: Mapping[str, Any]) -> None:
 
 def checkpoint(thing: Saved | Growing) -> Callable[[], None]:
     """A function that takes back everything that happens to ``thing`` from now on; constant time and memory."""
-    own = vars(thing).copy()
-    names = thing.SAVED if isinstance(thing, Saved) else ()
-    inner = [checkpoint(value) for name in names if isinstance(value := own[name], Saved | Growing)]
+    kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    waiting: list[Any] = [thing]
+    for one in waiting:
+        own = vars(one)
+        kept.append((own, own.copy()))
+        waiting += [value for name in one.SAVED if isinstance(value := own[name], Kept)]
 
     def take_back() -> None:
-        vars(thing).clear()
-        vars(thing).update(own)
-        for back in inner:
-            back()
+        for own, before in kept:
+            own.clear()
+            own.update(before)
 
     return take_back
 
 
-class Growing:
+class Growing(Kept):
     """An array that grows at its end in amortised constant time.
 
     >>> numbers = Growing(np.empty(0))
@@ -85,6 +91,8 @@ class Growing:
     >>> numbers.rows
     array([5., 5.])
     """
+
+    SAVED: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, start: AnyArray) -> None:
         self._room = start.copy()

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pairrank
-from pairrank.kernel import confidence, jit, list_newton, pairs, partition
+from pairrank.kernel import confidence, exploration, jit, list_newton, pairs, partition
 from pairrank.rankers.base import Draw
 from pairrank.rankers.pairrank.candidates import AllPairs, show
 from pairrank.rng import Purpose, generator
@@ -81,9 +81,18 @@ def _raw(rng: np.random.Generator) -> tuple[Any, ...]:
     return X, 10.0 ** rng.uniform(-9, 9, 7), 1e6
 
 
+def _in_order(rng: np.random.Generator) -> tuple[Any, ...]:
+    X = rng.integers(-3, 4, (rng.integers(1, 40), 3)).astype(np.float32)
+    return X @ X.T, -np.sort(rng.integers(-9, 9, len(X)) * rng.choice([1.0, 0.7])).astype(np.float32)
+
+
 def _keys(rng: np.random.Generator) -> tuple[Any, ...]:
-    size = int(rng.integers(1, 30))
-    return _certain(rng, size), rng.random((rng.integers(1, size + 1), size))
+    n = int(rng.integers(1, 30))
+    k = int(rng.integers(1, n + 1))
+    some = np.flatnonzero(rng.random(n) < rng.choice([0.0, 0.3, 1.0]))
+    ends = np.unique(np.append(some, n - 1))
+    ends = ends[: np.searchsorted(ends, k - 1) + 1]
+    return _certain(rng, n), ends, k, rng.random(exploration.n_keys(ends, k))
 
 
 def _clicks(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -131,7 +140,9 @@ ARGUMENTS: dict[str, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     "standardised": _raw,
     "wider_apart": _apart,
     "first_blocks": _blocks,
-    "by_smallest_key": _keys,
+    "certain_in_order": _in_order,
+    "draw_blocks_by_key": _keys,
+    "shown": _clicks,
     "solve_short_list": _list,
     "gaps": _gaps,
     "scatter": _scatter,

@@ -6,6 +6,8 @@ the upper document of a pair, in log-odds per log of rank.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from pairrank.types import FloatArray, IntArray
@@ -25,10 +27,15 @@ def column(places: IntArray) -> FloatArray:
     return negative
 
 
-def with_column(documents: FloatArray, places: IntArray) -> FloatArray:
-    """(n, d + 1), the documents (n, d) and the column of their places (n,)."""
+def with_column(documents: FloatArray, places: IntArray | None = None) -> FloatArray:
+    """(n, d + 1), the documents (n, d) and the column of their places (n,): by default the first n."""
     n, d = documents.shape
     both = np.empty((n, d + 1))
     both[:, :d] = documents
-    both[:, d] = column(places)
+    both[:, d] = _first(n) if places is None else column(places)
     return both
+
+
+@lru_cache(maxsize=64)
+def _first(n: int) -> FloatArray:
+    return column(np.arange(n))

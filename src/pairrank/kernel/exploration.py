@@ -44,11 +44,36 @@ def draw_conservative(certain: BoolArray, n_draws: int, rng: np.random.Generator
     document a random key, and the free one with the smallest key is taken. ``certain`` (size, size) holds the block's
     orders, certain[i, j] when i is certainly above j.
     """
-    return by_smallest_key(np.ascontiguousarray(certain), rng.random((n_draws, len(certain))))
+    size = len(certain)
+    keys = rng.random(n_draws * size)
+    return draw_blocks_by_key(np.ascontiguousarray(certain), np.array([size - 1]), n_draws, keys)[0]
+
+
+def n_keys(ends: IntArray, k: int) -> int:
+    """How many random keys `draw_blocks_by_key` needs: a row of the block's size per position that is drawn."""
+    start = needed = 0
+    for stop in (ends + 1).tolist():
+        if stop - start > 1:
+            needed += (min(stop, k) - start) * (stop - start)
+        start = stop
+    return needed
 
 
 @jit.twin()
-def by_smallest_key(certain: BoolArray, keys: FloatArray) -> IntArray:
+def draw_blocks_by_key(certain: BoolArray, ends: IntArray, k: int, keys: FloatArray) -> tuple[IntArray, IntArray]:
+    """`draw_blocks` by `draw_conservative`: the orders ``certain`` (n, n) of all places, and all ``keys`` one by one."""
+    used = 0
+
+    def draw(start: int, stop: int, n_draws: int) -> IntArray:
+        nonlocal used
+        own = keys[used : used + n_draws * (stop - start)].reshape(n_draws, stop - start)
+        used += own.size
+        return start + _by_smallest_key(certain[start:stop, start:stop], own)
+
+    return draw_blocks(ends, k, draw)
+
+
+def _by_smallest_key(certain: BoolArray, keys: FloatArray) -> IntArray:
     """For each row of ``keys`` (n_draws, size) the free document with the smallest."""
     size = len(certain)
     waiting = certain.sum(axis=0)  # certain predecessors left; a document that was taken waits for ever

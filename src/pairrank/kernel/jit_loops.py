@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, types
 
 from pairrank.kernel.logistic import CLOSE, MAX_STEPS
-from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
+from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
 
 _READ_ONLY = types.Array(types.float64, 2, "C", readonly=True)
 # Of documents in the history, and of what is made of them.
@@ -79,29 +79,74 @@ def first_blocks(certain: BoolArray, k: int) -> IntArray:
     return ends[:n_ends].copy()
 
 
-@_compiled("i8[::1](b1[:,::1], f8[:,::1])")
-def by_smallest_key(certain: BoolArray, keys: FloatArray) -> IntArray:
-    """`exploration.by_smallest_key`."""
-    n_draws, size = keys.shape
-    waiting = np.zeros(size, dtype=np.int32)
-    for i in range(size):
-        row = certain[i]
-        for j in range(size):  # no row is certain of those above; the whole row is faster than its half
-            waiting[j] += row[j]
-    drawn = np.empty(n_draws, dtype=np.int64)
-    for position in range(n_draws):
-        taken, smallest = 0, np.inf
-        for j in range(size):
-            if waiting[j] == 0 and keys[position, j] < smallest:
-                taken, smallest = j, keys[position, j]
-        drawn[position] = taken
-        for j in range(size):  # scores that are equal but for rounding may stand in any order
-            waiting[j] -= certain[taken, j]
-        waiting[taken] = size
-    return drawn
+@_compiled("b1[:,::1](f4[:,::1], f4[::1])")
+def certain_in_order(G: Float32Array, scores: Float32Array) -> BoolArray:
+    """`partition.certain_in_order`: no document is certainly above one whose score is not lower."""
+    n = len(scores)
+    certain = np.zeros((n, n), dtype=np.bool_)
+    own = np.empty(n, dtype=np.float32)
+    for i in range(n):
+        own[i] = G[i, i]
+    for i in range(n):
+        for j in range(i + 1, n):
+            margin = scores[i] - scores[j]
+            squared = np.float32(-2.0) * G[i, j] + (own[i] + own[j])
+            certain[i, j] = (margin > 0) & (margin * margin > squared)
+    return certain
+
+
+@_compiled("Tuple((i8[::1], i8[::1]))(b1[:,::1], i8[::1], i8, f8[::1])")
+def draw_blocks_by_key(certain: BoolArray, ends: IntArray, k: int, keys: FloatArray) -> tuple[IntArray, IntArray]:
+    """`exploration.draw_blocks_by_key`."""
+    places, blocks = np.arange(k), np.empty(k, dtype=np.int64)
+    waiting = np.empty(len(certain), dtype=np.int32)
+    start = used = 0
+    for block in range(len(ends)):
+        stop = ends[block] + 1
+        size, shown = stop - start, min(stop, k)
+        blocks[start:shown] = block
+        if size > 1:
+            waiting[:size] = 0
+            for i in range(start, stop):
+                row = certain[i, start:stop]
+                for j in range(size):  # no row is certain of those above; the whole row is faster than its half
+                    waiting[j] += row[j]
+            for position in range(start, shown):
+                taken, smallest = 0, np.inf
+                for j in range(size):
+                    if waiting[j] == 0 and keys[used + j] < smallest:
+                        taken, smallest = j, keys[used + j]
+                used += size
+                places[position] = start + taken
+                for j in range(size):  # scores that are equal but for rounding may stand in any order
+                    waiting[j] -= certain[start + taken, start + j]
+                waiting[taken] = size
+        start = stop
+    return places, blocks
 
 
 # Learning.
+
+
+@_compiled((types.Array(types.boolean, 1, "A", readonly=True),))
+def shown(clicks: BoolArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """`pairs.shown`."""
+    k, n_clicked, last, before = len(clicks), 0, -1, -1
+    for i in range(k):
+        if clicks[i]:
+            n_clicked += 1
+            last, before = i, last
+    n = n_clicked * (k - n_clicked)
+    winner, loser, weight = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty(n)
+    pair = 0
+    for i in range(k):
+        if clicks[i]:
+            for j in range(k):
+                if not clicks[j]:
+                    seen = max(before if i == last else last, i, j) + 1
+                    winner[pair], loser[pair], weight[pair] = i, j, 1.0 / max(n_clicked, seen - n_clicked)
+                    pair += 1
+    return winner, loser, weight
 
 
 @_compiled("Tuple((f8[::1], f8[:,::1]))(f8[:,::1], f8[::1])")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pairrank.kernel import jit
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 
@@ -59,6 +60,7 @@ def averaged(clicks: BoolArray) -> Pairs:
     return Pairs(winner, loser, weight)
 
 
+@jit.twin(Pairs)
 def shown(clicks: BoolArray) -> Pairs:
     """Every clicked position over every unclicked one, whether it counts as examined or not.
 

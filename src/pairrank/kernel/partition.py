@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from pairrank.kernel import jit
+from pairrank.kernel.confidence import squared_widths_of
 from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
 
 Real = FloatArray | Float32Array
@@ -48,6 +49,15 @@ def certain_by_score(scores: Real, below: Real, squared: Real, z: float) -> Bool
 def wider_apart(scores: Real, below: Real, squared: Real) -> BoolArray:
     """(m, n): s_i - s_j > ‖x_ij‖, for scores in units of z; all of one type, float32 or float64."""
     return _exceeds(scores[:, None] - below, squared)
+
+
+@jit.twin()
+def certain_in_order(G: Float32Array, scores: Float32Array) -> BoolArray:
+    """`certain_by_score` of documents by falling score, (n, n), in one go.
+
+    ``G`` (n, n) is X H⁻¹ Xᵀ; ``scores`` (n,) are in units of z and fall.
+    """
+    return _exceeds(scores[:, None] - scores, squared_widths_of(G.copy()))
 
 
 def half_by_score(own: Real, z: float) -> Real:

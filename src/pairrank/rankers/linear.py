@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import ClassVar
@@ -107,7 +107,7 @@ class LinearRanker(Ranker, Explained):
 
     def _seen(self, impression: Impression) -> Impression:
         """The impression with inputs in place of features."""
-        return replace(impression, features=self._units.inputs(impression.features))
+        return impression.with_features(self._units.inputs(impression.features))
 
     def _learn_anew(self) -> None:
         """Learn the first lists again, in units that have changed."""

@@ -71,9 +71,12 @@ class PairwiseRanker(LinearRanker):
 
     def _bend(self) -> None:
         """After 64, 128, 256, … lists: how stiff each function of an additive model is, by the evidence."""
-        n, blocks = self._posterior.n_lists, self._units.blocks()
+        n = self._posterior.n_lists
+        if n < BEND_FROM or n & (n - 1):
+            return
+        blocks = self._units.blocks()
         there = blocks >= 0
-        if n < BEND_FROM or n & (n - 1) or not there.any():
+        if not there.any():
             return
         theta, v, k = self._posterior.beside_squares(self.n_inputs)
         pairs = np.where(there[:, :, None] & there[:, None, :], 1.0, 0.0)

@@ -110,7 +110,7 @@ class PairRank(PairRankOptions):
     def _design(self, impression: Impression) -> FloatArray:
         if not self.offsets:
             return impression.features
-        return position.with_column(impression.features, np.arange(len(impression)))
+        return position.with_column(impression.features)
 
     def _bend(self) -> None:
         # The paper's M knows of no other prior than λI.

@@ -31,8 +31,8 @@ class Candidates(Protocol):
     def ends(self, k: int) -> IntArray:
         """The ends of the blocks that hold the first ``k`` places, rising."""
 
-    def draw(self, start: int, stop: int, n: int, rng: np.random.Generator) -> IntArray:
-        """The first ``n`` places of the block from ``start`` to ``stop``, drawn without breaking a certain order."""
+    def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """The first ``k`` places, drawn block by block without breaking a certain order, and the block of each."""
 
     def certain(self) -> BoolArray:
         """(n, n), the certain orders of all places."""
@@ -49,14 +49,13 @@ class Shown(NamedTuple):
 def show(candidates: Candidates, k: int, rng: np.random.Generator, *, shuffled: bool) -> Shown:
     """Find the blocks that hold the first ``k`` places, and draw those; ``shuffled`` heeds no order inside a block."""
     ends = candidates.ends(k)
+    if not shuffled:
+        return Shown(ends, *candidates.draw(ends, k, rng))
 
     def draw(start: int, stop: int, n: int) -> IntArray:
-        if shuffled:
-            return start + exploration.draw_random(stop - start, n, rng)
-        return candidates.draw(start, stop, n, rng)
+        return start + exploration.draw_random(stop - start, n, rng)
 
-    places, blocks = exploration.draw_blocks(ends, k, draw)
-    return Shown(ends, places, blocks)
+    return Shown(ends, *exploration.draw_blocks(ends, k, draw))
 
 
 def compared(
@@ -78,17 +77,20 @@ class AllPairs:
         self, X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
     ) -> None:
         self.order, sorted_scores, sorted_X = confidence.ordered(np.ascontiguousarray(X), scores)
-        squared = confidence.squared_widths_of(np.matmul(sorted_X @ inverse, sorted_X.T, dtype=np.float32))
-        certain = rule(sorted_scores, sorted_scores, squared, factor)
+        G = np.matmul(sorted_X @ inverse, sorted_X.T, dtype=np.float32)
+        if rule is partition.certain_by_score:
+            certain = partition.certain_in_order(G, sorted_scores / np.float32(max(factor, partition.TINY)))
+        else:
+            certain = rule(sorted_scores, sorted_scores, confidence.squared_widths_of(G), factor)
         self._certain = partition.transitive_closure(certain) if closed else certain
 
     def ends(self, k: int) -> IntArray:
         """The ends of the blocks that hold the first ``k`` places, rising."""
         return partition.first_blocks(self._certain, k)
 
-    def draw(self, start: int, stop: int, n: int, rng: np.random.Generator) -> IntArray:
-        """The first ``n`` places of a block."""
-        return start + exploration.draw_conservative(self._certain[start:stop, start:stop], n, rng)
+    def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """The first ``k`` places, and the block of each."""
+        return exploration.draw_blocks_by_key(self._certain, ends, k, rng.random(exploration.n_keys(ends, k)))
 
     def certain(self) -> BoolArray:
         """(n, n), the certain orders of all places."""
@@ -113,16 +115,20 @@ class LazyPairs:
         margins = (self._scores - half, self._scores + half)
         return partition.leading_blocks(self._rows, self._over, margins, k)
 
-    def draw(self, start: int, stop: int, n: int, rng: np.random.Generator) -> IntArray:
-        """The first ``n`` places of a block."""
-        block = slice(start, stop)
-        return start + exploration.draw_conservative_lazily(
-            lambda first, last: self._rows(start + first, start + last)[:, block],
-            lambda documents: self._predecessors(documents + start, block),
-            stop - start,
-            n,
-            rng,
-        )
+    def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """The first ``k`` places, and the block of each."""
+
+        def draw(start: int, stop: int, n: int) -> IntArray:
+            block = slice(start, stop)
+            return start + exploration.draw_conservative_lazily(
+                lambda first, last: self._rows(start + first, start + last)[:, block],
+                lambda documents: self._predecessors(documents + start, block),
+                stop - start,
+                n,
+                rng,
+            )
+
+        return exploration.draw_blocks(ends, k, draw)
 
     def certain(self) -> BoolArray:
         """(n, n), the certain orders of all places."""
