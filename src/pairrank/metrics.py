@@ -89,7 +89,7 @@ def regrets(grades: ArrayLike, offsets: ArrayLike) -> IntArray:
     sizes = np.diff(offsets)
     for level in range(int(listed.min()) + 1, int(listed.max()) + 1):
         lower = listed < level
-        above = np.cumsum(lower)
+        above: IntArray = np.cumsum(lower, dtype=np.int64)
         above -= np.repeat(above[starts] - lower[starts], sizes)
         total += np.add.reduceat(np.where(listed == level, above, 0), starts)
     return total
@@ -195,7 +195,8 @@ class NDCG:
         keys = [-values[kept], lists] if lots is None else [lots[kept], -values[kept], lists]
         starts = np.searchsorted(lists, np.arange(len(least)))
         rank, _, list_of = self._places
-        return kept[np.lexsort(keys)[starts[list_of] + rank]]
+        top: IntArray = kept[np.lexsort(keys)[starts[list_of] + rank]]
+        return top
 
     def _dcg(self, top: IntArray) -> FloatArray:
         _, weights, lists = self._places

@@ -9,6 +9,10 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import slow_twins
+from pairrank import PairRank
+from pairrank.estimator import history as history_module
+from pairrank.estimator import posterior as posterior_module
+from pairrank.estimator.history import History
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import pairs
 
@@ -159,3 +163,74 @@ def test_prior_is_the_quadratic_around_its_mean() -> None:
         posterior.add(X, found)
         history.append((X, found))
     np.testing.assert_allclose(posterior.theta, exact(history, P, mean), atol=1e-7)
+
+
+@pytest.fixture
+def by_eights(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (history_module, posterior_module):
+        monkeypatch.setattr(module, "LISTS_A_PRODUCT", 8)
+
+
+@pytest.mark.usefixtures("by_eights")
+def test_a_rebuild_goes_through_the_history_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No list waits for more than a piece, and what comes out is the curvature at the θ̂ of the beginning."""
+    posterior = Posterior(np.full(D, 2.0), tolerance=1e-2)
+    asked: list[int] = []
+    whole = History.curvature
+
+    def counted(self: History, theta: np.ndarray, lists: slice = slice(None), dtype: type = np.float64) -> np.ndarray:
+        asked.append(len(range(self.n_lists)[lists]))
+        return whole(self, theta, lists, dtype)
+
+    monkeypatch.setattr(History, "curvature", counted)
+    on_its_way = finished = 0
+    for X, found in lists(3, 400):
+        anchor, swept = posterior._anchor, posterior._swept
+        posterior.add(X, found)
+        on_its_way += posterior._swept > 0
+        if swept > 8 and not posterior._swept:
+            H = 2.0 * np.eye(D) + whole(posterior.history, anchor)
+            np.testing.assert_allclose(posterior.inverse, np.linalg.inv(H), rtol=1e-5, atol=1e-8)
+            finished += 1
+    assert max(asked) == 8
+    assert on_its_way > 50
+    assert finished > 5
+
+
+@pytest.mark.usefixtures("by_eights")
+@pytest.mark.parametrize("history", [True, False])
+def test_a_rebuild_that_was_interrupted_goes_on_to_the_same_bits(history: bool) -> None:
+    """Saved in the middle of a rebuild, with the lists or with a log to read them back from."""
+    rng = np.random.default_rng(0)
+    ranker, log, interrupted = PairRank(n_features=4, seed=1), [], 0
+    other = PairRank(n_features=4, seed=1)
+    for _ in range(300):
+        impression = ranker.rank(rng.random((12, 4)), 6)
+        log.append((impression, rng.random(6) < 0.4))
+        ranker.learn(*log[-1])
+        other.learn(*log[-1])
+        if other._posterior._swept and len(log) % 7 == 0:
+            other = PairRank.from_bytes(other.to_bytes(history=history))
+            other.recall(reversed(log))
+            interrupted += 1
+        assert ranker.digest() == other.digest()
+    assert interrupted > 5
+
+
+@pytest.mark.usefixtures("by_eights")
+def test_features_too_much_alike_for_float32_are_summed_in_float64() -> None:
+    """Two columns that are the same but for a millionth part, and next to no prior."""
+    posterior, history = Posterior(np.full(D, 1e-4), tolerance=1e-2), []
+    for X, found in lists(5, 200):
+        X[:, 1] = X[:, 0] + 1e-4 * X[:, 1]
+        posterior.add(X, found)
+        history.append((X.astype(np.float32).astype(np.float64), found))
+    assert posterior._fine
+    while posterior._swept:
+        posterior._rebuild_on()
+    posterior._rebuild_on()
+    while posterior._swept:
+        posterior._rebuild_on()
+    x, w = differences(history)
+    H = slow_twins.pair_hessian(posterior._anchor, x, w, 1e-4 * np.eye(D))
+    np.testing.assert_allclose(np.diagonal(posterior.inverse), np.diagonal(np.linalg.inv(H)), rtol=1e-3)

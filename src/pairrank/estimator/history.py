@@ -88,20 +88,20 @@ class History(Saved):
         return total
 
     def curvature(
-        self, theta: FloatArray, n_lists: int | None = None, dtype: type[np.floating[Any]] = np.float64
+        self, theta: FloatArray, lists: slice = slice(None), dtype: type[np.floating[Any]] = np.float64
     ) -> FloatArray:
-        """Σ w σ'(x·θ) x xᵀ, (d, d), over the pairs of all lists or of the oldest ``n_lists``; products in ``dtype``."""
+        """Σ w σ'(x·θ) x xᵀ, (d, d), over the pairs of all lists or of some, oldest first; products in ``dtype``."""
         d = self._documents.rows.shape[1]
         total = np.zeros((d, d))
-        for piece in self._pieces(LISTS_A_PRODUCT, n_lists):
+        for piece in self._pieces(LISTS_A_PRODUCT, lists):
             total += piece.curvature(theta, dtype)
         return total
 
-    def _pieces(self, n: int, n_lists: int | None = None) -> Iterator[Piece]:
+    def _pieces(self, n: int, lists: slice = slice(None)) -> Iterator[Piece]:
         """``n`` whole lists at a time."""
-        ends = self._ends.rows[:n_lists]
+        ends = self._ends.rows[lists]
         lasts = [*ends[n - 1 :: n].tolist(), ends[-1].tolist()] if len(ends) else []
-        row = pair = 0
+        row, pair = self._ends.rows[lists.start - 1].tolist() if lists.start else (0, 0)
         for last_row, last_pair in lasts:
             if last_pair > pair:
                 pairs = slice(pair, last_pair)
@@ -121,7 +121,7 @@ class History(Saved):
 
     def fold(self, n_lists: int, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Forget the oldest ``n_lists`` lists; their curvature (d, d) and pull (d,) at θ stay behind as the answer."""
-        curvature = self.curvature(theta, n_lists)
+        curvature = self.curvature(theta, slice(n_lists))
         before = self.pull(theta)
         self.drop(n_lists)
         return curvature, before - self.pull(theta)

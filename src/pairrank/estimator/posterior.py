@@ -6,6 +6,10 @@ mean θ₀ has q = Pθ₀, and pairs whose history was given up live on in P and
 A list's pairs are taken in exactly against the quadratic model of everything before: a Newton iteration in the k
 documents shown, O(k d²) in all. What that model has strayed by is measured whenever the gradient of the whole history
 is taken again (a refresh), and the time to the next refresh is set so that the measured stray stays in ``tolerance``.
+
+H is made afresh from the whole history (a rebuild) each time that this has grown by a quarter. Where a tolerance is
+allowed, a rebuild goes through the history a piece per list that comes, at the θ̂ of its beginning, so that no list has
+to wait for a whole pass.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pairrank.estimator.history import History
+from pairrank.estimator.history import LISTS_A_PRODUCT, History
 from pairrank.kernel import jit
 from pairrank.kernel.confidence import add_product, inverse_of
 from pairrank.kernel.list_newton import solve_list
@@ -28,8 +32,8 @@ SMALL = 256
 # The curvature's weights σ'(x·θ̂) are taken anew each time many pairs have grown by this factor.
 GROWTH = 1.25
 MAX_STEPS = 100
-# What products in float32 lose of a sum of squares.
-ROUNDING = 1e-7
+# What products in float32 lose of a sum of squares, and what of a width's square may be lost by it.
+ROUNDING, LOST = 1e-7, 0.01
 # Documents of the history take at most this many bytes; then the oldest quarter of the lists is folded. What folding
 # costs falls with the square of the pairs' own uncertainty, and so about as one over the capacity: with 10 features .09
 # of a confidence width at 20,000 documents, .4 at 5,000. This much holds 500,000 documents of 136 features.
@@ -59,6 +63,9 @@ class Posterior(Saved):
         "strayed",
         "_pairs_part",
         "_at_rebuild",
+        "_anchor",
+        "_swept",
+        "_fine",
         "_moved",
         "_allowance",
         "_contraction",
@@ -93,6 +100,10 @@ class Posterior(Saved):
         self._pairs_part = np.zeros((d, d) if mean_loss else (0, 0))
         self.n_pairs = 0
         self._at_rebuild = 0  # pairs when H was last computed afresh
+        # A rebuild on its way: the θ̂ that it is made at, the oldest lists that it has seen, and what these add up to,
+        # which follows from the history and is not saved. Products are in float64 once float32 was not enough.
+        self._anchor, self._swept, self._fine = self.theta, 0, False
+        self._seen: FloatArray | None = None
         # θ̂ strays from the exact minimiser in step with how far it has moved since the last refresh, so that is the
         # clock: squared distances of its moves in the H-norm, added up.
         self._moved = 0.0
@@ -115,8 +126,8 @@ class Posterior(Saved):
         if self._mean_loss:
             self._moved += self._raise_penalty(float(pairs.weight.sum()))
         self.n_pairs += len(pairs.weight)
-        if self.n_pairs >= self._next_rebuild:
-            self._rebuild()
+        if self._swept or self.n_pairs >= self._next_rebuild:
+            self._rebuild_on()
         if self._moved >= self._allowance:
             self._refresh()
         if self.history.n_documents > self._capacity:
@@ -183,20 +194,52 @@ class Posterior(Saved):
         return float(0.5 * theta @ self.P @ theta - self.q @ theta) + self.history.loss(theta)
 
     def _rebuild(self) -> None:
-        """H⁻¹ afresh, with every pair's σ' at today's θ̂."""
-        curvature = self._curvature()
-        self._at_rebuild = self.n_pairs
-        self.inverse, _ = inverse_of(self.P + curvature)
+        """H⁻¹ afresh, with every pair's σ' at today's θ̂, at once."""
+        self._give_up_rebuild()
+        self._replace_curvature(self.history.curvature(self.theta))
+
+    def _rebuild_on(self) -> None:
+        """Begin a rebuild, or go on with it, by a piece of the history; its last piece ends it.
+
+        Each pair's σ' is at the θ̂ of the beginning. The pieces are the same whether a rebuild was interrupted or not.
+        """
+        if not (self._tolerance and self._patient):
+            return self._rebuild()
+        dtype = np.float64 if self._fine else np.float32
+        if not self._swept:
+            self._anchor, self._seen = self.theta, None
+        if self._seen is None:  # it begins, or was interrupted
+            self._seen = self.history.curvature(self._anchor, slice(0, self._swept), dtype)
+        stop = min(self._swept + LISTS_A_PRODUCT, self.history.n_lists)
+        self._seen = self._seen + self.history.curvature(self._anchor, slice(self._swept, stop), dtype)
+        self._swept = stop
+        if stop == self.history.n_lists:
+            self._replace_curvature(self._seen)
+
+    def _replace_curvature(self, curvature: FloatArray) -> None:
+        """H⁻¹ with another part (d, d) of the pairs; where float32 was too coarse for it, all is to be done again."""
+        try:
+            inverse, _ = inverse_of(self.P + curvature)
+        except np.linalg.LinAlgError:
+            if self._swept and not self._fine:
+                return self._rebuild_finely()
+            raise
+        # vᵀEv ≤ ‖E‖ |v|² and |v|² ≤ ‖H⁻¹‖ vᵀHv: what rounding E adds to the square of any width, as a share of it.
+        coarse = ROUNDING * float(np.trace(curvature) * np.trace(inverse)) > LOST
+        if self._swept and not self._fine and coarse:
+            return self._rebuild_finely()
+        self.inverse, self._at_rebuild = inverse, self.n_pairs
         if self._mean_loss:
             self._pairs_part = curvature
+        self._give_up_rebuild()
 
-    def _curvature(self) -> FloatArray:
-        """The history's part of H at θ̂; by products in float32 where their rounding is nothing beside the penalty."""
-        if self._tolerance and self._patient:
-            curvature = self.history.curvature(self.theta, dtype=np.float32)
-            if ROUNDING * np.trace(curvature) < 0.01 * self.P.diagonal().min():
-                return curvature
-        return self.history.curvature(self.theta)
+    def _rebuild_finely(self) -> None:
+        self._fine = True
+        self._give_up_rebuild()
+
+    def _give_up_rebuild(self) -> None:
+        """No rebuild is on its way: it is done, or lists that it has seen are no longer there."""
+        self._swept, self._seen = 0, None
 
     @property
     def _forget_every(self) -> int:
@@ -235,6 +278,7 @@ class Posterior(Saved):
         """Let the quadratic model at θ̂ stand for a history that is lost."""
         self.P = inverse_of(self.inverse)[0]
         self.q = self.P @ self.theta
+        self._give_up_rebuild()
 
     def _raise_penalty(self, weight: float) -> float:
         """The authors' mean loss: the penalty grows with the pairs, so H⁻¹ is made anew, and θ̂ follows.
@@ -316,6 +360,7 @@ class Posterior(Saved):
         curvature, pull = self.history.fold(max(self.history.n_lists // 4, 1), self.theta)
         self.P = self.P + curvature
         self.q = self.q + curvature @ self.theta + pull
+        self._give_up_rebuild()
 
 
 def only_used(documents: FloatArray, pairs: Pairs) -> tuple[FloatArray, Pairs]:

@@ -94,8 +94,8 @@ def ordered(X: FloatArray, scores: FloatArray) -> tuple[IntArray, Float32Array, 
 
     These are the scores less that of the first row, (n,), and the inputs, which are centred, (n, d), in that order.
     """
-    order = np.argsort(-scores, kind="stable")
-    return order, (scores[order] - scores[0]).astype(np.float32), X.take(order, axis=0).astype(np.float32)
+    order = (-scores).argsort(kind="stable")
+    return order, (scores.take(order) - scores[0]).astype(np.float32), X.astype(np.float32).take(order, axis=0)
 
 
 def alpha_theory(

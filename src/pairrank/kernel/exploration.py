@@ -61,7 +61,7 @@ def n_keys(ends: IntArray, k: int) -> int:
 
 @jit.twin()
 def draw_blocks_by_key(certain: BoolArray, ends: IntArray, k: int, keys: FloatArray) -> tuple[IntArray, IntArray]:
-    """`draw_blocks` by `draw_conservative`: the orders ``certain`` (n, n) of all places, and all ``keys`` one by one."""
+    """`draw_blocks` by `draw_conservative`, for orders ``certain`` (n, n) of all places and all their ``keys``."""
     used = 0
 
     def draw(start: int, stop: int, n_draws: int) -> IntArray:

@@ -23,28 +23,30 @@ _TYPES = [("f4", "f4"), ("f4", "f8"), ("f8", "f4"), ("f8", "f8")]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _compiled(signature: Any) -> Callable[[F], F]:
-    decorate: Callable[[F], F] = njit(signature, cache=True, nogil=True)
+def _compiled(signature: Any, **options: Any) -> Callable[[F], F]:
+    decorate: Callable[[F], F] = njit(signature, cache=True, nogil=True, **options)
     return decorate
 
 
 # Ranking.
 
 
-@_compiled((_READ_ONLY, types.float64[::1], types.float64))
+# No unit is zero; a check of every division would keep the loop from using whole registers.
+@_compiled((_READ_ONLY, types.float64[::1], types.float64), error_model="numpy")
 def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray:
     """`confidence.standardised`."""
     n, d = X.shape
-    inputs, mean = np.empty((n, d)), np.zeros(d)
+    inputs, mean, first = np.empty((n, d)), np.zeros(d), X[0]
     for i in range(n):
         for j in range(d):
-            inputs[i, j] = X[i, j] - X[0, j]
-            mean[j] += inputs[i, j]
+            mean[j] += X[i, j] - first[j]
     for j in range(d):
         mean[j] /= n
     for i in range(n):
+        row, out = X[i], inputs[i]
         for j in range(d):
-            inputs[i, j] = min(max((inputs[i, j] - mean[j]) / unit[j], -furthest), furthest)
+            away = ((row[j] - first[j]) - mean[j]) / unit[j]
+            out[j] = furthest if away > furthest else (-furthest if away < -furthest else away)
     return inputs
 
 

@@ -225,8 +225,9 @@ class World:
 
 def frozen(ranker: Ranker) -> FloatArray | None:
     """(n_features,), weights that will score as ``ranker`` scores now; None where it takes more than that."""
-    plain = isinstance(ranker, LinearRanker) and type(ranker).score is LinearRanker.score
-    return ranker.weights if plain and ranker.model == "linear" else None
+    if not isinstance(ranker, LinearRanker) or type(ranker).score is not LinearRanker.score:
+        return None
+    return ranker.weights if ranker.model == "linear" else None
 
 
 def regrets(lists: Sequence[Listed]) -> IntArray:
