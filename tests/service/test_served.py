@@ -6,12 +6,14 @@ import hashlib
 
 import numpy as np
 import pytest
+from served_runs import play
 
 from pairrank import rankers
 from pairrank.service.http.administration import config_of
 from pairrank.service.http.schemas import CreateBody
 from pairrank.service.learning.model import Log, Model
 from pairrank.service.store.values import Entry, Snapshot
+from pairrank.sim import RunSpec
 
 
 @pytest.mark.parametrize("name", rankers.names())
@@ -54,3 +56,18 @@ def test_a_log_gives_the_laboratorys_ranker(name: str) -> None:
             snapshot = Snapshot(seq, 0, 0, hashlib.sha256(body).hexdigest(), 0.0, False, body)
             model = Model.restore(snapshot, seq)
     assert model.ranker.digest() == plain.digest()
+
+
+@pytest.mark.parametrize(
+    ("ranker", "users"),
+    [
+        ("pairrank", "navigational"),
+        ("pairrank(model=additive)", "position(eta=1, table=informational)"),
+        ("pdgd", "cascade"),
+    ],
+)
+def test_a_run_over_http_is_the_laboratorys(ranker: str, users: str) -> None:
+    """`served_runs.py` plays hundreds; here the learner is started anew after list 40."""
+    spec = RunSpec(data="synthetic:tiny", ranker=ranker, clicks=users, rounds=60, seed=7, panel=0, ideal="")
+    run = play(spec, life=40)
+    assert (run.same_lists, run.off, run.same_model) == (1.0, 0.0, True)

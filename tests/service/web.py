@@ -38,9 +38,11 @@ class Clock:
 
 
 @contextmanager
-def running_app(path: Path | str, clock: Clock | None = None, **settings: Any) -> Iterator[TestClient]:
+def running_app(
+    path: Path | str, clock: Clock | None = None, *, learner: bool = True, **settings: Any
+) -> Iterator[TestClient]:
     """A client of the running application."""
-    app = make_app(path, Settings(**settings), clock=clock or Clock(), learner=True)
+    app = make_app(path, Settings(**settings), clock=clock or Clock(), learner=learner)
     with TestClient(app, ADDRESS, raise_server_exceptions=False) as client:
         yield client
 
