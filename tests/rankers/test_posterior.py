@@ -15,6 +15,7 @@ from pairrank.estimator import posterior as posterior_module
 from pairrank.estimator.history import History
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import pairs
+from pairrank.kernel.logistic import slope
 
 D = 6
 
@@ -139,6 +140,48 @@ def test_folding_keeps_the_gradient() -> None:
     assert posterior.history.n_lists < 80
     np.testing.assert_allclose(posterior.gradient(), before, atol=1e-9)
     assert np.array_equal(posterior.theta, theta)
+
+
+class Watched(Posterior):
+    """A posterior that tells what it folds: θ̂ at that moment, and the pairs with their weights."""
+
+    def __init__(self, *args, **options) -> None:
+        super().__init__(*args, **options)
+        self.folded: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def _fold(self) -> None:
+        x, w = self.history.differences()
+        super()._fold()
+        gone = len(w) - len(self.history)
+        self.folded.append((self.theta, x[:gone], w[:gone]))
+
+
+@pytest.mark.parametrize(
+    ("seed", "n", "capacity", "lam", "scale", "most"),
+    [(4, 1500, 4000, 5.0, 1.0, 0.1), (5, 1500, 2000, 18.0, 0.3, 0.7)],
+)
+def test_folding_strays_no_further_than_its_bound(
+    seed: int, n: int, capacity: int, lam: float, scale: float, most: float
+) -> None:
+    """The bound of docs/theory.md, from the pairs that were folded; ``most`` says that it is of use."""
+    posterior, history = Watched(np.full(D, lam), tolerance=0.0, capacity=capacity), []
+    for X, found in lists(seed, n, scale=scale):
+        posterior.add(X, found)
+        history.append((X, found))
+    assert len(posterior.folded) > 3
+    whole = exact(history, lam * np.eye(D), np.zeros(D))
+    away = posterior.theta - whole
+    H = posterior.P + posterior.history.curvature(posterior.theta)
+    bound = 0.0
+    for theta, x, w in posterior.folded:
+        h, u = w * slope(x @ theta), np.abs(x @ (whole - theta))
+        rho = np.sqrt(h @ (np.expm1(u) - u) ** 2)
+        share = np.linalg.eigvals(np.linalg.solve(H, (x.T * h) @ x)).real.max()
+        bound += rho * np.sqrt(share)
+    kept = np.abs(posterior.history.differences()[0] @ away).max()
+    strayed = np.sqrt(away @ H @ away)
+    assert 1e-3 < strayed <= np.exp(kept) * bound
+    assert bound < most
 
 
 @settings(max_examples=25)
