@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from pairrank import bench, rankers
-from pairrank.bench import exactness, flat_in_time, many_candidates, round, whole_run
+from pairrank import bench
+from pairrank.bench import exactness, flat_in_time, many_candidates, raw_units, round, whole_run
 from pairrank.cli import main
 
 
@@ -36,7 +36,7 @@ def test_every_benchmark_has_its_rows(report: dict[str, object]) -> None:
         "flat": sum(stretches - 1 for stretches, _ in flat_in_time.RANKERS.values()),
         "many": 2 * 4 * len(many_candidates.RANKERS),
         "exactness": 2 * len(exactness.TOLERANCES) * len(exactness.RANKERS),
-        "units": 2 * len(rankers.names()),
+        "units": 2 * len(raw_units.RANKERS),
         "additive": 2,
         "whole-run": 4 * len(whole_run.RANKERS),
         "parsing": 4,
