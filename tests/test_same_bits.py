@@ -20,10 +20,15 @@ ENVIRONMENTS = [{}, {"OPENBLAS_NUM_THREADS": "1"}, {"OPENBLAS_NUM_THREADS": "2"}
 N_FEATURES, N_LISTS = 300, 48  # at this width every matrix product that learning needs is one that threads share
 
 
+def without_threads() -> dict[str, str]:
+    """This process's environment without thread variables."""
+    return {name: value for name, value in os.environ.items() if name not in threads.ENVIRONMENT}
+
+
 def python(*arguments: str, **variables: str) -> str:
     """What a Python process prints that has no thread variables but ``variables``."""
-    free = {name: value for name, value in os.environ.items() if name not in threads.ENVIRONMENT}
-    done = subprocess.run([sys.executable, *arguments], env=free | variables, capture_output=True, text=True)
+    environment = without_threads() | variables
+    done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -66,24 +71,38 @@ def test_library(tmp_path: Path) -> None:
     same(lambda _, variables: python("-c", LIBRARY, **variables), tmp_path)
 
 
-@pytest.mark.slow
-def test_replay(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path / 'store.db'}"
-    command = [sys.executable, "-m", "pairrank", "serve", "--store", store, "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+def feed(store: str, workers: int, features: list[np.ndarray], variables: dict[str, str]) -> None:
+    """Serve a store with so many workers; lists are clicked on, and learned before it stops."""
+    command = [sys.executable, "-m", "pairrank", "serve", "--store", store, "--port", "0", "--workers", str(workers)]
+    with subprocess.Popen(
+        command, env=without_threads() | variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         assert process.stdout is not None
         try:
             address = process.stdout.readline().partition("http://")[2].partition(",")[0]
             with Client(f"http://{address}", timeout=20.0, retries=40) as client:
-                client.create("wide", N_FEATURES)
-                for features in lists():
-                    shown = client.rank("wide", {str(i): row.tolist() for i, row in enumerate(features)}, k=10)
+                for X in features:
+                    shown = client.rank("wide", {str(i): row.tolist() for i, row in enumerate(X)}, k=10)
                     client.feedback("wide", shown.impression_id, shown.ids[3:5])
                 until = time.monotonic() + 60
                 while client.ranker("wide")["lag"] and time.monotonic() < until:
                     time.sleep(0.1)
         finally:
             process.terminate()
+
+
+@pytest.mark.slow
+def test_replay(tmp_path: Path) -> None:
+    """One log, written by 1, 2 and 4 workers after each other and learned with as many threads as each may use."""
+    store_module = pytest.importorskip("pairrank.service.store")
+    from pairrank.service.store.values import Config, Limits
+
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    opened = store_module.open_store(store)
+    opened.create("wide", Config(n_features=N_FEATURES, options={}), Limits(), time.time(), "test")
+    opened.close()
+    for number, (workers, variables) in enumerate(zip((1, 2, 4), ENVIRONMENTS, strict=True)):
+        feed(store, workers, lists()[number::3], variables)
     for variables in ENVIRONMENTS:  # its exit code says whether the log gives the stored model
         assert "the same" in python("-m", "pairrank", "replay", store, **variables)
 

@@ -78,12 +78,12 @@ def row_of(store: SqlStore) -> RankerRow:
 def report(store: SqlStore, path: Path, learner: int, began: float) -> None:
     row = row_of(store)
     snapshot = store.snapshot(row.id, row.version)
-    memory = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{learner}/status").read_text())
+    status = Path(f"/proc/{learner}/status").read_text()
+    now, peak = (int(re.findall(rf"{name}:\s+(\d+)", status)[0]) // 1024 for name in ("VmRSS", "VmHWM"))
     assert snapshot is not None
-    assert memory is not None
     disk = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
     print(
-        f"| {row.applied:,} | {int(memory[1]) // 1024} | {len(snapshot.body) / 1000:.0f} | {disk / 1e6:,.0f} "
+        f"| {row.applied:,} | {now} | {peak} | {len(snapshot.body) / 1000:.0f} | {disk / 1e6:,.0f} "
         f"| {len(store.versions(row.id))} | {time.monotonic() - began:.0f} |",
         flush=True,
     )
@@ -94,8 +94,8 @@ def run(path: Path, feedbacks: int, n_features: int) -> bool:
     store, began = open_store(path), time.monotonic()
     store.create("a", Config(n_features=n_features, options={}), Limits(), time.time(), "by hand")
     users, learner = Users(store, n_features), started(path)
-    print("| feedbacks | learner, MiB | published version, kB | store, MB | versions kept | seconds |")
-    print("| ---: | ---: | ---: | ---: | ---: | ---: |")
+    print("| feedbacks | learner, MiB | its peak | published version, kB | store, MB | versions kept | seconds |")
+    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     killed = [int(share * feedbacks) for share in KILLED]
     reported = 0
     while (row := row_of(store)).applied < feedbacks:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 from web import TestClient, running_app
 
 from pairrank import rankers, threads
@@ -83,7 +84,7 @@ class ServedRanker:
         return getattr(self._client.portal.call(self._client.app.state.worker.models.get, "a").ranker, name)
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        response = self._client.post(f"/v1/rankers/a/{path}", json=body)
+        response = self._client.post(f"/v1/rankers/a/{path}", content=orjson.dumps(body))
         assert response.status_code == 200, response.text
         return dict(response.json())
 

@@ -9,6 +9,7 @@ import pytest
 from served_runs import play
 
 from pairrank import rankers
+from pairrank.estimator import posterior
 from pairrank.service.http.administration import config_of
 from pairrank.service.http.schemas import CreateBody
 from pairrank.service.learning.model import Log, Model
@@ -29,8 +30,9 @@ def test_a_service_makes_additive_rankers() -> None:
 
 
 @pytest.mark.parametrize("name", ["pairrank", "pairrank(model=additive)", "pairrank-c", "p2linrank", "pdgd"])
-def test_a_log_gives_the_laboratorys_ranker(name: str) -> None:
-    """A learner that is restarted again and again, from published versions without their history."""
+def test_a_log_gives_the_laboratorys_ranker(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner that is restarted again and again, from published versions without their history, some of it folded."""
+    monkeypatch.setattr(posterior, "HISTORY_BYTES", 0)  # then a thousand documents are kept
     plain, rng = rankers.make(name, n_features=4, seed=3), np.random.default_rng(0)
     entries: list[Entry] = []
     model = Model(rankers.make(name, n_features=4, seed=3), 0, 0, 0, 0)
@@ -45,17 +47,19 @@ def test_a_log_gives_the_laboratorys_ranker(name: str) -> None:
             return (_shown(entry) for entry in reversed(entries) if entry.seq <= upto)
 
     log = Kept()
-    for seq in range(1, 200):
+    for seq in range(1, 260):
         impression = plain.rank(rng.random((9, 4)) * [1.0, 1e3, 1e-3, 1.0], 6)
         clicks = rng.random(6) < impression.features[:, 0]
         plain.learn(impression, clicks)
         entries.append(Entry(seq, "feedback", 0.0, None, clicks.tobytes(), impression.to_bytes()))
         model.apply(entries[-1], log)
-        if seq % 23 == 0:  # as after a restart
+        if seq % 37 == 0:  # as after a restart
             body = model.ranker.to_bytes(history=False)
             snapshot = Snapshot(seq, 0, 0, hashlib.sha256(body).hexdigest(), 0.0, False, body)
             model = Model.restore(snapshot, seq)
     assert model.ranker.digest() == plain.digest()
+    if name == "pairrank":
+        assert 100 < plain._posterior.history.n_lists < plain._posterior.n_lists
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,12 @@ class History(Saved):
         """Rows of documents kept."""
         return len(self._documents)
 
-    def append(self, documents: FloatArray, pairs: Pairs) -> None:
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the documents that are kept."""
+        return self._documents.rows.dtype
+
+    def append(self, documents: AnyArray, pairs: Pairs) -> None:
         """Add the pairs of one list over its ``documents`` (k, d)."""
         offset = len(self._documents)
         self._documents.extend(len(documents))[:] = documents

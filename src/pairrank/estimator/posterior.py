@@ -25,7 +25,7 @@ from pairrank.kernel.confidence import add_product, inverse_of
 from pairrank.kernel.list_newton import solve_list
 from pairrank.kernel.pairs import Pairs, preferences, top_used
 from pairrank.state import Saved
-from pairrank.types import FloatArray
+from pairrank.types import AnyArray, FloatArray
 
 # Below this many pairs a refresh costs next to nothing, so every list gets one.
 SMALL = 256
@@ -262,17 +262,22 @@ class Posterior(Saved):
         self._rebuild()
         self._refresh()
 
-    def recall(self, lists: list[tuple[FloatArray, Pairs]]) -> None:
-        """Fill an empty history with the lists that it held, oldest first, as they were given to `add`."""
+    def as_kept(self, documents: FloatArray, pairs: Pairs) -> tuple[AnyArray, Pairs]:
+        """What the history keeps of a list that is given to `add`."""
+        used, pairs = only_used(documents, pairs)
+        return used.astype(self.history.dtype), pairs
+
+    def recall(self, lists: list[tuple[AnyArray, Pairs]]) -> None:
+        """Fill an empty history with the lists that it held, `as_kept`, newest first; ``lists`` is empty then."""
         times = 0
-        for back, (documents, pairs) in enumerate(lists):
+        for number in range(self._lists - len(lists) + 1, self._lists + 1):
+            documents, pairs = lists.pop()
             if self._half_life:  # how often this list has been counted less since it came
-                number = self._lists - len(lists) + back + 1
                 times = self._lists // self._forget_every - (number - 1) // self._forget_every
             weight = pairs.weight
             for _ in range(times):
                 weight = weight * self._forget_factor
-            self.history.append(*only_used(documents, pairs._replace(weight=weight)))
+            self.history.append(documents, pairs._replace(weight=weight))
 
     def fold_all(self) -> None:
         """Let the quadratic model at θ̂ stand for a history that is lost."""

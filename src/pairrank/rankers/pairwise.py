@@ -16,7 +16,7 @@ from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import State
 from pairrank.rankers.linear import LinearRanker
 from pairrank.rng import Purpose, generator
-from pairrank.types import BoolArray, FloatArray, Impression
+from pairrank.types import AnyArray, BoolArray, FloatArray, Impression
 
 # Preferences that clicks can be taken for; see `kernel.pairs`.
 PairKind = Literal["adjacent", "matched", "all", "averaged", "shown"]
@@ -107,17 +107,19 @@ class PairwiseRanker(LinearRanker):
         return state | lists, (n_first, self._posterior.history.n_lists)
 
     def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> None:
-        taken: list[tuple[Impression, BoolArray]] = []
-        lists: list[tuple[FloatArray, Pairs]] = []
+        first: list[tuple[Impression, BoolArray]] = []
+        lists: list[tuple[AnyArray, Pairs]] = []
         for impression, clicks in entries:
-            taken.append((impression, clicks))
+            if len(first) < n_first:
+                first.append((impression, clicks))
             found = preferred(self.pairs, impression, clicks)
             if len(found.weight) and len(lists) < n_history:
-                lists.append((self._design(self._seen(impression)), found))
-            if len(lists) == n_history and len(taken) >= n_first:
+                # As they will be kept, and no more: there may be a hundred thousand.
+                lists.append(self._posterior.as_kept(self._design(self._seen(impression)), found))
+            if len(lists) == n_history and len(first) == n_first:
                 break
-        super()._read_back(taken, n_first, 0)
+        super()._read_back(first, n_first, 0)
         if len(lists) == n_history:
-            self._posterior.recall(lists[::-1])
+            self._posterior.recall(lists)
         else:
             self._posterior.fold_all()
