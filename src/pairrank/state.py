@@ -30,9 +30,13 @@ class Kept:
 
 
 class Saved(Kept):
-    """Something with state: ``SAVED`` names its attributes: arrays, numbers, `Growing`, `Saved`, or None."""
+    """Something with state: ``SAVED`` names its attributes: arrays, numbers, `Growing`, `Saved`, or None.
+
+    ``LATER`` names those of them that older files lack: they keep the value that they start with.
+    """
 
     SAVED: ClassVar[tuple[str, ...]] = ()
+    LATER: ClassVar[tuple[str, ...]] = ()
 
 
 def state_of(thing: Saved) -> dict[str, Any]:
@@ -53,7 +57,7 @@ def restore(thing: Saved, state: Mapping[str, Any]) -> None:
     """Take over what `state_of` gave; `KeyError` or `ValueError` where it does not fit."""
     for name in thing.SAVED:
         value, key = getattr(thing, name), name.lstrip("_")
-        if value is None:
+        if value is None or (name in thing.LATER and key not in state):
             continue
         if isinstance(value, Saved):
             restore(value, {k.removeprefix(f"{key}."): v for k, v in state.items() if k.startswith(f"{key}.")})

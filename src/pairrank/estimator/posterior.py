@@ -54,6 +54,7 @@ class Posterior(Saved):
     capacity : documents kept in the history; older lists are folded into P and q.
     """
 
+    LATER: ClassVar[tuple[str, ...]] = ("_anchor", "_swept", "_fine")
     SAVED: ClassVar[tuple[str, ...]] = (
         "theta",
         "inverse",

@@ -69,7 +69,6 @@ def from_0_1(values: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str, 
     if "theta" in state:
         state = {"prior_P": np.empty((0, 0)), "prior_q": np.empty(0)} | state
         new |= {f"posterior.{name}": state[name] for name in _POSTERIOR}
-        new |= {"posterior.anchor": state["theta"], "posterior.swept": 0, "posterior.fine": False}
         new |= {f"posterior.{name}": value for name, value in state.items() if name.startswith("history.")}
     new |= {f"information.{name}": state[old] for old, name in _INFORMATION.items() if old in state}
     new |= {
