@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -379,7 +380,9 @@ def test_limits_on_bodies_and_documents(tmp_path: Path) -> None:
 
 def test_health_metrics_headers_and_ids(client: TestClient) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
-    assert client.get("/readyz").json() == {"status": "ready"}
+    ready = client.get("/readyz").json()
+    assert ready.pop("store").startswith(f"SQLite {sqlite3.sqlite_version}")
+    assert ready == {"status": "ready"}
     clicked(client, ranked(client, k=3), "d4")
     clicked(client, {"impression_id": "nobody"})
     state(client)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from preload import compiled
 
 from pairrank.service.learning.verify import verify
 from pairrank.service.store import open_store
@@ -20,12 +20,7 @@ FEW = (0, 56, 100, 112)
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None or not sys.platform.startswith("linux"):
-        pytest.skip("needs a C compiler and Linux")
-    made = tmp_path_factory.mktemp("lossy") / "lossy.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", made, HERE / "lossy.c", "-ldl", "-lpthread"], check=True)
-    return made
+    return compiled("lossy", tmp_path_factory.mktemp("lossy"))
 
 
 def life(library: Path, folder: Path, fail_at: int) -> tuple[list[str], list[str]]:

@@ -57,10 +57,11 @@ def run(args: argparse.Namespace) -> int:
     settings = load_settings(flags, file=args.config)
     if not args.check:
         return supervisor.serve(settings)
-    supervisor.check(settings)
+    library = supervisor.check(settings)
     hidden = {name: "(set)" for name in ("upstream_key", "admin_key") if getattr(settings, name)}
     shown = replace(settings, store=supervisor.data_place(settings))
     for field in fields(shown):
         print(f"{field.name} = {hidden.get(field.name) or repr(getattr(shown, field.name))}")
+    print(f"The database is {library}.")
     print("The settings are sound.")
     return 0

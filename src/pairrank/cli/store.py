@@ -64,10 +64,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _verify(args: argparse.Namespace) -> int:
     with closing(open_store(args.store, create=False)) as store:
-        faults, rankers = verify(store), len(store.rankers())
+        faults, rankers, library = verify(store), len(store.rankers()), store.database.library
     for fault in faults:
         print(fault)
-    print(f"{rankers} rankers: {'whole' if not faults else f'{len(faults)} faults'}")
+    print(f"{library}\n{rankers} rankers: {'whole' if not faults else f'{len(faults)} faults'}")
     return 1 if faults else 0
 
 

@@ -19,13 +19,14 @@ from pairrank.errors import MissingExtraError, OptionError, StorageError
 from pairrank.service.auth import new_key
 from pairrank.service.settings import Settings
 from pairrank.service.store import open_store, sqlite_path
+from pairrank.service.store.sqlite import sqlite_library
 
 BIND_SECONDS = 5.0
 LEARNER_SECONDS = 60.0
 
 
-def check(settings: Settings) -> None:
-    """Raise what would keep the service from starting."""
+def check(settings: Settings) -> str:
+    """Raise what would keep the service from starting; which database it will be on."""
     for module in ("fastapi", "uvicorn", "orjson", "prometheus_client", "pyarrow"):
         try:
             __import__(module)
@@ -37,10 +38,10 @@ def check(settings: Settings) -> None:
     if path is not None and not path.exists():
         if not os.access(path.absolute().parent, os.W_OK):
             raise StorageError(f"the folder {path.absolute().parent} for the store cannot be written")
-        has_keys = False
+        has_keys, library = False, sqlite_library()
     else:
         store = open_store(settings.store)
-        has_keys = bool(store.access_keys())
+        has_keys, library = bool(store.access_keys()), store.database.library
         store.close()
     if not settings.loopback and not has_keys and not settings.admin_key:
         raise OptionError(
@@ -48,6 +49,7 @@ def check(settings: Settings) -> None:
             f"make one with 'pairrank store keys {data_place(settings)} --add NAME --role admin', "
             "or set PAIRRANK_ADMIN_KEY"
         )
+    return library
 
 
 def data_place(settings: Settings) -> str:

@@ -19,6 +19,7 @@ from pairrank.service.http.schemas import (
     AuditAnswer,
     ImpressionDetailAnswer,
     ImpressionsAnswer,
+    ReadyAnswer,
     StatisticsAnswer,
     StatusAnswer,
     WeightsAnswer,
@@ -152,13 +153,14 @@ def routes(worker: WorkerState) -> APIRouter:
     @everybody.get(
         "/readyz",
         summary="The store answers and the log of before the start is applied",
-        responses=answers(StatusAnswer, 503, key=False),
+        responses=answers(ReadyAnswer, 503, key=False),
     )
     async def readyz() -> Response:
         await worker.models.refresh()
         if worker.models.recovering:
             raise RefusalError(503, "recovering", "the learner still applies the log of before the start")
-        return answer({"status": "ready"})
+        library = await worker.models.read(lambda: worker.store.database.library)
+        return answer({"status": "ready", "store": library})
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=MetricsText, responses=answers(None))
     async def metrics(request: Request) -> Response:

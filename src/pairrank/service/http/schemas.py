@@ -121,7 +121,14 @@ class StartAnswer(Answer):
 class StatusAnswer(Answer):
     """That it is done, or that all is well."""
 
-    status: Literal["ok", "ready", "deleted"]
+    status: Literal["ok", "deleted"]
+
+
+class ReadyAnswer(Answer):
+    """That rank and feedback will be answered, and by which database."""
+
+    status: Literal["ready"]
+    store: str
 
 
 class RankedAnswer(Answer):

@@ -29,6 +29,11 @@ class Database(ABC):
     def __init__(self) -> None:
         self._turn = threading.RLock()
 
+    @property
+    @abstractmethod
+    def library(self) -> str:
+        """Which database this is, of which version, and what is known to be wrong with it."""
+
     @abstractmethod
     def answer(self, sql: str, values: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
         """The names of the columns and the rows that a statement answers; nothing where it answers nothing."""

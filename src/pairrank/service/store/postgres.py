@@ -52,6 +52,10 @@ class PostgresDatabase(Database):
             raise unavailable(problem) from problem
         return self._connection
 
+    @property
+    def library(self) -> str:
+        return f"PostgreSQL {self._connect().info.server_version // 10000}"
+
     def answer(self, sql: str, values: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
         connection = self._connect()
         try:

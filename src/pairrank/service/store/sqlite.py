@@ -7,6 +7,10 @@ and folds the whole log back, with a flush of its own, before anything is acknow
 
 A flush can also succeed without having been one: ext4 answers so for a transaction of its journal that has just failed
 in somebody else's name. A change that needs the journal, made after the flush, then fails, and the commit with it.
+
+SQLite itself can lose pages when a commit starts the write-ahead log anew while a checkpoint runs (`has_reset_fault`).
+So nothing is checkpointed by the way (``wal_autocheckpoint`` is 0), and the one place that folds the log back holds the
+write lock meanwhile, which every writer of every process must have: no commit, so no new start, can fall between.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,8 +28,8 @@ from pairrank.errors import StorageError
 from pairrank.service.store.database import BusyError, Database, Row, unavailable
 
 BUSY_SECONDS = 10.0
-# The learner folds the write-ahead log back while nobody waits. This many pages (80 MiB) is for when there is none.
-AUTO_CHECKPOINT_PAGES = 20_000
+# The learner folds the write-ahead log back. From this size on nobody may write meanwhile, so that it can end; where
+# there is no learner, a writer does it. The file is cut to this size when the log starts anew.
 MAX_WAL_BYTES = 64 * 2**20
 # Faults after which neither the connection nor what it wrote is trusted: the disk's, and damage.
 _FAULTS = {
@@ -37,6 +41,21 @@ _FAULTS = {
 }
 # A disk that fails is not asked again for each request.
 RENEW_SECONDS = 0.25
+
+
+def has_reset_fault(version: tuple[int, ...]) -> bool:
+    """Whether SQLite of this version has the WAL-reset bug (sqlite.org/wal.html#walresetbug): all from 3.7.0 to 3.51.2
+    but two later releases of older lines."""
+    return version < (3, 51, 3) and not (3, 50, 7) <= version < (3, 51) and not (3, 44, 6) <= version < (3, 45)
+
+
+RESET_FAULT = has_reset_fault(sqlite3.sqlite_version_info)
+
+
+def sqlite_library() -> str:
+    """The version of SQLite in use, and whether it has that bug."""
+    fault = ", which has the WAL-reset bug: nobody writes while the write-ahead log is folded back"
+    return f"SQLite {sqlite3.sqlite_version}{fault if RESET_FAULT else ''}"
 
 
 class SqliteDatabase(Database):
@@ -64,18 +83,26 @@ class SqliteDatabase(Database):
             raise unavailable(problem) from problem
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
-        connection = sqlite3.connect(
+        connection = self._plain(mode)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}")
+        self._flush = None
+        return connection
+
+    def _plain(self, mode: str) -> sqlite3.Connection:
+        return sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode={mode}",
             uri=True,
             timeout=self._busy_seconds,
             isolation_level=None,
             check_same_thread=False,
         )
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {AUTO_CHECKPOINT_PAGES}")
-        self._flush = None
-        return connection
+
+    @property
+    def library(self) -> str:
+        return sqlite_library()
 
     def _usable(self) -> sqlite3.Connection:
         """The connection; a new one, over a file that was checked and flushed, when the old one met a fault."""
@@ -96,14 +123,50 @@ class SqliteDatabase(Database):
         return self._connection
 
     def _flush_again(self) -> None:
-        """Write everything that the write-ahead log holds into the file and flush it."""
+        """Write everything that the write-ahead log holds into the file, flush it, and start the log anew: what a flush
+        left out of it would hide all that follows after a power cut."""
         (answer,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         if answer != "ok":
             raise StorageError(f"the store is damaged: {answer[:200]}; restore a backup")
         self._connection.execute("PRAGMA synchronous = FULL")
-        (busy, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        if busy:
+        start = self._wal_start()
+        whole = self._fold(alone=True)
+        self._connection.execute("PRAGMA user_version = 0")  # a commit: it starts the log anew when nobody reads there
+        if not whole or self._wal_start() == start:
             raise BusyError("the store cannot be used right now: it is busy after a fault of the disk")
+
+    def _fold(self, *, alone: bool = RESET_FAULT) -> bool:
+        """Copy the write-ahead log into the file and flush that; whether all of it is there. The only checkpoint.
+
+        ``alone``: with the write lock, held by another connection since a checkpoint may not have a transaction.
+        """
+        with self._no_writer() if alone else nullcontext():
+            (busy, pages, copied) = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return not busy and pages == copied
+
+    @contextmanager
+    def _no_writer(self) -> Iterator[None]:
+        guard = self._plain("rw")
+        try:
+            guard.execute("BEGIN IMMEDIATE")
+            yield
+            guard.execute("ROLLBACK")
+        finally:
+            guard.close()
+
+    def _wal_start(self) -> bytes:
+        """The write-ahead log's header, another one whenever the log starts anew."""
+        try:
+            with open(f"{self.path}-wal", "rb") as file:  # a file without locks, so closing it frees none of SQLite's
+                return file.read(32)
+        except OSError:
+            return b""
+
+    def _wal_bytes(self) -> int:
+        try:
+            return os.stat(f"{self.path}-wal").st_size
+        except OSError:
+            return 0
 
     def _unavailable(self, problem: sqlite3.Error) -> StorageError:
         # The low byte of the code is the kind; the rest says more.
@@ -131,7 +194,7 @@ class SqliteDatabase(Database):
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as problem:
-            if problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            if _is_busy(problem):
                 raise BusyError("the store cannot be used right now: it is busy") from problem
             raise self._unavailable(problem) from problem
 
@@ -139,6 +202,8 @@ class SqliteDatabase(Database):
         self.all("COMMIT")
         if self._flush:
             self._prove()
+            if self._wal_bytes() > 2 * MAX_WAL_BYTES:  # nobody else does it
+                self.tend()
 
     def _prove(self) -> None:
         """Raise when the file system has failed, which its flush may have kept to itself."""
@@ -182,12 +247,14 @@ class SqliteDatabase(Database):
         return bool(self.all("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))
 
     def tend(self) -> None:
-        """Fold the write-ahead log back into the file; block writers for it only when it has grown large."""
-        with self.reading():
-            self.all("PRAGMA wal_checkpoint(PASSIVE)")
-            wal = Path(f"{self.path}-wal")
-            if wal.exists() and wal.stat().st_size > MAX_WAL_BYTES:
-                self.all("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Fold the write-ahead log back into the file."""
+        try:
+            with self.reading():
+                self._usable()
+                self._fold(alone=RESET_FAULT or self._wal_bytes() > MAX_WAL_BYTES)
+        except sqlite3.Error as problem:
+            if not _is_busy(problem):  # else the next time will do
+                raise self._unavailable(problem) from problem
 
     def check(self) -> list[str]:
         """SQLite's own check of every page and index."""
@@ -217,7 +284,7 @@ class SqliteDatabase(Database):
         """Give freed pages back to the file system."""
         with self.reading():
             self.all("VACUUM")
-            self.all("PRAGMA wal_checkpoint(TRUNCATE)")
+            self.tend()
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """A consistent copy of the whole file while others read and write."""
@@ -238,3 +305,7 @@ class SqliteDatabase(Database):
                 if handle is not None:
                     os.close(handle)
             self._lead = self._beside = None
+
+
+def _is_busy(problem: sqlite3.Error) -> bool:
+    return getattr(problem, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
