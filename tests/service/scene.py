@@ -30,9 +30,9 @@ FEATURES = np.array([[0.0, 1.0], [0.2, 0.7], [0.5, 0.5], [0.8, 0.1], [1.0, 0.3]]
 class Scene:
     """One ranker of a store, with a clock that moves only when told."""
 
-    def __init__(self, store: SqlStore, name: str = "a", **limits: float) -> None:
+    def __init__(self, store: SqlStore, name: str = "a", ranker: str = "pairrank", **limits: float) -> None:
         self.store, self.name, self.now = store, name, 1000.0
-        config = Config(n_features=2, options={})
+        config = Config(n_features=2, ranker=ranker, options={})
         chosen = Limits(window_seconds=WINDOW, retention_seconds=RETENTION).changed(limits)
         store.create(name, config, chosen, self.now, "test")
         self.ranker = config.make()
