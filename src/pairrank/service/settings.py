@@ -23,6 +23,7 @@ class Settings:
     store : sqlite:///FILE or postgresql://…
     host, port, workers : where to listen, and how many processes rank.
     max_body_bytes, max_documents, max_features, max_rankers : what a request may ask for.
+    max_ranking, max_writing : rank requests, and feedbacks or events, that one worker has in work; the rest is refused.
     body_seconds : how long a client may take to send a body.
     drain_seconds : how long a stop waits for requests that are under way.
     allowed_hosts : names (comma-separated; * for all) under which clients may call the service, beside addresses,
@@ -45,6 +46,8 @@ class Settings:
     max_documents: int = 2000
     max_features: int = 10_000
     max_rankers: int = 1000
+    max_ranking: int = 64
+    max_writing: int = 1024
     body_seconds: float = 15.0
     drain_seconds: float = 15.0
     allowed_hosts: str = ""
@@ -65,6 +68,8 @@ class Settings:
             ("max_documents", 1, 1_000_000),
             ("max_features", 1, 100_000),
             ("max_rankers", 1, 1_000_000),
+            ("max_ranking", 1, 100_000),
+            ("max_writing", 1, 100_000),
             ("body_seconds", 0.1, 3600),
             ("drain_seconds", 0, 3600),
         ):

@@ -31,6 +31,7 @@ from pairrank.service.worker.state import WorkerState
 from pairrank.types import Impression, Inspection
 
 STREAM_SECONDS = 0.5
+READY_SECONDS = 2.0
 
 
 class EventStream(StreamingResponse):
@@ -156,10 +157,14 @@ def routes(worker: WorkerState) -> APIRouter:
         responses=answers(ReadyAnswer, 503, key=False),
     )
     async def readyz() -> Response:
-        await worker.models.refresh()
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await worker.models.refresh()
+                library = await worker.models.read(lambda: worker.store.database.library)
+        except TimeoutError:
+            raise RefusalError(503, "slow", f"the store has not answered within {READY_SECONDS:g} seconds") from None
         if worker.models.recovering:
             raise RefusalError(503, "recovering", "the learner still applies the log of before the start")
-        library = await worker.models.read(lambda: worker.store.database.library)
         return answer({"status": "ready", "store": library})
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=MetricsText, responses=answers(None))

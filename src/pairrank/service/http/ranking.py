@@ -87,6 +87,7 @@ def routes(worker: WorkerState) -> APIRouter:
     async def events(name: str, request: Request) -> Response:
         if not worker.settings.public_events:
             worker.allow(request, "feedback")
+        worker.writing.check(name)
         item = await worker.models.get(name)
         sent = parse_json(await worker.body(request))
         if not isinstance(sent, list) or len(sent) > MAX_EVENTS:
@@ -103,7 +104,8 @@ def routes(worker: WorkerState) -> APIRouter:
             for body, place in zip(bodies, found, strict=True)
             if place is not None
         ]
-        verdicts = iter(await worker.writer.events(known)) if known else iter(())
+        with worker.writing.enter(name, len(known)):
+            verdicts = iter(await worker.writer.events(known)) if known else iter(())
         statuses = [Status.UNKNOWN if place is None else next(verdicts).status for place in found]
         for status in statuses:
             worker.metrics.events.labels(name, status.value).inc()
@@ -131,8 +133,15 @@ class PlainRoute(APIRoute):
 async def _rank(worker: WorkerState, name: str, request: Request) -> Response:
     started = time.perf_counter()
     worker.allow(request, "rank")
+    worker.ranking.check(name)  # before the body is read
     item = await worker.models.get(name)
-    query = await _query(worker, request, item)
+    body = await worker.body(request)
+    with worker.ranking.enter(name):
+        return await _ranked(worker, request, item, body, started)
+
+
+async def _ranked(worker: WorkerState, request: Request, item: LoadedModel, body: bytes, started: float) -> Response:
+    name, query = item.row.name, _query(worker, request, item, body)
     # Requests that came together are read together, then ranked together: each stage finds its code in the cache.
     await asyncio.sleep(0)
     if worker.models.open_count(item.row.id) >= item.row.limits.max_open:
@@ -147,13 +156,15 @@ async def _rank(worker: WorkerState, name: str, request: Request) -> Response:
 async def _feedback(worker: WorkerState, name: str, request: Request) -> Response:
     """Answered once the feedback is on disk."""
     worker.allow(request, "feedback")
+    worker.writing.check(name)
     item = await worker.models.get(name)
     body = parse(FeedbackBody, await worker.body(request))
     found = parse_impression(body.impression_id)
     if found is None:
         worker.metrics.feedback.labels(name, "unknown").inc()
         raise RefusalError(404, "unknown", "no such impression was served")
-    verdict = await worker.writer.feedback(Feedback(item.row.id, *found, frozenset(body.clicks)))
+    with worker.writing.enter(name):
+        verdict = await worker.writer.feedback(Feedback(item.row.id, *found, frozenset(body.clicks)))
     worker.metrics.feedback.labels(name, verdict.status.value).inc()
     match verdict.status:
         case Status.ACCEPTED:
@@ -172,15 +183,15 @@ async def _feedback(worker: WorkerState, name: str, request: Request) -> Respons
             raise RefusalError(404, "unknown", "no such impression was served")
 
 
-async def _query(worker: WorkerState, request: Request, item: LoadedModel) -> Query:
+def _query(worker: WorkerState, request: Request, item: LoadedModel, body: bytes) -> Query:
     config, most = item.row.config, worker.settings.max_documents
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind in ARROW_TYPES:
-        return from_arrow(await worker.body(request), config.n_features, most, request.query_params)
+        return from_arrow(body, config.n_features, most, request.query_params)
     if kind not in JSON_TYPES:
         raise RefusalError(415, "type", f"the content type is {kind[:80]!r}; expected JSON or {ARROW_TYPES[0]}")
     left_out = 0.0 if item.ranker.missing is None else math.nan
-    return from_json(await worker.body(request), config.n_features, config.feature_names, most, left_out)
+    return from_json(body, config.n_features, config.feature_names, most, left_out)
 
 
 async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str, Any]:

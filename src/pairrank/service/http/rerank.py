@@ -77,6 +77,18 @@ async def _rerank(
     started = time.perf_counter()
     worker.allow(request, "rank")
     asked = parse_rerank(await worker.body(request), worker.settings.max_documents)
+    with worker.ranking.enter(asked.model):
+        return await _ranked(worker, request, asked, upstream, plain, started)
+
+
+async def _ranked(
+    worker: WorkerState,
+    request: Request,
+    asked: RerankRequest,
+    upstream: RerankEndpoint | None,
+    plain: bool,
+    started: float,
+) -> dict[str, Any]:
     item = await _ranker(worker, request, asked.model)
     extract = TextFeatures.of(item.row.config.feature_names or ())
     if extract is None:

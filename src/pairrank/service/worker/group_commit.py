@@ -97,9 +97,12 @@ class GroupCommit:
     def _run(self) -> None:
         ended = False
         while not ended:
-            batch = [self._jobs.get()]
-            while len(batch) < MAX_BATCH and not self._jobs.empty():
-                batch.append(self._jobs.get())
+            batch: list[_Job | None] = []
+            size = 0  # in events, of which one request may bring many
+            while not batch or (size < MAX_BATCH and not self._jobs.empty()):
+                job = self._jobs.get()
+                batch.append(job)
+                size += len(job.item) if job is not None and job.kind == "events" else 1
             jobs = [job for job in batch if job is not None]
             ended = len(jobs) < len(batch)
             # Impressions first: they need no flush, and feedback on them may be in the same batch.

@@ -24,6 +24,7 @@ from pairrank.service.settings import Settings
 from pairrank.service.store import open_impatient, open_store
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import RankerRow
+from pairrank.service.worker.admission import Admission
 from pairrank.service.worker.group_commit import GroupCommit
 from pairrank.service.worker.metrics import Metrics
 from pairrank.service.worker.models import Models
@@ -42,6 +43,8 @@ class WorkerState:
         self.metrics = Metrics()
         self.recent = Recent()
         self.reports = Reports(self)
+        # Ranking takes the processor, so few at once are as quick as many; a write waits for the disk beside others.
+        self.ranking, self.writing = Admission(settings.max_ranking), Admission(settings.max_writing)
         self.stopping = False
         self._learner = learner
         self.store: SqlStore
