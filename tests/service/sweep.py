@@ -40,7 +40,6 @@ from pairrank.service.learning.verify import verify
 from pairrank.service.store import SqlStore, open_impatient, open_store, sqlite
 from pairrank.service.store.transfer import backup
 
-ROUNDS = 80
 RANKER = "dbgd"  # learns in no time
 ROLES = ("worker", "learner", "backup")
 KINDS = ("write", "sync", "truncate", "rename")
@@ -57,6 +56,7 @@ class Fault(NamedTuple):
     at: int = 0
     times: int = 1
     error: str = "EIO"
+    rounds: int = 80  # lists served
     power: int = 0  # the call of all at which the power goes
     power_after: int = 0  # how many calls after the fault it goes
     seed: int = 0
@@ -82,6 +82,7 @@ class Life:
         disk.disk_folder(str(folder).encode())
         disk.disk_fail(ROLES.index(fault.role), KINDS.index(fault.kind), fault.at, fault.times, ERRORS[fault.error])
         disk.disk_power(fault.power, fault.power_after, fault.seed)
+        self._rounds = fault.rounds
         path = folder / "store.db"
         self._writing: SqlStore = patient(lambda: open_store(path), say)
         self._at_once: SqlStore = patient(lambda: open_impatient(path), say)
@@ -91,7 +92,7 @@ class Life:
         self._learner = Learner(self._learning, clock=lambda: self._scene.now)
 
     def run(self) -> None:
-        for number in range(ROUNDS):
+        for number in range(self._rounds):
             self._scene.now += 1.0
             self._role("worker")
             self._serve(number)
@@ -241,6 +242,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, help="only every so many-th call")
     parser.add_argument("--times", type=int, default=1, help="how many calls in a row fail")
+    parser.add_argument("--rounds", type=int, default=80, help="how long a life is, in lists served")
     parser.add_argument("--role", choices=ROLES, help="calls of this part only")
     parser.add_argument("--power", type=int, default=0, help="cut the power this often at random calls, and fail none")
     parser.add_argument("--seed", type=int, default=0)
@@ -254,7 +256,7 @@ def main() -> int:
         disk.disk_calls.restype = ctypes.c_long
         disk.disk_fail.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long, ctypes.c_int]
         disk.disk_power.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_uint]
-        counts = _live_and_judge(disk, Path(name) / "sound", Fault())
+        counts = _live_and_judge(disk, Path(name) / "sound", Fault(rounds=args.rounds))
         assert counts is not None
         if args.power:
             chance = random.Random(args.seed)
@@ -264,7 +266,9 @@ def main() -> int:
             plans = [f for f in faults_of(counts, args.every, (args.times,)) if args.role in (None, f.role)]
         started, bad = time.monotonic(), 0
         for number, fault in enumerate(plans):
-            bad += _live_and_judge(disk, Path(name) / str(number), fault) is None
+            bad += _live_and_judge(disk, Path(name) / str(number), fault._replace(rounds=args.rounds)) is None
+            if number % 250 == 249:
+                print(f"{number + 1} of {len(plans)}", flush=True)
         named = [f"{role} {kind}" for role in ROLES for kind in KINDS]
         print(", ".join(f"{count} {what}" for count, what in zip(counts, named, strict=True) if count))
         print(f"{len(plans)} lives with a fault in {time.monotonic() - started:.0f} s: {bad} failed")
