@@ -33,6 +33,7 @@ from preload import compiled
 from scene import Scene
 
 from pairrank.errors import StorageError
+from pairrank.features import linear
 from pairrank.service.learning import learner
 from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.replay import replay
@@ -45,6 +46,7 @@ ROLES = ("worker", "learner", "backup")
 KINDS = ("write", "sync", "truncate", "rename")
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
 PATIENCE = 40  # tries until a store must be back after a fault
+linear.LISTS = 4  # lists that are kept whole in every version; here they would be most of the work
 sqlite.RENEW_SECONDS = 0.002  # a fault here lasts for a call, not for minutes
 
 

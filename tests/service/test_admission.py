@@ -13,17 +13,8 @@ import pytest
 from httpx import Response
 from web import DOCUMENTS, clicked, ranked, running_app
 
-from pairrank.service.answers import RefusalError
 from pairrank.service.http import observation
 from pairrank.service.worker.admission import Admission
-
-
-def fits(room: Admission, ranker: str, size: int = 1) -> bool:
-    try:
-        room.check(ranker, size)
-    except RefusalError:
-        return False
-    return True
 
 
 def test_one_ranker_alone_has_all_of_it() -> None:
@@ -31,8 +22,8 @@ def test_one_ranker_alone_has_all_of_it() -> None:
     with ExitStack() as stack:
         for _ in range(4):
             stack.enter_context(room.enter("a"))
-        assert not fits(room, "a")
-    assert fits(room, "a")
+        assert not room.fits("a")
+    assert room.fits("a")
 
 
 def test_a_busy_ranker_shuts_out_no_other() -> None:
@@ -42,23 +33,23 @@ def test_a_busy_ranker_shuts_out_no_other() -> None:
             busy.enter_context(room.enter("a"))
         for _ in range(2):
             other.enter_context(room.enter("b"))  # its half, although all is taken
-        assert not fits(room, "b")
-        assert not fits(room, "a")
-        assert fits(room, "c")
+        assert not room.fits("b")
+        assert not room.fits("a")
+        assert room.fits("c")
         other.close()
-        assert not fits(room, "a")
-    assert fits(room, "a", 4)
+        assert not room.fits("a")
+    assert room.fits("a", 4)
     assert not room._inside
 
 
 def test_many_events_count_as_many_but_one_request_always_fits() -> None:
     room = Admission(10)
     with room.enter("a", 1000):
-        assert not fits(room, "a")
-        assert fits(room, "b", 1000)
+        assert not room.fits("a")
+        assert room.fits("b", 1000)
     with room.enter("a", 3):
-        assert fits(room, "a", 7)
-        assert not fits(room, "a", 8)
+        assert room.fits("a", 7)
+        assert not room.fits("a", 8)
 
 
 def test_while_the_store_is_slow_few_wait_and_the_rest_hears_it_at_once(tmp_path: Path) -> None:

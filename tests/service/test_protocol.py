@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from web import running_server
 
-from pairrank.service.http.protocol import MAX_HEAD_BYTES, MAX_HEADERS
+from pairrank.service.http.protocol import MAX_HEAD_BYTES, MAX_HEADERS, HttpProtocol
+from pairrank.service.worker.admission import BUSY, Door
 
 LINE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
@@ -93,3 +94,47 @@ def test_an_offer_of_http_2_does_not_cost_the_body(address: tuple[str, int]) -> 
     status, answer = ask(address, head + offer + b"Content-Length: %d\r\n\r\n" % len(body) + body)
     assert status == 201
     assert json.loads(answer)["n_features"] == 2
+
+
+def test_a_full_worker_refuses_at_the_door_and_the_connection_goes_on(tmp_path: Path) -> None:
+    refused: list[int] = []
+
+    class Protocol(HttpProtocol):
+        door = Door(1, 1, lambda: refused.append(503))
+
+    def post(name: str, what: str, more: str = "", size: int = 300_000) -> bytes:
+        head = f"POST /v1/rankers/{name}/{what}?k=3 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n{more}\r\n"
+        return head.encode() + b" " * size
+
+    room = Protocol.door._rooms[b"rank"]
+    room.take("a")
+    with running_server(tmp_path / "store.db", Protocol) as url:
+        place = ("127.0.0.1", int(url.rpartition(":")[2]))
+        with socket.create_connection(place, timeout=30) as connection, connection.makefile("rb") as answers:
+            for sent, status, error in (
+                (post("a", "rank"), 503, "busy"),
+                (post("b", "rank"), 404, "unknown"),  # another ranker's share is free
+                (post("a", "feedback"), 404, "unknown"),  # and so is the room for writes
+                (LINE + b"\r\n", 200, None),
+                (post("a", "rank", size=0), 503, "busy"),
+            ):
+                connection.sendall(sent)
+                head = list(iter(answers.readline, b"\r\n"))
+                fields = dict(line.decode().strip().lower().split(": ", 1) for line in head[1:])
+                body = json.loads(answers.read(int(fields["content-length"])))
+                assert (int(head[0].split()[1]), body.get("error")) == (status, error)
+                assert ("retry-after" in fields) == (status == 503)
+        assert body["message"] == BUSY
+        status, _ = ask(place, post("a", "rank", "Expect: 100-continue\r\n", 0))
+        assert status == 503
+        room.take("a", -1)
+        assert ask(place, post("a", "rank", size=2))[0] == 404
+    assert len(refused) == 3
+    assert not room._inside
+
+
+def test_the_more_are_refused_the_longer_connections_wait() -> None:
+    door = Door(1, 1, lambda: None)
+    pauses = [door.refused() for _ in range(2000)]
+    assert pauses[0] < 0.01
+    assert pauses[-1] == 1.0

@@ -48,10 +48,10 @@ def running_app(
 
 
 @contextmanager
-def running_server(path: Path | str, **more: Any) -> Iterator[str]:
+def running_server(path: Path | str, protocol: type[HttpProtocol] = HttpProtocol, **more: Any) -> Iterator[str]:
     """The address of the application behind a real server, in a thread."""
     app = make_app(path, Settings(), learner=True, **more)
-    config = uvicorn.Config(app, http=HttpProtocol, port=0, log_level="critical", lifespan="on")
+    config = uvicorn.Config(app, http=protocol, port=0, log_level="critical", lifespan="on")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -62,6 +62,7 @@ def _work(settings: Settings, handle: int) -> None:
 
     from pairrank.service.app import make_app
     from pairrank.service.http.protocol import HttpProtocol
+    from pairrank.service.worker.admission import Door
 
     configure_logging(settings.log_level)
     # The writer needs the interpreter only for moments; it must not wait five milliseconds for each.
@@ -78,9 +79,14 @@ def _work(settings: Settings, handle: int) -> None:
             app.state.worker.stopping = True  # ends the streams, which otherwise never do
             super().handle_exit(sig, frame)
 
+    worker = app.state.worker
+
+    class Protocol(HttpProtocol):
+        door = Door(settings.max_ranking, settings.max_writing, lambda: worker.metrics.answered(503))
+
     config = uvicorn.Config(
         telemetry.wrapped(app),
-        http=HttpProtocol,
+        http=Protocol,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -1,11 +1,17 @@
-"""HTTP as uvicorn speaks it, with an end to headers: in bytes and in number, refused before the request is made."""
+"""HTTP as uvicorn speaks it, with an end to headers, in bytes and in number, and a door where a worker is full.
+
+Either is refused before a request is made of it, and after the latter the connection is not read for a moment: refusing
+must not become what a worker does all the time, and each turn of the event loop must stay short for those inside.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from pairrank.service.worker.admission import BUSY, Door, Place
 
 MAX_HEAD_BYTES = 64 * 2**10
 MAX_HEADERS = 100
@@ -21,6 +27,11 @@ _BODY = b'{"error":"headers","message":"expected at most %d headers of %d bytes 
     MAX_HEADERS,
     MAX_HEAD_BYTES,
 )
+BUSY_BODY = b'{"error":"busy","message":"%s"}' % BUSY.encode()
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
+    b"content-length: %d\r\n%s\r\n%s"
+)
 
 
 class _TooLargeError(Exception):
@@ -30,8 +41,13 @@ class _TooLargeError(Exception):
 class HttpProtocol(HttpToolsProtocol):
     """uvicorn's protocol over httptools, which by itself keeps as many headers as a client sends, and as long ones."""
 
+    door: ClassVar[Door | None] = None
+
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self._refused = False  # what is left of this request is read and dropped
+        self._asked: Place | None = None  # behind the door
+        self._place: Place | None = None  # and the one that it holds
         self._in_head = True
         self._too_large = False
         self._head = 0  # bytes of the request's line and headers that the parser has handed over
@@ -70,14 +86,59 @@ class HttpProtocol(HttpToolsProtocol):
             self._count(MAX_HEAD_BYTES)
 
     def on_headers_complete(self) -> None:
-        """Begin with the request."""
+        """Begin with the request, if there is room for it."""
         self._in_head, self._unread = False, 0
-        super().on_headers_complete()
+        alone = self.cycle is None or self.cycle.response_complete  # else answers of before it are still due
+        self._asked = self.door.place(self.url) if self.door is not None and alone else None
+        self._refused = self._asked is not None and not self._asked.free
+        if not self._refused:
+            super().on_headers_complete()
+            return
+        assert self.door is not None
+        self._pause = self.door.refused()
+        # A client that waits for leave to send a body may or may not send it now: only a new connection is clear.
+        last = self.expect_100_continue or not self.parser.should_keep_alive()
+        self.transport.write(_BUSY % (len(BUSY_BODY), b"connection: close\r\n" if last else b"", BUSY_BODY))
+        if last:
+            self.transport.close()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        if not self._refused:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Expect another head."""
-        super().on_message_complete()
         self._in_head = True
+        if self._refused:
+            self._refused = False
+            self.on_response_complete()
+            self.flow.pause_reading()
+            self.loop.call_later(self._pause, self._read_on)
+            return
+        super().on_message_complete()
+        if self._asked is not None and not self.cycle.response_complete:
+            self._asked.take()
+            self._place, self._asked = self._asked, None
+
+    def on_response_complete(self) -> None:
+        """Leave room for another."""
+        self._leave()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        self._leave()
+        super().connection_lost(exc)
+
+    def _read_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+
+    def _leave(self) -> None:
+        if self._place is not None:
+            self._place.give()
+            self._place = None
 
     def send_400_response(self, msg: str) -> None:
         """Say why the connection ends."""

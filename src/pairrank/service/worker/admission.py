@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from pairrank.service.answers import RefusalError
+
+RETRY_SECONDS = 1.0
+MANY_REFUSALS = 200  # in a second
+BUSY = "this worker has more to do than it can; try again in a moment"
 
 
 class Admission:
@@ -23,19 +29,78 @@ class Admission:
 
     def check(self, ranker: str, size: int = 1) -> None:
         """Raise when there is no room for ``size`` more; the only one of its ranker always fits."""
+        if not self.fits(ranker, size):
+            raise RefusalError(503, "busy", BUSY)
+
+    def fits(self, ranker: str, size: int = 1) -> bool:
+        """Whether there is room for ``size`` more."""
         held = self._inside.get(ranker, 0)
         others = len(self._inside) - (held > 0)
-        if held and held + size > max(1, self._limit // (others + 1)):
-            raise RefusalError(503, "busy", "this worker has more to do than it can; try again in a moment")
+        return not held or held + size <= max(1, self._limit // (others + 1))
+
+    def take(self, ranker: str, size: int = 1) -> None:
+        """Have less room, by ``size``; more where that is negative."""
+        self._inside[ranker] += size
+        if not self._inside[ranker]:
+            del self._inside[ranker]
 
     @contextmanager
     def enter(self, ranker: str, size: int = 1) -> Iterator[None]:
         """Take the room for the time of the block."""
         self.check(ranker, size)
-        self._inside[ranker] += size
+        self.take(ranker, size)
         try:
             yield
         finally:
-            self._inside[ranker] -= size
-            if not self._inside[ranker]:
-                del self._inside[ranker]
+            self.take(ranker, -size)
+
+
+class Place(NamedTuple):
+    """Room for one request of a ranker."""
+
+    room: Admission
+    ranker: str
+
+    @property
+    def free(self) -> bool:
+        """Whether it can be had."""
+        return self.room.fits(self.ranker)
+
+    def take(self) -> None:
+        """Have it."""
+        self.room.take(self.ranker)
+
+    def give(self) -> None:
+        """Give it back."""
+        self.room.take(self.ranker, -1)
+
+
+class Door:
+    """The same limits on whole requests from the network, where to refuse one costs next to nothing.
+
+    A request holds its place from when all of it is there, so slow clients take none, until it is answered.
+    """
+
+    def __init__(self, max_ranking: int, max_writing: int, refused: Callable[[], None]) -> None:
+        ranking, writing = Admission(max_ranking), Admission(max_writing)
+        self._rooms = {b"rank": ranking, b"feedback": writing, b"events": writing}
+        self._count = refused
+        self._second = self._last = self._this = 0
+
+    def refused(self) -> float:
+        """Count a refusal. For so many seconds its connection should not be read: longer the more there are, up to what
+        clients are asked to wait, so that refusing never becomes most of the work."""
+        self._count()
+        second = int(time.monotonic())
+        if second != self._second:
+            self._last, self._this = self._this if second == self._second + 1 else 0, 0
+            self._second = second
+        self._this += 1
+        return min(RETRY_SECONDS, max(self._last, self._this) / MANY_REFUSALS)
+
+    def place(self, url: bytes) -> Place | None:
+        """What a request for this address needs; None where it needs none."""
+        parts = url.partition(b"?")[0].split(b"/")
+        if len(parts) != 5 or parts[2] != b"rankers" or parts[4] not in self._rooms:
+            return None
+        return Place(self._rooms[parts[4]], parts[3].decode("latin-1"))

@@ -117,7 +117,8 @@ class WorkerState:
     def account(self, scope: Scope, status: int, seconds: float) -> None:
         """Count an answered request, and note it in the log where there is need."""
         self.metrics.answered(status)
-        if self.settings.access_log or status >= 500 or scope["method"] in ("PUT", "DELETE"):
+        # 503 is told to the client, by the metrics and by what is behind it; a line for each would be load on load.
+        if self.settings.access_log or (status >= 500 and status != 503) or scope["method"] in ("PUT", "DELETE"):
             fields = {
                 "method": scope["method"],
                 "path": scope["path"],
