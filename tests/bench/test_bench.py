@@ -8,7 +8,7 @@ import math
 import pytest
 
 from pairrank import bench
-from pairrank.bench import exactness, flat_in_time, many_candidates, raw_units, round, whole_run
+from pairrank.bench import exactness, flat_in_time, many_candidates, raw_units, round, streams, whole_run
 from pairrank.cli import main
 
 
@@ -34,6 +34,7 @@ def test_every_benchmark_has_its_rows(report: dict[str, object]) -> None:
     assert counts == {
         "round": len(round.SHAPES) * len(round.RANKERS),
         "flat": sum(stretches - 1 for stretches, _ in flat_in_time.RANKERS.values()),
+        "streams": sum(len(case.workloads) * (case.stretches + 2) for case in streams.CASES),
         "many": 2 * 4 * len(many_candidates.RANKERS),
         "exactness": 2 * len(exactness.TOLERANCES) * len(exactness.RANKERS),
         "units": 2 * len(raw_units.RANKERS),

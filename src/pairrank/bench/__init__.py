@@ -15,6 +15,7 @@ from pairrank.bench import (
     parsing,
     raw_units,
     round,
+    streams,
     sweep,
     whole_run,
 )
@@ -28,6 +29,7 @@ Measure = Callable[[bool], Iterator[Row]]
 _TABLE: dict[str, Measure | None] = {
     "round": round.measure,
     "flat": flat_in_time.measure,
+    "streams": streams.measure,
     "many": many_candidates.measure,
     "exactness": exactness.measure,
     "units": raw_units.measure,

@@ -24,6 +24,7 @@ _EPILOG = """\
 benchmarks:
   round      rank + learn over the two matrix products that a round must pay
   flat       a round late in a run over one early in it
+  streams    unlike clicks and queries: over the floor early and late, and the longest round
   many       10,000 candidates: time over one product, memory over the candidates' size
   exactness  how far θ̂ strays from the exact minimiser
   units      features in raw units against the same features in units of one

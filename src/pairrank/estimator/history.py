@@ -184,7 +184,7 @@ class Piece(NamedTuple):
         """Σ w σ'(x·θ) x xᵀ by whichever is less work: the pairs one by one, or DᵀLD with their sparse Laplacian L."""
         h = self.weight * slope(self.gaps(theta))
         # The product of a matrix with its own transpose is half the work of one with another.
-        if len(h) <= 2 * len(self.documents):
+        if len(h) <= 3 * len(self.documents):
             V = self.differences(np.sqrt(h), dtype)
             return V.T @ V
         D = self.documents.astype(dtype, copy=False)

@@ -1,0 +1,123 @@
+"""Whatever the clicks: the same ranker under unlike streams, from its first list on: early, late, and its longest round.
+
+* ``usual``: realistic features, users of the informational table, 200 queries;
+* ``repeated``: the same with 108 queries in all;
+* ``perfect``: users who click on what is relevant and on nothing else;
+* ``dense``: features without structure, and six clicks in every list of ten, whatever was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pairrank.bench.lists import SEED, LabelledList, Stream, candidates, make, two_products
+from pairrank.bench.measure import Row, amortised, quartiles
+from pairrank.rng import Purpose, generator
+from pairrank.types import BoolArray, FloatArray, Impression
+
+WORKLOADS = ("usual", "repeated", "perfect", "dense")
+N_DOCS, N_FEATURES = 100, 136
+# Rounds of the stretches that are compared; the longest round is looked for up to the beginning of the last.
+STRETCHES = ((100, 200), (500, 900), (10_000, 11_250))
+QUICK = ((10, 20), (30, 40), (50, 60))
+PAUSE_MS = 50.0
+
+
+class Case(NamedTuple):
+    """A ranker, the streams that it meets, how many stretches, and what a round and late over early may be."""
+
+    ranker: str
+    workloads: tuple[str, ...]
+    stretches: int
+    over_floor: float
+    late: float
+
+
+# The published rankers pass over the history after every list: the last stretch would take an hour.
+CASES = (
+    Case("pairrank", WORKLOADS, 3, 2.5, 1.15),
+    Case("pairrank-c", ("usual",), 2, 6.0, 1.3),
+    Case("pairrank(preset=authors)", ("usual",), 2, 6.0, 1.3),
+)
+
+
+@dataclass(eq=False)
+class Dense(Stream):
+    """Users who click on the six best of ten, by a linear taste and much noise."""
+
+    def clicks(self, query: LabelledList, impression: Impression) -> BoolArray:
+        """What the users click on."""
+        taste = generator(SEED, 0, Purpose.DATA).standard_normal(query.features.shape[1])
+        noise = generator(SEED, self.t, Purpose.CLICKS).gumbel(size=len(query.features))
+        liked = (query.features @ taste / np.sqrt(len(taste)) + noise)[impression.ranking]
+        best: BoolArray = liked >= np.sort(liked)[-6:][0]
+        return best
+
+
+def workload(name: str, n_docs: int, n_features: int, quick: bool) -> Stream:
+    """The stream called ``name``."""
+    count = 10 if quick else 108 if name == "repeated" else 200
+    if name == "dense":
+        rng = generator(SEED, 1, Purpose.DATA)
+        lists = rng.standard_normal((count, n_docs, n_features))
+        return Dense([LabelledList(features, np.zeros(n_docs, dtype=np.int64)) for features in lists])
+    return Stream(candidates(n_docs, n_features, count), "perfect" if name == "perfect" else "informational")
+
+
+def measure(quick: bool) -> Iterator[Row]:
+    """For each ranker and stream: a row per stretch, one of late over early, and one of the longest round."""
+    for case in CASES:
+        for name in case.workloads:
+            yield from _rows(case, name, (QUICK if quick else STRETCHES)[: case.stretches], quick)
+
+
+def _rows(case: Case, name: str, stretches: tuple[tuple[int, int], ...], quick: bool) -> Iterator[Row]:
+    stream, ranker = workload(name, N_DOCS, N_FEATURES, quick), make(case.ranker, N_FEATURES)
+    floor = two_products(stream, N_FEATURES)
+    title = f"{case.ranker}, {name}, {N_DOCS} x {N_FEATURES}"
+    costs: list[FloatArray] = []
+    longest = 0.0
+    for start, stop in stretches:
+        longest = max(longest, float(stream.play(ranker, start - stream.t).sum(axis=1).max(initial=0.0)))
+        floors: list[float] = []
+        taken = stream.play(ranker, stop - start, lambda floors=floors: floors.append(floor()))  # type: ignore[misc]
+        costs.append(np.column_stack([taken.sum(axis=1), floors]))
+        rounds, own = costs[-1].T
+        rank, learn = taken.sum(axis=0) / own.sum()
+        yield Row(
+            "streams",
+            f"{title}, rounds {start} to {stop}",
+            "rank + learn over the two products",
+            *amortised(rounds, own),
+            limit=case.over_floor,
+            detail={
+                "rank": float(rank),
+                "learn": float(learn),
+                "median_round": float(np.median(rounds) / np.median(own)),
+                "floor_ms": float(1e3 * np.median(own)),
+            },
+        )
+    early, late = (part[:, 0].sum() / part[:, 1].sum() for part in costs[-2:])
+    spread = quartiles([b[:, 0].sum() / b[:, 1].sum() / early for b in np.array_split(costs[-1], 10)])
+    begun = stretches[-1][0]
+    yield Row(
+        "streams",
+        f"{title}, round {begun} against {stretches[-2][0]}",
+        "mean round late over early, each over its floor",
+        float(late / early),
+        *spread,
+        limit=case.late,
+    )
+    yield Row(
+        "streams",
+        f"{title}, {begun} rounds from the first on",
+        "the longest round, ms",
+        1e3 * longest,
+        1e3 * longest,
+        1e3 * longest,
+        limit=PAUSE_MS,
+    )
