@@ -87,8 +87,12 @@ def checkpoint(thing: Saved | Growing) -> Callable[[], None]:
     return take_back
 
 
+# Rows that a growing array moves at a time: a megabyte of a hundred features.
+STEP = 2048
+
+
 class Growing(Kept):
-    """An array that grows at its end in amortised constant time.
+    """An array that grows at its end in constant time: what it holds moves to a larger room bit by bit, ahead of need.
 
     >>> numbers = Growing(np.empty(0))
     >>> numbers.extend(2)[:] = 5.0
@@ -101,6 +105,8 @@ class Growing(Kept):
     def __init__(self, start: AnyArray) -> None:
         self._room = start.copy()
         self._length = len(start)
+        self._larger: AnyArray | None = None  # the next room, and how many rows have moved there
+        self._moved = 0
 
     def __len__(self) -> int:
         return self._length
@@ -113,13 +119,24 @@ class Growing(Kept):
     def extend(self, n: int) -> AnyArray:
         """Grow by ``n`` rows: a view of them, to be written to."""
         needed = self._length + n
-        if needed > len(self._room):
-            room = np.empty((max(needed, 2 * len(self._room), 64), *self._room.shape[1:]), dtype=self._room.dtype)
-            room[: self._length] = self.rows
-            self._room = room
+        if 4 * needed > 3 * len(self._room):
+            self._move_on(needed)
         added = self._room[self._length : needed]
         self._length = needed
         return added
+
+    def _move_on(self, needed: int) -> None:
+        """Move a step of the rows to a larger room, and whatever is left once there must be room for ``needed``."""
+        length, capacity = self._length, len(self._room)
+        if self._larger is None or needed > len(self._larger):
+            size = max(needed, 2 * capacity, 64)
+            self._larger, self._moved = np.empty((size, *self._room.shape[1:]), dtype=self._room.dtype), 0
+        full = needed > capacity
+        if full or length - self._moved >= STEP:
+            rows = slice(self._moved, length if full else self._moved + STEP)
+            self._larger[rows], self._moved = self._room[rows], rows.stop
+        if full:
+            self._room, self._larger = self._larger, None
 
 
 def _fitting(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:

@@ -1,4 +1,4 @@
-"""Whatever the clicks: the same ranker under unlike streams, from its first list on: early, late, and its longest round.
+"""Whatever the clicks: one ranker under unlike streams, from its first list on: early, late, and its longest round.
 
 * ``usual``: realistic features, users of the informational table, 200 queries;
 * ``repeated``: the same with 108 queries in all;
@@ -51,9 +51,10 @@ class Dense(Stream):
 
     def clicks(self, query: LabelledList, impression: Impression) -> BoolArray:
         """What the users click on."""
-        taste = generator(SEED, 0, Purpose.DATA).standard_normal(query.features.shape[1])
-        noise = generator(SEED, self.t, Purpose.CLICKS).gumbel(size=len(query.features))
-        liked = (query.features @ taste / np.sqrt(len(taste)) + noise)[impression.ranking]
+        n_docs, n_features = query.features.shape
+        taste = generator(SEED, 0, Purpose.DATA).normal(scale=n_features**-0.5, size=n_features)
+        noise = generator(SEED, self.t, Purpose.CLICKS).gumbel(size=n_docs)
+        liked = (query.features @ taste + noise)[impression.ranking]
         best: BoolArray = liked >= np.sort(liked)[-6:][0]
         return best
 
