@@ -1,7 +1,8 @@
 """Raw units: lists with features multiplied by constants and moved by others, against the same lists as they are.
 
 Constants are between 1e-6 and 1e6, and every other list is moved by up to 1e8, feature by feature; by less where a
-feature was made smaller, so that eight of its digits are left.
+feature was made smaller, so that eight of its digits are left. A function of a feature's value cannot do with another
+constant in each list: for an additive model all lists are moved alike.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ def measure(quick: bool) -> Iterator[Row]:
         rng = np.random.default_rng(0)
         weights = rng.standard_normal(FEATURES)
         factor = 10.0 ** rng.uniform(-6.0, 6.0, FEATURES)
+        alike = rng.uniform(-1e8, 1e8, FEATURES) if "additive" in name else None
         seconds, same = np.empty((rounds, 2)), np.empty(rounds, dtype=np.bool_)
         for t in range(rounds):
             X, coins = rng.random((DOCUMENTS, FEATURES)), rng.random(DOCUMENTS)
-            moved = t % 2 * rng.uniform(-1e8, 1e8, FEATURES) * np.minimum(factor, 1.0)
+            moved = t % 2 * rng.uniform(-1e8, 1e8, FEATURES) if alike is None else alike
             clicked = coins < 1.0 / (1.0 + np.exp(-(X - 0.5) @ weights))
             seconds[t, 0], shown = _round(plain, X, clicked)
-            seconds[t, 1], again = _round(raw, X * factor + moved, clicked)
+            seconds[t, 1], again = _round(raw, X * factor + moved * np.minimum(factor, 1.0), clicked)
             same[t] = np.array_equal(shown, again)
         batches = [part[:, 1].sum() / part[:, 0].sum() for part in np.array_split(seconds, _BATCHES)]
         yield Row(
