@@ -48,9 +48,12 @@ EXTRAS = {
     "lancedb": ("import pairrank.integrations.lancedb", "lancedb"),
     "pyterrier": ("import pairrank.integrations.pyterrier", "pyterrier"),
     "rerankers": ("import pairrank.integrations.rerankers", "rerankers"),
+    "neural": ("pairrank.rankers.make('olranknet', n_features=2)", "PyTorch"),
 }
 # Extras that nothing refuses to work without.
 OPTIONAL = ("client", "fast", "telemetry")
+# Gigabytes, which `all` leaves out.
+APART = ("neural",)
 # Extras that are several others.
 TOGETHER = ("integrations", "all")
 # What each extra is for, in an environment with that extra alone.
@@ -270,7 +273,7 @@ def test_every_extra_is_documented_and_asks_for_something(metadata: Message) -> 
     assert requirements(metadata, "") == {"numpy", "scipy"}
     for extra in offered - {*TOGETHER}:
         assert requirements(metadata, extra) - {"numpy", "scipy"}, extra
-    named = {name for extra in (*EXTRAS, *OPTIONAL) for name in requirements(metadata, extra)}
+    named = {name for extra in {*EXTRAS, *OPTIONAL} - {*APART} for name in requirements(metadata, extra)}
     assert requirements(metadata, "all") == named
     index = (ROOT / "docs" / "index.md").read_text()
     assert all(f"| `{extra}` |" in index for extra in (*EXTRAS, *OPTIONAL, *TOGETHER))
@@ -327,12 +330,12 @@ def test_the_sdist_installs_alone_and_says_what_is_missing(built: Path, folder: 
         check_refusal(commands, extra)
 
 
-# Those of frameworks are large; `.ci/environments integrations` installs them, at their lowest versions too.
-FRAMEWORKS = ("langchain", "llamaindex", "haystack", "lancedb", "pyterrier", "rerankers")
+# These are large; `.ci/environments integrations neural` installs them, at their lowest versions too.
+LARGE = (*APART, "langchain", "llamaindex", "haystack", "lancedb", "pyterrier", "rerankers")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", [extra for extra in (*EXTRAS, *OPTIONAL) if extra not in FRAMEWORKS])
+@pytest.mark.parametrize("extra", [extra for extra in (*EXTRAS, *OPTIONAL) if extra not in LARGE])
 def test_the_wheel_installs_with_one_extra_and_does_what_that_promises(extra: str, built: Path, folder: Path) -> None:
     commands = install(f"{wheel(built)}[{extra}]", folder)
     done = run(commands, PROMISED[extra])

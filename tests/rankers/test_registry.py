@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 import pairrank
 from pairrank import rankers
-from pairrank.errors import FileFormatError, OptionError, UnknownNameError
+from pairrank.errors import FileFormatError, MissingExtraError, OptionError, UnknownNameError
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 
@@ -59,3 +61,21 @@ def test_a_ranker_unknown_here_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model").write_bytes(archive.pack("ranker", {"name": "tomorrow"}, {}))
     with pytest.raises(FileFormatError, match="tomorrow"):
         pairrank.load(tmp_path / "model")
+
+
+def test_what_an_extra_brings_is_not_imported_to_list_rankers() -> None:
+    look = "rankers.names(); rankers.options('olranknet'); print('torch' in sys.modules)"
+    code = f"import sys; from pairrank import rankers; {look}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_ranker_whose_extra_is_missing_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r"PyTorch, which is not installed: pip install 'pairrank\[neural\]'"):
+        rankers.make("olranknet", n_features=2)
+    monkeypatch.setattr(rankers, "find_spec", lambda name: None)
+    assert "olranknet" not in rankers.names()
+    assert rankers.label("olranknet") == "olRankNet"
+    monkeypatch.setattr(rankers, "find_spec", lambda name: name)
+    assert "olranknet" in rankers.names()

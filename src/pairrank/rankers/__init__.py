@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib import import_module
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ class _Entry(NamedTuple):
     cls: str
     label: str  # in figures and tables
     options: Mapping[str, Any] = MappingProxyType({})
+    needs: str = ""  # a package that an extra brings
 
 
 _REGISTRY: Mapping[str, _Entry] = MappingProxyType(
@@ -36,6 +38,7 @@ _REGISTRY: Mapping[str, _Entry] = MappingProxyType(
         "epsilon-greedy": _Entry("epsilon_greedy", "EpsilonGreedy", "ε-greedy"),
         "mgd": _Entry("mgd", "MGD", "MGD"),
         "offline-ranknet": _Entry("ranknet", "OfflineRankNet", "offline RankNet (ceiling)"),
+        "olranknet": _Entry("neural", "OlRankNet", "olRankNet", needs="torch"),
         "p2linrank": _Entry("p2linrank", "P2LinRank", "P²LinRank"),
         "pairrank": _Entry("pairrank", "PairRank", "PairRank"),
         "pairrank-c": _Entry("pairrank", "PairRank", "PairRank_C", {"preset": "paper", "exploration": "conservative"}),
@@ -48,8 +51,12 @@ _REGISTRY: Mapping[str, _Entry] = MappingProxyType(
 
 
 def names() -> list[str]:
-    """The rankers of this package and those of other packages' entry points, in alphabetical order."""
-    return sorted({*_REGISTRY, *own.entry_names()})
+    """The rankers of this package and those of other packages' entry points, in alphabetical order.
+
+    One that needs a package of an extra is listed where that is installed.
+    """
+    present = (name for name, entry in _REGISTRY.items() if not entry.needs or find_spec(entry.needs))
+    return sorted({*present, *own.entry_names()})
 
 
 def label(name: str) -> str:

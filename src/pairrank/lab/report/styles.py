@@ -40,6 +40,7 @@ _RANKERS: Mapping[str, tuple[str, Style, str]] = MappingProxyType(
         "epsilon-greedy": ("#8C8C8C", _MIXED, "*"),
         "p2linrank": ("#7F3B08", _LONG, "<"),
         "posterior-sampling": ("#B2182B", "--", ">"),
+        "olranknet": ("#A6761D", "-", "X"),
         "offline-ranknet": ("#000000", _DOTS, ""),
     }
 )
