@@ -13,7 +13,7 @@ from pairrank import PairRank
 from pairrank.estimator import history as history_module
 from pairrank.estimator import posterior as posterior_module
 from pairrank.estimator.history import History
-from pairrank.estimator.posterior import Posterior
+from pairrank.estimator.posterior import Posterior, secant_step
 from pairrank.kernel import pairs
 from pairrank.kernel.logistic import slope
 
@@ -277,3 +277,19 @@ def test_features_too_much_alike_for_float32_are_summed_in_float64() -> None:
     x, w = differences(history)
     H = slow_twins.pair_hessian(posterior._anchor, x, w, 1e-4 * np.eye(D))
     np.testing.assert_allclose(np.diagonal(posterior.inverse), np.diagonal(np.linalg.inv(H)), rtol=1e-3)
+
+
+def test_a_step_is_corrected_by_those_before_it_as_bfgs_does() -> None:
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(D, D))
+    hessian, inverse = root @ root.T + np.eye(D), np.eye(D) / 3
+    seen = [(s, hessian @ s) for s in rng.normal(size=(3, D))]
+    expected = inverse
+    for s, y in seen:
+        V = np.eye(D) - np.outer(s, y) / (s @ y)
+        expected = V @ expected @ V.T + np.outer(s, s) / (s @ y)
+    gradient = rng.normal(size=D)
+    rounding = (gradient, -gradient)  # a change against the step, which no convex loss has, is left out
+    np.testing.assert_allclose(secant_step(inverse, gradient, [rounding, *seen]), expected @ gradient)
+    s, y = seen[-1]
+    np.testing.assert_allclose(secant_step(inverse, y, seen), s)

@@ -14,8 +14,9 @@ from pairrank.kernel.pairs import Pairs
 from pairrank.state import Growing, Saved
 from pairrank.types import AnyArray, FloatArray, IntArray
 
-# Lists at a time where each piece is read twice (so that it should stay in the cache), and where it is multiplied.
-LISTS_A_SWEEP = 256
+# Documents at a time where each piece is read twice (so that it should stay in the cache), and lists at a time where it
+# is multiplied.
+DOCUMENTS_A_SWEEP = 2560
 LISTS_A_PRODUCT = 192
 
 
@@ -64,7 +65,7 @@ class History(Saved):
 
     def loss(self, theta: FloatArray) -> float:
         """Σ w log(1 + exp(-x·θ)) over all pairs."""
-        return sum(float(p.weight @ np.logaddexp(0.0, -p.gaps(theta))) for p in self._pieces(LISTS_A_SWEEP))
+        return sum(float(p.weight @ np.logaddexp(0.0, -p.gaps(theta))) for p in self._pieces(self._lists_a_sweep))
 
     def of_squares(self, theta: FloatArray, along: FloatArray) -> tuple[FloatArray, float, float]:
         """A column z = (x·v)² beside the documents' own: Σ w σ' Δz x (d,), Σ w σ' Δz², and Σ w σ(-x·θ) Δz, over pairs.
@@ -72,7 +73,7 @@ class History(Saved):
         Δz is the winner's z less the loser's, ``theta`` (d,) is where σ is taken, and v is ``along`` (d,).
         """
         both, own, pull = np.zeros(len(theta)), 0.0, 0.0
-        for piece in self._pieces(LISTS_A_SWEEP):
+        for piece in self._pieces(self._lists_a_sweep):
             m, dz = piece.gaps(theta), piece.gaps_of_squares(along)
             h = piece.weight * slope(m)
             both += piece.scatter(h * dz).astype(piece.documents.dtype, copy=False) @ piece.documents
@@ -88,9 +89,13 @@ class History(Saved):
     def _sweep(self, force: Callable[[Piece], FloatArray]) -> FloatArray:
         """Σ force x over all pairs, (d,), in pieces that stay in the cache between their two uses."""
         total = np.zeros(self._documents.rows.shape[1])
-        for piece in self._pieces(LISTS_A_SWEEP):
+        for piece in self._pieces(self._lists_a_sweep):
             total += piece.scatter(force(piece)).astype(piece.documents.dtype, copy=False) @ piece.documents
         return total
+
+    @property
+    def _lists_a_sweep(self) -> int:
+        return max(DOCUMENTS_A_SWEEP * self.n_lists // max(self.n_documents, 1), 1)
 
     def curvature(
         self, theta: FloatArray, lists: slice = slice(None), dtype: type[np.floating[Any]] = np.float64

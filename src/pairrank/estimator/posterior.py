@@ -162,9 +162,14 @@ class Posterior(Saved):
 
     @property
     def _next_rebuild(self) -> float:
-        """At how many pairs H⁻¹ is computed afresh: d³ costs much while there are few, a stale H⁻¹ later on."""
-        n = max(self._at_rebuild, 4)
-        return max(GROWTH * n, min(2 * n, n + 4 * len(self.theta)))
+        """At how many pairs H⁻¹ is computed afresh: d³ costs much while there are few, a stale H⁻¹ later on.
+
+        Where every list is followed by a refresh, each costs several passes with an H⁻¹ that is a little stale.
+        """
+        n, d = max(self._at_rebuild, 4), len(self.theta)
+        if not self._patient:
+            return n + max(n // 20, d // 2)
+        return max(GROWTH * n, min(2 * n, n + 4 * d))
 
     def _take_in(self, D: FloatArray, pairs: Pairs) -> float:
         """Minimise (quadratic model so far) + (loss of these pairs), exactly; then add their curvature to H.
@@ -302,24 +307,35 @@ class Posterior(Saved):
         """Return to the minimiser, measure how far θ̂ had strayed, and set the time of the next refresh.
 
         A step by the kept H⁻¹ costs one pass over the history and leaves a fraction of the stray, the contraction,
-        which is measured whenever there is a second step. Where H⁻¹ is too old for that, Newton's own steps are taken.
+        which is measured whenever there is a second step; from then on H⁻¹ is corrected by what the steps have shown.
+        Where it is too old for that, Newton's own steps are taken.
         """
         goal = max(0.1 * self._tolerance, 1e-10)
-        previous = math.inf
+        previous, contraction, measured = math.inf, self._contraction, 0.0
+        seen: list[tuple[FloatArray, FloatArray]] = []
+        before = move = np.zeros_like(self.theta)
         for step in range(MAX_STEPS):
             gradient = self.gradient()
-            move = self.inverse @ gradient
+            if step:
+                seen.append((-move, gradient - before))
+            before, move = gradient, secant_step(self.inverse, gradient, seen)
             size = math.sqrt(max(float(gradient @ move), 0.0))
             if step == 0:
                 self.strayed = size
             else:
-                self._contraction = min(max(size / previous, 1e-3), 1.0)
-            if size > goal and self._contraction > 0.5:
+                contraction = min(max(size / previous, 1e-3), 1.0)
+                measured = max(measured, contraction)
+            if size > goal and contraction > 0.5:
                 move, size = self._newton_step(gradient, goal)
             self.theta = self.theta - move
-            if size * self._contraction <= goal or previous <= size < 10 * goal:
+            if size * contraction <= goal or previous <= size < 10 * goal:
                 break  # there, or so near that rounding stands in the way
             previous = size
+        if measured:
+            self._contraction = measured
+        elif not self._patient:
+            # What was measured once is trusted less and less: it is measured again before long.
+            self._contraction = min(1.25 * contraction, 0.5)
         if self._tolerance and self._patient and self.n_pairs > SMALL:
             # The stray is in proportion to the way moved: aim at a part of the tolerance. One lucky measurement must
             # not put off the next refresh for long, and one that found too much must bring it near at once.
@@ -367,6 +383,23 @@ class Posterior(Saved):
         self.P = self.P + curvature
         self.q = self.q + curvature @ self.theta + pull
         self._give_up_rebuild()
+
+
+def secant_step(inverse: FloatArray, gradient: FloatArray, seen: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    """(d,), H⁻¹g, where H⁻¹ (d, d) is corrected by the steps s ``seen`` and what they changed the gradient by, y.
+
+    Nocedal's two loops for BFGS, O(d) a pair (s, y).
+    """
+    rest, shares = gradient, []
+    known = [(s, y, float(s @ y)) for s, y in seen]
+    known = [pair for pair in known if pair[2] > 0.0]  # the loss is convex: what is not, is rounding
+    for s, y, along in reversed(known):
+        shares.append(float(s @ rest) / along)
+        rest = rest - shares[-1] * y
+    step: FloatArray = inverse @ rest
+    for (s, y, along), share in zip(known, reversed(shares), strict=True):
+        step = step + (share - float(y @ step) / along) * s
+    return step
 
 
 def only_used(documents: FloatArray, pairs: Pairs) -> tuple[FloatArray, Pairs]:
