@@ -24,12 +24,13 @@ static char below[DESCRIPTORS];  /* a file of the folder */
 static char told[DESCRIPTORS];   /* an error that this descriptor has not heard of */
 static char folder[4096];
 static long calls[ROLES][KINDS], all, power_at, power_after, fail_at, fail_times;
-static int role, fail_role, fail_kind, fail_error;
+static int role, fail_role, fail_kind, fail_error, fired;
 static unsigned seed;
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 void disk_folder(const char *path) { snprintf(folder, sizeof folder, "%s/", path); }
 void disk_role(int number) { role = number; }
+int disk_fired(void) { return fired; }
 long disk_calls(int number, int kind) { return calls[number][kind]; }
 void disk_power(long at, long after_fault, unsigned chance) {
     power_at = at, power_after = after_fault, seed = chance;
@@ -84,7 +85,7 @@ static int fails(int kind) { /* count a call; whether it is one that fails */
     }
     if (role != fail_role || kind != fail_kind || number < fail_at || number >= fail_at + fail_times) return 0;
     if (power_after && !power_at) power_at = all + power_after;
-    return 1;
+    return fired = 1;
 }
 
 int open64(const char *path, int flags, ...) {

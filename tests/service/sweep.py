@@ -45,6 +45,7 @@ RANKER = "dbgd"  # learns in no time
 ROLES = ("worker", "learner", "backup")
 KINDS = ("write", "sync", "truncate", "rename")
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
+AFTER = 15  # rounds that are lived after a fault
 PATIENCE = 40  # tries until a store must be back after a fault
 linear.LISTS = 4  # lists that are kept whole in every version; here they would be most of the work
 sqlite.RENEW_SECONDS = 0.002  # a fault here lasts for a call, not for minutes
@@ -94,7 +95,13 @@ class Life:
         self._learner = Learner(self._learning, clock=lambda: self._scene.now)
 
     def run(self) -> None:
+        left = self._rounds
         for number in range(self._rounds):
+            if self._disk.disk_fired():
+                left = min(left, AFTER)
+            if left == 0:
+                break
+            left -= 1
             self._scene.now += 1.0
             self._role("worker")
             self._serve(number)
@@ -225,18 +232,17 @@ def look(path: Path, told: dict[str, list[str]]) -> list[str]:
         return [str(problem)]
 
 
-def faults_of(counts: list[int], every: int, times: tuple[int, ...]) -> Iterator[Fault]:
+def faults_of(counts: list[int], every: int, times: int) -> Iterator[Fault]:
     """Every ``every``-th call of each role and kind, with each error."""
     place = 0
     for role in ROLES:
         for kind in KINDS:
             for at in range(1, counts[place] + 1):
-                for several in times:
-                    for number, error in enumerate(ERRORS):
-                        # One of the two goes on to the end, after the other the power goes soon.
-                        cut = 0 if (at + number) % 2 else 1 + at * 7 % 100
-                        if (at + number * (every // 2)) % every == 0:
-                            yield Fault(role, kind, at, several, error, power_after=cut, seed=at)
+                for number, error in enumerate(ERRORS):
+                    # One of the two goes on, after the other the power goes soon.
+                    cut = 0 if (at // 2 + number) % 2 else 1 + at * 7 % 100
+                    if (at + number * (every // 2)) % every == 0:
+                        yield Fault(role, kind, at, times, error, power_after=cut, seed=at)
             place += 1
 
 
@@ -246,6 +252,8 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=1, help="how many calls in a row fail")
     parser.add_argument("--rounds", type=int, default=80, help="how long a life is, in lists served")
     parser.add_argument("--role", choices=ROLES, help="calls of this part only")
+    parser.add_argument("--kind", choices=KINDS, help="calls of this kind only")
+    parser.add_argument("--first", type=int, default=1, help="begin with this call")
     parser.add_argument("--power", type=int, default=0, help="cut the power this often at random calls, and fail none")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -265,7 +273,11 @@ def main() -> int:
             total = sum(counts)
             plans = [Fault(power=chance.randint(1, total), seed=chance.randrange(2**31)) for _ in range(args.power)]
         else:
-            plans = [f for f in faults_of(counts, args.every, (args.times,)) if args.role in (None, f.role)]
+            plans = [
+                fault
+                for fault in faults_of(counts, args.every, args.times)
+                if args.role in (None, fault.role) and args.kind in (None, fault.kind) and fault.at >= args.first
+            ]
         started, bad = time.monotonic(), 0
         for number, fault in enumerate(plans):
             bad += _live_and_judge(disk, Path(name) / str(number), fault._replace(rounds=args.rounds)) is None

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import resource
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from web import running_server
 
+from pairrank.client import Client
 from pairrank.service.http.protocol import MAX_HEAD_BYTES, MAX_HEADERS, HttpProtocol
 from pairrank.service.worker.admission import BUSY, Door
 
@@ -40,6 +42,13 @@ def ask(address: tuple[str, int], *parts: bytes) -> tuple[int, bytes]:
                 answer += more
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]) if head else 0, body
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def fields(count: int) -> bytes:
@@ -138,3 +147,24 @@ def test_the_more_are_refused_the_longer_connections_wait() -> None:
     pauses = [door.refused() for _ in range(2000)]
     assert pauses[0] < 0.01
     assert pauses[-1] == 1.0
+
+
+def test_a_slow_body_holds_no_place(tmp_path: Path) -> None:
+    class Protocol(HttpProtocol):
+        door = Door(1, 1, lambda: None)
+
+    room = Protocol.door._rooms[b"rank"]
+    head = b"POST /v1/rankers/a/rank HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n"
+    with running_server(tmp_path / "store.db", Protocol) as url:
+        place = ("127.0.0.1", int(url.rpartition(":")[2]))
+        with Client(url) as client:
+            client.create("a", 2)
+        with socket.create_connection(place, timeout=30) as slow:
+            slow.sendall(head + b"{")
+            until(lambda: room._inside["a"] == 1)
+            assert ask(place, head + b"{}")[0] == 503
+            until(lambda: not room._inside["a"])
+            assert ask(place, head + b"{}")[0] == 422
+            slow.sendall(b"}")
+            assert b" 422 " in slow.recv(65_536)
+    assert not room._inside

@@ -6,6 +6,7 @@ must not become what a worker does all the time, and each turn of the event loop
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from pairrank.service.worker.admission import BUSY, Door, Place
 
 MAX_HEAD_BYTES = 64 * 2**10
 MAX_HEADERS = 100
+PATIENCE_SECONDS = 0.25
 # While headers arrive they are parsed in pieces of this size, so that no more than one is read past the limit.
 _PIECE = 16 * 2**10
 # Java's own client offers HTTP/2 with every first request; the parser would take what follows, the body, for HTTP/2.
@@ -48,6 +50,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._refused = False  # what is left of this request is read and dropped
         self._asked: Place | None = None  # behind the door
         self._place: Place | None = None  # and the one that it holds
+        self._patience: asyncio.TimerHandle | None = None  # then it holds it no longer
         self._in_head = True
         self._too_large = False
         self._head = 0  # bytes of the request's line and headers that the parser has handed over
@@ -55,9 +58,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand on what has arrived, if the head so far is small enough."""
-        if self._in_head and b"h2c" in data:
-            head, end, body = data.partition(b"\r\n\r\n")
-            data = _OFFER.sub(b"", head) + end + body
+        if self._in_head:
+            end = data.find(b"\r\n\r\n")
+            if data.find(b"h2c", 0, end if end >= 0 else len(data)) >= 0:  # in a long body a search takes its time
+                head, blank, body = data.partition(b"\r\n\r\n")
+                data = _OFFER.sub(b"", head) + blank + body
         rest = memoryview(data)
         while self._in_head and len(rest) > 0 and not self.transport.is_closing():
             piece, rest = rest[:_PIECE], rest[_PIECE:]
@@ -67,6 +72,8 @@ class HttpProtocol(HttpToolsProtocol):
                 self._refuse()
         if len(rest) > 0 and not self.transport.is_closing():
             super().data_received(rest)  # type: ignore[arg-type]
+        if self._place is not None and not self._in_head and self._patience is None:
+            self._patience = self.loop.call_later(PATIENCE_SECONDS, self._leave)
 
     def on_message_begin(self) -> None:
         """Start to count."""
@@ -93,6 +100,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._refused = self._asked is not None and not self._asked.free
         if not self._refused:
             super().on_headers_complete()
+            self._hold()
             return
         assert self.door is not None
         self._pause = self.door.refused()
@@ -117,9 +125,9 @@ class HttpProtocol(HttpToolsProtocol):
             self.loop.call_later(self._pause, self._read_on)
             return
         super().on_message_complete()
-        if self._asked is not None and not self.cycle.response_complete:
-            self._asked.take()
-            self._place, self._asked = self._asked, None
+        self._be_patient()
+        if self._place is None and not self.cycle.response_complete:
+            self._hold()
 
     def on_response_complete(self) -> None:
         """Leave room for another."""
@@ -135,7 +143,18 @@ class HttpProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.flow.resume_reading()
 
+    def _hold(self) -> None:
+        if self._asked is not None:
+            self._asked.take()
+            self._place = self._asked
+
+    def _be_patient(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
     def _leave(self) -> None:
+        self._be_patient()
         if self._place is not None:
             self._place.give()
             self._place = None

@@ -76,9 +76,10 @@ class Place(NamedTuple):
 
 
 class Door:
-    """The same limits on whole requests from the network, where to refuse one costs next to nothing.
+    """The same limits on requests from the network, where to refuse one costs next to nothing.
 
-    A request holds its place from when all of it is there, so slow clients take none, until it is answered.
+    A request holds its place until it is answered. One whose body is slow to come gives it back until all of it is
+    there, so that slow clients take none.
     """
 
     def __init__(self, max_ranking: int, max_writing: int, refused: Callable[[], None]) -> None:
