@@ -79,4 +79,4 @@ def test_generated_clients(request: pytest.FixtureRequest, language: str, tool: 
         "java": ["java", "-cp", f"{made / 'classes'}:{made / 'lib'}/*", "Example"],
     }
     done = subprocess.run(command[language], env=os.environ | {"PAIRRANK_URL": address}, capture_output=True, text=True)
-    assert done.stdout == "2 documents, accepted, 1 feedback\n", done.stdout + done.stderr
+    assert done.stdout == "2 documents, accepted, 1 feedback, 2 explained\n", done.stdout + done.stderr

@@ -22,14 +22,16 @@ func main() {
 	_, _, err := client.RankersAPI.Create(ctx, "go").CreateBody(*pairrank.NewCreateBody(2)).Execute()
 	check(err)
 	documents := []pairrank.RankDocument{document("boots", 0.1, 0.9), document("sandals", 0.9, 0.1)}
-	shown, _, err := client.RankingAPI.Rank(ctx, "go").RankRequest(*pairrank.NewRankRequest(documents)).Execute()
+	request := pairrank.NewRankRequest(documents)
+	request.SetExplain(true)
+	shown, _, err := client.RankingAPI.Rank(ctx, "go").RankRequest(*request).Execute()
 	check(err)
 	clicks := pairrank.NewFeedbackBody(shown.ImpressionId, []string{"boots"})
 	taken, _, err := client.RankingAPI.Feedback(ctx, "go").FeedbackBody(*clicks).Execute()
 	check(err)
 	ranker, _, err := client.RankersAPI.Read(ctx, "go").Execute()
 	check(err)
-	fmt.Println(len(shown.Ranking), "documents,", taken.Status+",", ranker.FeedbackCount, "feedback")
+	fmt.Println(len(shown.Ranking), "documents,", taken.Status+",", ranker.FeedbackCount, "feedback,", len(shown.Explanation.Contributions), "explained")
 }
 
 func check(err error) {

@@ -24,9 +24,10 @@ public class Example {
         var ranking = new RankingApi(client);
         rankers.create("java", new CreateBody().nFeatures(2));
         var documents = List.of(document("boots", 0.1, 0.9), document("sandals", 0.9, 0.1));
-        var shown = ranking.rank("java", new RankRequest().documents(documents));
+        var shown = ranking.rank("java", new RankRequest().documents(documents).explain(true));
         var taken = ranking.feedback("java", new FeedbackBody().impressionId(shown.getImpressionId()).clicks(List.of("boots")));
         var ranker = rankers.read("java", null);
-        System.out.println(shown.getRanking().size() + " documents, " + taken.getStatus() + ", " + ranker.getFeedbackCount() + " feedback");
+        int explained = shown.getExplanation().getContributions().size();
+        System.out.println(shown.getRanking().size() + " documents, " + taken.getStatus() + ", " + ranker.getFeedbackCount() + " feedback, " + explained + " explained");
     }
 }

@@ -46,7 +46,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said.count(" *") >= 2 * len(USERS)  # a winner offline and online for each
     assert f"report: {tmp_path / 'report.html'}" in said
     assert (tmp_path / "report.html").is_file()
-    assert len(list((tmp_path / "figures").iterdir())) == 14
+    assert len(list((tmp_path / "figures").iterdir())) == 16
 
 
 def test_reproduce_goes_on_past_a_failure_and_says_so(

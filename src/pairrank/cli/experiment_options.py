@@ -18,7 +18,7 @@ from pairrank.lab.analysis.aggregate import Results
 from pairrank.lab.executors import prepare
 from pairrank.lab.experiment import CEILING, USERS, Experiment
 from pairrank.lab.outcomes import RunsFailedError
-from pairrank.lab.report import report, tables
+from pairrank.lab.report import headline, report, tables
 from pairrank.progress import phase, progress
 from pairrank.sim import Protocol, RunSpec, Summary
 
@@ -154,9 +154,9 @@ def show_report(out: str) -> None:
     results = made.results
     _print_leaders(results)
     verdicts = [claim.verdict for claim in made.claims]
-    told = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
+    told = ", ".join(f"{verdict}: {verdicts.count(verdict)}" for verdict in dict.fromkeys(verdicts))
     if told:
-        print(f"the paper's claims as measured: {told}")
+        print(f"the paper's claims as measured ({told})")
     if results.done < results.expected:
         print(f"{results.done} of {results.expected} runs are done; the rest is not in this report")
     for line in results.notes:
@@ -168,5 +168,6 @@ def _print_leaders(results: Results) -> None:
     for who in results.users:
         head, rows = tables.leaders(results, who)
         print(f"{who} users\n{fitted(head, rows)}\n")
+    print(textwrap.fill(headline.sentence(results), min(110, shutil.get_terminal_size().columns)) + "\n")
     ceiling = f"; {CEILING} sees the labels and does not compete" if CEILING in results.rankers else ""
     print(f"{tables.MARK} the best of its column, {tables.LEVEL} level with it (p ≥ 0.05){ceiling}")

@@ -229,7 +229,7 @@ class _Page:
         body += [_figure(plate, svg) for plate, svg in plates[:1]]
         body += [f"<h2>{escape(name)}</h2>{_table(*table, numbers=True)}" for name, table in self.first()]
         level = f"{tables.LEVEL} level with it: a paired test over seeds has p ≥ 0.05"
-        body.append(f"<p>{tables.MARK} the best of its column; {level}.</p>")
+        body.append(f"<p>± half a 95 % interval over seeds; {tables.MARK} the best of its column; {level}.</p>")
         body.append(_folded("What was run", f"<dl>{facts}</dl>"))
         body += [_folded(name, _table(*table)) for name, table in self.checked()]
         if plates[1:]:

@@ -121,7 +121,7 @@ def tests(results: Results, made: Sequence[Comparison]) -> tuple[Row, list[Row]]
     for c in made:
         digits = _DIGITS[c.metric]
         half = "" if math.isnan(c.half) else f" ± {c.half:.{digits}f}"
-        difference = f"{c.mean:+.{digits}f}{half}"
+        difference = f"{c.mean:+.{digits}f}{half}".replace("-", "−")
         names = drawn[c.a].label, drawn[c.b].label
         rows.append([*names, c.clicks, _HEADS[c.metric], difference, str(c.n), p_value(c.p), p_value(c.p_holm)])
     return head, rows
