@@ -2,8 +2,8 @@
 
 After a flush that failed the system no longer writes what waited for it, although everybody still reads it. Commits
 that were made without a flush would then be missing in the middle of the write-ahead log, and after a power cut all
-that follows them, too. So a connection that met a fault of the disk is thrown away, and the next one checks the file
-and folds the whole log back, with a flush of its own, before anything is acknowledged again.
+that follows them, too. So a connection that met a fault of the disk is thrown away, and the next one checks the file,
+writes the log once more and folds all of it back, with flushes of its own, before anything is acknowledged again.
 
 A flush can also succeed without having been one: ext4 answers so for a transaction of its journal that has just failed
 in somebody else's name. A change that needs the journal, made after the flush, then fails, and the commit with it.
@@ -130,10 +130,26 @@ class SqliteDatabase(Database):
             raise StorageError(f"the store is damaged: {answer[:200]}; restore a backup")
         self._connection.execute("PRAGMA synchronous = FULL")
         start = self._wal_start()
-        whole = self._fold(alone=True)
+        with self._no_writer():
+            self._write_wal_again()
+            whole = self._fold(alone=False)
         self._connection.execute("PRAGMA user_version = 0")  # a commit: it starts the log anew when nobody reads there
         if not whole or self._wal_start() == start:
             raise BusyError("the store cannot be used right now: it is busy after a fault of the disk")
+
+    def _write_wal_again(self) -> None:
+        """Write the write-ahead log over itself and flush it. What a failed flush left out counts as written, so a
+        checkpoint would change the file while no log on the disk could mend a change that the power cut short."""
+        try:
+            with open(f"{self.path}-wal", "r+b", buffering=0) as file:
+                place = 0
+                while block := os.pread(file.fileno(), 2**20, place):
+                    place += os.pwrite(file.fileno(), block, place)
+                os.fsync(file.fileno())
+        except FileNotFoundError:
+            pass
+        except OSError as problem:
+            raise unavailable(problem) from problem
 
     def _fold(self, *, alone: bool = RESET_FAULT) -> bool:
         """Copy the write-ahead log into the file and flush that; whether all of it is there. The only checkpoint.
