@@ -55,8 +55,15 @@ def names() -> list[str]:
 
     One that needs a package of an extra is listed where that is installed.
     """
-    present = (name for name, entry in _REGISTRY.items() if not entry.needs or find_spec(entry.needs))
+    present = (name for name, entry in _REGISTRY.items() if not entry.needs or _installed(entry.needs))
     return sorted({*present, *own.entry_names()})
+
+
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # by an import hook that knows of nothing else
+        return False
 
 
 def label(name: str) -> str:

@@ -46,7 +46,7 @@ class Settings:
     max_documents: int = 2000
     max_features: int = 10_000
     max_rankers: int = 1000
-    max_ranking: int = 32
+    max_ranking: int = 128
     max_writing: int = 1024
     body_seconds: float = 15.0
     drain_seconds: float = 15.0
