@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pairrank
-from pairrank.errors import LearningError, OptionError
+from pairrank.errors import ClickError, FeatureError, LearningError, OptionError
 from pairrank.rankers import LinearRanker, Ranker, make, names
 from pairrank.rankers.pairrank import options as pairrank_options
 from pairrank.types import FloatArray, Impression
@@ -236,3 +236,36 @@ def test_the_bias_of_position_is_found() -> None:
     beta, deviation = ranker.position_bias()
     assert 0.0 < deviation < 0.2
     assert abs(beta - 1.0) < 3 * deviation
+
+
+@pytest.mark.parametrize("name", names())
+def test_many_lists_at_once_are_as_one_by_one(name: str) -> None:
+    rng = np.random.default_rng(2)
+    alone, together = make(name, n_features=D, seed=4), make(name, n_features=D, seed=4)
+    for _ in range(2):
+        documents = [rng.random((n, D)) for n in (N, 1, 20, 3)] * 3
+        one_by_one = [alone.rank(X, K) for X in documents]
+        at_once = together.rank_many(iter(documents), K)
+        assert [i.to_bytes() for i in at_once] == [i.to_bytes() for i in one_by_one]
+        clicks = [rng.random(len(impression)) < 0.3 for impression in at_once]
+        twice = [*at_once, at_once[0]]
+        answers = [alone.learn(i, c) for i, c in zip(twice, [*clicks, clicks[0]], strict=True)]
+        assert together.learn_many(twice, [*clicks, clicks[0]]) == answers
+        assert answers[-1] is False
+        assert together.to_bytes() == alone.to_bytes()
+
+
+def test_of_many_lists_those_before_a_wrong_one_count() -> None:
+    ranker, twin = make("pairrank", n_features=D), make("pairrank", n_features=D)
+    X = np.eye(D)
+    with pytest.raises(FeatureError):
+        ranker.rank_many([X, X, X[:, :2], X])
+    assert ranker.n_ranked == 2
+    shown, clicks = ranker.rank_many([X, X, X]), [True, False, False, False]
+    with pytest.raises(ClickError, match="3 impressions came with clicks for 2"):
+        ranker.learn_many(shown, [clicks, clicks])
+    with pytest.raises(ClickError):
+        ranker.learn_many(shown, [clicks, clicks[:2], clicks])
+    twin.learn(shown[0], clicks)
+    assert ranker.weights.tolist() == twin.weights.tolist() != [0.0] * D
+    assert ranker.learn_many(shown, [clicks] * 3) == [False, True, True]
