@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -115,7 +114,7 @@ def test_onnx_gives_our_scores(model: LinearModel, features: np.ndarray) -> None
     assert found.shape == (50,)
 
 
-@pytest.mark.parametrize("format", export.FORMATS)
+@pytest.mark.parametrize("format", sorted({*export.FORMATS} & {*export.READABLE}))
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_export_import_export_is_the_identity(format: str, data: st.DataObject) -> None:
@@ -126,11 +125,6 @@ def test_export_import_export_is_the_identity(format: str, data: st.DataObject) 
     name: Any = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), min_size=1).filter(
         lambda text: text.strip() == text
     )
-    if format == "vespa":
-        name = st.from_regex(r"[a-z]{1,9}", fullmatch=True)
-    if format in ("elasticsearch-linear", "opensearch-hybrid"):
-        number = st.floats(1e-3, 1e3)
-        d = min(d, 5)
     names = data.draw(st.lists(name, min_size=d, max_size=d, unique=True))
     entry: Any = st.one_of(
         st.none(),
@@ -139,15 +133,9 @@ def test_export_import_export_is_the_identity(format: str, data: st.DataObject) 
     )
     if format == "json":
         entry |= st.just(QueryMinMax())
-    per_query = st.none() | st.just(QueryMinMax())
-    own = {
-        "ranklib": st.none(),
-        "qdrant": st.none(),
-        "vespa": per_query,
-        "elasticsearch-linear": per_query,
-        "opensearch-hybrid": st.just(QueryMinMax()),
-    }
-    entries = [data.draw(own.get(format, entry)) for _ in range(d)]
+    if format == "ranklib":
+        entry = st.none()
+    entries = [data.draw(entry) for _ in range(d)]
     weights = np.array([data.draw(number) for _ in range(d)])
     model = LinearModel(data.draw(name), weights, tuple(names), tuple(entries))
     first = export.dumps(model, format)
@@ -155,12 +143,8 @@ def test_export_import_export_is_the_identity(format: str, data: st.DataObject) 
     assert export.dumps(back, format) == first
     assert back.feature_names == model.feature_names
     assert export.detect(first) == {"opensearch": "elasticsearch"}.get(format, format)
-    if format in ("json", "onnx", "ranklib", "vespa"):
+    if format in ("json", "onnx", "ranklib"):
         assert back == model
-    elif format == "qdrant":
-        assert back == dataclasses.replace(model, name="qdrant")
-    elif format == "opensearch-hybrid":
-        np.testing.assert_allclose(back.weights, weights / weights.sum(), rtol=1e-4)
     else:
         assert back.weights.tolist() == weights.astype(np.float32).tolist()
 

@@ -1,7 +1,8 @@
 """Models to search engines and back: Elasticsearch, OpenSearch, Solr, Vespa, Qdrant, RankLib, ONNX and JSON.
 
-``LinearModel.from_ranker(ranker, feature_names=…)`` makes the model, `dumps` writes it, `loads` and `load`
-read it. An ``AdditiveModel`` goes out as JSON and ONNX, exactly, and in steps as trees: XGBoost, LightGBM, Solr.
+``LinearModel.from_ranker(ranker, feature_names=…)`` makes the model, `dumps` writes it. `loads` and `load` read what
+others may have written too, and our own JSON and ONNX. An ``AdditiveModel`` goes out as JSON and ONNX, exactly, and in
+steps as trees: XGBoost, LightGBM, Solr.
 """
 
 from __future__ import annotations
@@ -72,10 +73,6 @@ _READERS: Mapping[str, Callable[..., LinearModel]] = MappingProxyType(
         "elasticsearch": elasticsearch.loads,
         "opensearch": elasticsearch.loads,
         "solr": solr.loads,
-        "vespa": vespa.loads,
-        "qdrant": qdrant.loads,
-        "elasticsearch-linear": elasticsearch_linear.loads,
-        "opensearch-hybrid": opensearch_hybrid.loads,
         "ranklib": ranklib.loads,
         "onnx": onnx.loads,
         "json": json_model.loads,
@@ -91,9 +88,6 @@ _MARKS = (
     (b'"pairrank-linear"', "json"),
     (b"solr.ltr", "solr"),
     (b'"coef_"', "sklearn"),
-    (b'"normalization-processor"', "opensearch-hybrid"),
-    (b'"retrievers"', "elasticsearch-linear"),
-    (b'"formula"', "qdrant"),
 )
 
 
@@ -207,8 +201,6 @@ def detect(blob: bytes, *, source: str = "this model") -> str:
         return "npy"
     if start.startswith(b"##"):
         return "ranklib"
-    if start.startswith(b"rank-profile"):
-        return "vespa"
     if start.startswith(b"{"):
         return next((name for mark, name in _MARKS if mark in blob), "elasticsearch")
     if b"pairrank" in blob[:256]:

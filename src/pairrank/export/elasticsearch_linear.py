@@ -8,8 +8,6 @@ ones), global normalisers (fold them), and the model's name.
 
 from __future__ import annotations
 
-import numpy as np
-
 from pairrank.errors import ExportError
 from pairrank.export import float32_text, strict_json
 from pairrank.export.model import LinearModel, MinMax, QueryMinMax, Standard
@@ -29,22 +27,6 @@ def dumps(model: LinearModel) -> bytes:
         number = float32_text.shortest(weight, f"the weight of {feature!r}")
         retrievers.append({"retriever": search, "weight": number, "normalizer": "none" if entry is None else "minmax"})
     return strict_json.write({"retriever": {"linear": {"retrievers": retrievers, "rank_window_size": WINDOW}}})
-
-
-def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
-    """The model of a body that `dumps` wrote, whatever retrievers were put in; they keep their ``_name``."""
-    outer = strict_json.entry(strict_json.parse(blob, source), "retriever", dict, source)
-    names, weights, entries = [], [], []
-    for part in strict_json.entry(strict_json.entry(outer, "linear", dict, source), "retrievers", list, source):
-        search = strict_json.entry(part, "retriever", dict, source) if isinstance(part, dict) else {}
-        inner = next((value for value in search.values() if isinstance(value, dict)), {})
-        names.append(strict_json.entry(inner, "_name", str, source))
-        weights.append(float32_text.read(part.get("weight", 1.0), f"the weight of {names[-1]!r}"))
-        normalizer = part.get("normalizer", "none")
-        if normalizer not in _NORMALIZERS:
-            raise ExportError(f"{source} has the normalizer {normalizer!r}; expected none or minmax")
-        entries.append(_NORMALIZERS[normalizer])
-    return LinearModel("elasticsearch", np.array(weights), tuple(names), tuple(entries))
 
 
 def check_not_negative(model: LinearModel, engine: str) -> None:

@@ -9,7 +9,6 @@ their sum, which changes no order; features without weight are left out.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 
@@ -47,18 +46,3 @@ def dumps(model: LinearModel) -> bytes:
             "phase_results_processors": [{"normalization-processor": processor}],
         }
     )
-
-
-def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
-    """The model of a pipeline that `dumps` wrote."""
-    document = strict_json.parse(blob, source)
-    facts = strict_json.parse(strict_json.entry(document, "description", str, source), f"the description of {source}")
-    processors = strict_json.entry(document, "phase_results_processors", list, source)
-    inner: Any = processors[0] if processors and isinstance(processors[0], dict) else {}
-    for key in ("normalization-processor", "combination", "parameters"):
-        inner = strict_json.entry(inner, key, dict, source)
-    values = strict_json.entry(inner, "weights", list, source)
-    names = strict_json.entry(facts, "queries", list, source)
-    weights = [float32_text.read(value, f"a weight of {source}") for value in values]
-    model = strict_json.entry(facts, "model", str, source)
-    return LinearModel(model, np.array(weights), tuple(names), (QueryMinMax(),) * len(weights))

@@ -6,8 +6,6 @@ key counts 0 there. What the formula cannot carry: the model's name, and normali
 
 from __future__ import annotations
 
-import numpy as np
-
 from pairrank.errors import ExportError
 from pairrank.export import strict_json
 from pairrank.export.model import LinearModel
@@ -22,17 +20,3 @@ def dumps(model: LinearModel) -> bytes:
     ]
     defaults = {feature: 0.0 for feature in model.feature_names if not feature.startswith("$score")}
     return strict_json.write({"query": {"formula": {"sum": terms}, "defaults": defaults}})
-
-
-def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
-    """The model of a formula that `dumps` wrote."""
-    query = strict_json.entry(strict_json.parse(blob, source), "query", dict, source)
-    formula = strict_json.entry(query, "formula", dict, source)
-    names, weights = [], []
-    for term in strict_json.entry(formula, "sum", list, source):
-        product = term.get("mult") if isinstance(term, dict) else None
-        if not isinstance(product, list) or len(product) != 2 or not isinstance(product[1], str):
-            raise ExportError(f"{source} adds {term!r}; expected a mult of a number and a feature")
-        names.append(product[1])
-        weights.append(strict_json.number(product[0], f"the weight of {product[1]!r}"))
-    return LinearModel("qdrant", np.array(weights), tuple(names), (None,) * len(names))

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from pairrank.errors import ExportError
-from pairrank.export import strict_json
 from pairrank.export.model import LinearModel, QueryMinMax
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -50,21 +47,3 @@ def dumps(model: LinearModel) -> bytes:
         "}",
     ]
     return ("\n".join(lines) + "\n").encode()
-
-
-def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
-    """The model of a rank profile that `dumps` wrote."""
-    found = _PROFILE.fullmatch(blob.decode("utf-8", errors="replace"))
-    if found is None:
-        raise ExportError(f"{source} is not a rank profile with one expression, as it is written here")
-    names, weights, entries = [], [], []
-    for text in found[2].split(" +\n"):
-        term = _TERM.fullmatch(text.strip())
-        if term is None:
-            raise ExportError(f"{source} has the term {text.strip()!r}; expected a number times a feature")
-        inner = term[2].removeprefix("normalize_linear(").removesuffix(")")
-        scaled = term[2] == f"normalize_linear({inner})"
-        names.append(inner if scaled else term[2])
-        weights.append(strict_json.number(term[1], f"the weight of {names[-1]!r}"))
-        entries.append(QueryMinMax() if scaled else None)
-    return LinearModel(found[1], np.array(weights), tuple(names), tuple(entries))
