@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from web import running_server
 
 from pairrank.service.app import make_app
 from pairrank.service.auth import new_key
-from pairrank.service.playground.routes import routes as play_routes
+from pairrank.service.playground.documents import collect
+from pairrank.service.playground.index import build
+from pairrank.service.playground.routes import routes
 from pairrank.service.store import open_store
 
 SHOP = "shop-of-tests"
@@ -70,8 +73,9 @@ TABLE = {
 }
 # Pages answer a browser without a key with a form that asks for one, and tell it nothing.
 FORMS = {"/", "/experiments", "/play"}
-# The administrator's turn would build the playground's index or start its users: others are refused all the same.
-COSTLY = {"/play", "/play/state", "/play/search", "/play/compare", "/play/simulate", "/play/reset"}
+# The administrator's turn would start the playground's users: others are refused all the same.
+COSTLY = {"/play/simulate"}
+play_routes = partial(routes, index=build(*collect([])))
 
 
 def walk(routes: Iterable[Any]) -> Iterator[tuple[str, str]]:

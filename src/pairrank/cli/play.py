@@ -9,6 +9,7 @@ import webbrowser
 from contextlib import suppress
 from pathlib import Path
 
+from pairrank.data import cache
 from pairrank.progress import progress
 
 
@@ -29,16 +30,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve the playground until Ctrl-C."""
     # Needs the extra `serve`, which --help does not.
-    from pairrank.service.playground.documents import source_files
     from pairrank.service.playground.index import open_index
-    from pairrank.service.playground.play import cache_folder
     from pairrank.service.playground.start import listen, serve
 
     place = listen(args.port)
     # The server hands on the signal that ended it: as an exception it lets the temporary folder be removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with progress(len(source_files()), "Reading the standard library") as tell:
-        index = open_index(cache_folder(), lambda done, _: tell(done))
+    with progress(1, "Reading the standard library") as tell:
+        index = open_index(cache.folder(), tell)
     address = f"http://127.0.0.1:{place.getsockname()[1]}/play"
     kept = f"What it learns is kept in {args.store}." if args.store else "What it learns is forgotten at the end."
     with tempfile.TemporaryDirectory(prefix="pairrank-play-") as folder:
@@ -49,5 +48,5 @@ def run(args: argparse.Namespace) -> int:
                 webbrowser.open(address)
 
         with suppress(KeyboardInterrupt):  # the way in which one stops playing
-            serve(Path(args.store or Path(folder) / "play.db"), place, ready)
+            serve(Path(args.store or Path(folder) / "play.db"), index, place, ready)
     return 0

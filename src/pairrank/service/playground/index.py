@@ -17,15 +17,8 @@ from pairrank.service.playground.documents import Document, collect, source_file
 from pairrank.service.playground.words import query_words, words
 from pairrank.types import AnyArray, FloatArray, IntArray
 
-FIELDS: Mapping[str, Callable[[Document], str]] = {
-    "name": lambda document: document.name,
-    "qualified": lambda document: document.qualified,
-    "signature": lambda document: document.signature,
-    "summary": lambda document: document.summary,
-    "text": lambda document: document.text,
-}
-# What a field's BM25 counts for when the candidates are gathered; ranking them is the learner's work.
-_GATHER = {"name": 2.0, "qualified": 1.0, "signature": 0.5, "summary": 1.5, "text": 1.0}
+# What the BM25 of a field counts for when the candidates are gathered; ranking them is the learner's work.
+FIELDS = {"name": 2.0, "qualified": 1.0, "signature": 0.5, "summary": 1.5, "text": 1.0}
 _K1, _B = 1.2, 0.75  # the customary constants of BM25
 _MAX_WORDS = 400  # of a docstring; the rest neither helps nor hurts
 _VERSION = 1
@@ -89,7 +82,7 @@ class Index:
 
     def gather(self, query: str, limit: int) -> IntArray:
         """The ``limit`` documents with the best weighted BM25, best first; fewer when fewer match."""
-        total = sum((_GATHER[name] * scores for name, scores in self.bm25(self.lookup(query)).items()))
+        total = sum((FIELDS[name] * scores for name, scores in self.bm25(self.lookup(query)).items()))
         scores = np.asarray(total, dtype=np.float64)
         best = np.argsort(-scores, kind="stable")[:limit]
         return best[scores[best] > 0].astype(np.int64)
@@ -99,8 +92,8 @@ def build(documents: Sequence[Document], imports: Mapping[str, int]) -> Index:
     """An index of ``documents``; ``imports`` counts the files that import a module."""
     terms: dict[str, int] = {}
     tokens = {
-        name: [[terms.setdefault(w, len(terms)) for w in words(take(d))[:_MAX_WORDS]] for d in documents]
-        for name, take in FIELDS.items()
+        name: [[terms.setdefault(w, len(terms)) for w in words(getattr(d, name))[:_MAX_WORDS]] for d in documents]
+        for name in FIELDS
     }
     texts = tokens["text"]
     return Index(
@@ -176,10 +169,7 @@ def open_index(cache: Path, progress: Callable[[int, int], object] = lambda done
     path = cache / "standard-library.index"
     try:
         return from_bytes(archive.read_file(path), str(path))
-    except (
-        FileFormatError,
-        StorageError,
-    ):  # absent, of another Python, or damaged: build it
+    except (FileFormatError, StorageError):  # absent, of another Python, or damaged: build it
         pass
     files = source_files()
     steps = iter(range(1, len(files) + 1))

@@ -38,14 +38,8 @@ def play_page(nav: Nav, script: str) -> Markup:
         "div", "Try ", *(tag("button", text, type="button") for text in _EXAMPLES), class_="chips", id="examples"
     )
     quiet = tag("noscript", tag("p", "The playground needs JavaScript.", class_="notice"))
-    body = join(lede, quiet, form, examples, _indexing(), tag("div", _results(), _learned(), class_="columns"))
+    body = join(lede, quiet, form, examples, tag("div", _results(), _learned(), class_="columns"))
     return page("Playground", body, nav=nav, current="/play", script=script)
-
-
-def _indexing() -> Markup:
-    bar = tag("progress", id="indexbar", max=1, value=0, aria_label="Index")
-    text = tag("p", "Reading the standard library's documentation, once for this machine…", id="indextext")
-    return tag("section", text, bar, class_="card", id="indexing", hidden=True)
 
 
 def _results() -> Markup:

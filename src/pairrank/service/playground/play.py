@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +16,7 @@ from pairrank.rng import Purpose, generator
 from pairrank.service.http.rank_request import Query
 from pairrank.service.http.ranking import parse_impression, show
 from pairrank.service.playground.features import FEATURES, NAMES, Features
-from pairrank.service.playground.index import Index, open_index
+from pairrank.service.playground.index import Index
 from pairrank.service.playground.users import GRADES, Need, need
 from pairrank.service.reports import weights_of
 from pairrank.service.store.values import Config, Feedback, Limits
@@ -37,13 +35,6 @@ _TELL_SECONDS = 0.2
 _PATIENCE = 2.0
 
 
-def cache_folder() -> Path:
-    """Where the index is kept: ``PAIRRANK_CACHE``, or the user's own cache folder."""
-    given = os.environ.get("PAIRRANK_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(given) if given else Path(base) / "pairrank"
-
-
 class Asked(NamedTuple):
     """A query with its candidates (numbers of documents) and their features."""
 
@@ -53,41 +44,11 @@ class Asked(NamedTuple):
 
 
 class Playground:
-    """The search of one worker. The index is opened, or built, when somebody first looks."""
+    """The search of one worker over an index."""
 
-    def __init__(self, worker: WorkerState, cache: Path | None = None) -> None:
-        self._worker = worker
-        self._cache = cache
-        self._opening: asyncio.Task[None] | None = None
-        self._index: Index | None = None
-        self._features: Features | None = None
-        self.progress = (0, 1)
-
-    def prepare(self) -> None:
-        """Begin to open the index, once."""
-        if self._opening is None:
-            self._opening = asyncio.create_task(asyncio.to_thread(self._open))
-
-    async def ready(self) -> None:
-        """Wait for the index."""
-        self.prepare()
-        if self._opening is not None:
-            await asyncio.shield(self._opening)
-
-    def _open(self) -> None:
-        def tell(done: int, total: int) -> None:
-            self.progress = (done, total)
-
-        index = open_index(self._cache or cache_folder(), tell)
+    def __init__(self, worker: WorkerState, index: Index) -> None:
+        self._worker, self._index = worker, index
         self._features = Features(index)
-        self._index = index
-
-    @property
-    def index(self) -> Index:
-        """The index; `ready` comes first."""
-        if self._index is None:
-            raise RuntimeError("the index is not open yet")
-        return self._index
 
     async def ensure(self) -> None:
         """Make the ranker if it is not there, and serve from its newest model."""
@@ -105,31 +66,21 @@ class Playground:
         await self._worker.administer(store.create, RANKER, CONFIG, LIMITS, now, "playground")
 
     async def state(self) -> dict[str, Any]:
-        """How far the index is, and what has been learned."""
-        self.prepare()
-        done, total = self.progress
-        found: dict[str, Any] = {"ready": self._index is not None, "done": done, "total": total}
-        if self._index is None:
-            return found
+        """What has been learned."""
         await self.ensure()
         row = await self._worker.ranker(RANKER)
         item = await self._worker.models.get(RANKER)
-        about = {"documents": len(self._index.documents), "feedback": row.feedback_count, "version": item.version}
-        return {**found, **about, "weights": weights(item.ranker)}
+        return {"feedback": row.feedback_count, "version": item.version, "weights": weights(item.ranker)}
 
     def ask(self, query: str) -> Asked:
         """The candidates of a query and their features; slow enough to be kept off the event loop."""
-        candidates = self.index.gather(query, CANDIDATES)
-        return self._asked(query, candidates)
+        return self._asked(query, self._index.gather(query, CANDIDATES))
 
     def _asked(self, query: str, candidates: IntArray) -> Asked:
-        if self._features is None:
-            raise RuntimeError("the index is not open yet")
         return Asked(query, candidates, self._features(query, candidates))
 
     async def search(self, query: str, k: int = SHOWN) -> dict[str, Any]:
         """One search of a person: a real impression of the real ranker."""
-        await self.ready()
         await self.ensure()
         asked = await asyncio.to_thread(self.ask, query)
         empty: dict[str, Any] = {"query": query, "candidates": len(asked.candidates), "results": []}
@@ -156,7 +107,6 @@ class Playground:
 
     async def compare(self, query: str, k: int = SHOWN) -> dict[str, Any]:
         """The same query under four policies; nothing is stored and nothing is learned."""
-        await self.ready()
         await self.ensure()
         asked = await asyncio.to_thread(self.ask, query)
         if not len(asked.candidates):
@@ -183,7 +133,6 @@ class Playground:
     async def simulate(self, users: str, searches: int) -> AsyncIterator[dict[str, Any]]:
         """Let simulated users search; tells how it goes a few times a second, and stops when nobody listens."""
         model = click_models.make(users, n_grades=GRADES)
-        await self.ready()
         await self.ensure()
         row = await self._worker.ranker(RANKER)
         window: deque[tuple[float, bool, float]] = deque(maxlen=_WINDOW)
@@ -214,7 +163,7 @@ class Playground:
 
     async def _one(self, model: click_models.Users, number: int) -> tuple[Need, float, bool]:
         """One simulated search: rank, click, feed back; its NDCG and whether the wanted document stood first."""
-        wish = await asyncio.to_thread(need, self.index, CONFIG.seed, number, CANDIDATES)
+        wish = await asyncio.to_thread(need, self._index, CONFIG.seed, number, CANDIDATES)
         asked = await asyncio.to_thread(self._asked, wish.query, wish.candidates)
         answered = await self._show(asked, SHOWN)
         row_of = {self._id(doc): row for row, doc in enumerate(wish.candidates)}
@@ -230,11 +179,11 @@ class Playground:
         return wish, metrics.ndcg(shown, wish.grades, SHOWN), first
 
     def _id(self, document: int) -> str:
-        return self.index.documents[int(document)].qualified[:256]
+        return self._index.documents[int(document)].qualified[:256]
 
     def _card(self, document: int) -> dict[str, Any]:
         """What a result shows of a document."""
-        found = self.index.documents[document]
+        found = self._index.documents[document]
         return {
             "id": self._id(document),
             "name": found.name,

@@ -17,6 +17,7 @@ from pairrank.service.auth import NoKeyError
 from pairrank.service.http.rank_request import parse_json
 from pairrank.service.pages.live import closed_page
 from pairrank.service.pages.routes import html, json_of
+from pairrank.service.playground.index import Index
 from pairrank.service.playground.page import play_page
 from pairrank.service.playground.play import MOST_SHOWN, SHOWN, Playground
 from pairrank.service.playground.users import USERS
@@ -27,16 +28,15 @@ MAX_QUERY = 256
 SCRIPT = "/play/static/play.js"
 
 
-def routes(worker: WorkerState) -> list[BaseRoute]:
-    """The routes of the playground. It makes and resets a ranker, so it needs the role of an administrator."""
-    play = Playground(worker)
+def routes(worker: WorkerState, index: Index) -> list[BaseRoute]:
+    """The routes of the playground over an index. It makes and resets a ranker: that takes an administrator."""
+    play = Playground(worker, index)
 
     async def home(request: Request) -> Response:
         try:
             worker.allow(request, "admin")
         except NoKeyError:
             return html(closed_page(request.app.state.nav, "/play", SCRIPT))
-        play.prepare()
         return html(play_page(request.app.state.nav, SCRIPT))
 
     async def state(request: Request) -> Response:

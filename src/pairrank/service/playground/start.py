@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from pairrank.errors import MissingExtraError, StorageError
+from pairrank.service.playground.index import Index
 from pairrank.service.settings import Settings
 
 
@@ -24,8 +26,8 @@ def listen(port: int) -> socket.socket:
     return place
 
 
-def serve(store: Path, place: socket.socket, ready: Callable[[], object]) -> None:
-    """Serve until told to stop; ``ready`` is called, in a thread of its own, once the first request can be answered."""
+def serve(store: Path, index: Index, place: socket.socket, ready: Callable[[], object]) -> None:
+    """Serve a search over ``index`` until told to stop; ``ready`` is called, in a thread, when it answers."""
     try:
         import uvicorn
 
@@ -36,9 +38,8 @@ def serve(store: Path, place: socket.socket, ready: Callable[[], object]) -> Non
         raise MissingExtraError(problem.name or "fastapi", "serve") from None
 
     port = place.getsockname()[1]
-    app = make_app(
-        store, Settings(store=f"sqlite:///{store}", port=port, log_level="warning"), learner=True, routes=(routes,)
-    )
+    settings = Settings(store=f"sqlite:///{store}", port=port, log_level="warning")
+    app = make_app(store, settings, learner=True, routes=(partial(routes, index=index),))
     app.state.nav.append(("/play", "Playground"))
 
     class Server(uvicorn.Server):

@@ -138,15 +138,7 @@ async function learn() {
 
 async function tellState() {
   const now = await ask("/play/state");
-  $("indexing").hidden = now.ready;
-  if (!now.ready) {
-    $("indexbar").max = now.total;
-    $("indexbar").value = now.done;
-    $("indextext").textContent = `Reading the standard library's documentation, once for this machine: ${whole(now.done)} of ${whole(now.total)} files`;
-    return false;
-  }
   tellModel(now.feedback, now.version, now.weights);
-  return true;
 }
 
 function tellModel(feedback, version, weights) {
@@ -308,15 +300,7 @@ $("reset").addEventListener("click", async () => {
 show("results");
 
 const asked = new URLSearchParams(location.search).get("q"); // now: a search that is begun while waiting changes it
-(async () => {
-  for (;;) {
-    try {
-      if (await tellState()) break;
-    } catch { /* the server is starting */ }
-    await new Promise((resume) => setTimeout(resume, 300));
-  }
-  if (asked && !state.searched) search(asked);
-})();
+tellState().catch(() => {}).then(() => asked && !state.searched && search(asked));
 
 // Others may teach the same ranker; the stream also tells whether the server is there.
 let known = -1;
