@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+from collections.abc import Sequence
 from itertools import combinations, pairwise, permutations
 from math import log2
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairrank import metrics
-from pairrank.errors import InputError, OptionError
+from pairrank.errors import InputError
 from pairrank.rng import Purpose, generator
 
 DATA = Path(os.environ.get("PAIRRANK_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -78,10 +79,10 @@ def test_evaluator_equals_one_list_at_a_time(k: int) -> None:
     assert metrics.NDCG(grades, offsets, k).mean(scores) == pytest.approx(np.nanmean(expected), rel=1e-12)
 
 
-@pytest.mark.parametrize("ties", metrics.TIES)
+@pytest.mark.parametrize("drawn", [False, True])
 @pytest.mark.parametrize("odd", [0.0, np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("levels", [2, 5, 1000])
-def test_the_top_of_every_list_is_that_of_the_whole_order(ties: str, odd: float, levels: int) -> None:
+def test_the_top_of_every_list_is_that_of_the_whole_order(drawn: bool, odd: float, levels: int) -> None:
     """Lists of very different lengths, empty ones too, with few or many ties and scores that are no numbers."""
     rng = np.random.default_rng(levels)
     sizes = np.array([0, 1, 9, 10, 11, 300, 40, 0, 35, 21, 5, 170])
@@ -90,10 +91,9 @@ def test_the_top_of_every_list_is_that_of_the_whole_order(ties: str, odd: float,
     scores[[12, 400]] = odd
     for k in (1, 10, 50):
         rank = np.concatenate([np.arange(size) for size in sizes])
-        top = metrics.NDCG(np.zeros(len(scores), dtype=int), offsets, k).top(
-            scores, ties=ties, rng=np.random.default_rng(1)
-        )
-        whole = metrics.order(scores, offsets, ties=ties, rng=np.random.default_rng(1))
+        one, two = (np.random.default_rng(1) if drawn else None for _ in range(2))
+        top = metrics.NDCG(np.zeros(len(scores), dtype=int), offsets, k).top(scores, one)
+        whole = metrics.order(scores, offsets, two)
         np.testing.assert_array_equal(top, whole[rank < k])
 
 
@@ -139,14 +139,18 @@ def test_ndcg_equals_scikit_learn_with_labels_of_gains(source: str, k: int) -> N
 
 @given(lists_of_grades)
 def test_regret_counts_mis_ordered_pairs(grades: list[int]) -> None:
-    assert metrics.regret(grades) == sum(upper < lower for upper, lower in combinations(grades, 2))
+    assert metrics.regrets(grades, [0, len(grades)]).tolist() == [mis_ordered(grades)]
+
+
+def mis_ordered(grades: Sequence[int]) -> int:
+    return sum(upper < lower for upper, lower in combinations(grades, 2))
 
 
 def test_regrets_of_many_lists_are_those_of_each() -> None:
     rng = np.random.default_rng(0)
     offsets = np.append(0, rng.integers(1, 30, 40).cumsum())
     grades = rng.integers(5, size=offsets[-1])
-    expected = [metrics.regret(grades[a:b]) for a, b in pairwise(offsets)]
+    expected = [mis_ordered(grades[a:b].tolist()) for a, b in pairwise(offsets)]
     assert metrics.regrets(grades, offsets).tolist() == expected
     assert metrics.regrets([], [0]).tolist() == []
 
@@ -156,7 +160,7 @@ def test_regret_is_the_distance_to_the_nearest_ideal_order(grades: list[int]) ->
     n = len(grades)
     ideal = [p for p in permutations(range(n)) if all(grades[a] >= grades[b] for a, b in combinations(p, 2))]
     distance = min(sum(p.index(a) > p.index(b) for a, b in combinations(range(n), 2)) for p in ideal)
-    assert metrics.regret(grades) == distance
+    assert metrics.regrets(grades, [0, n]).tolist() == [distance]
 
 
 def test_cndcg_discounts_later_rounds() -> None:
@@ -189,16 +193,12 @@ def test_ties_keep_the_order_or_are_drawn() -> None:
     grades, offsets = np.array([2, 0, 0, 0, 2, 0]), np.array([0, 4, 6])
     evaluator = metrics.NDCG(grades, offsets, 10)
     assert evaluator.mean(np.zeros(6)) == 1, "document order: the best happens to come first"
-    draws = [evaluator.mean(np.zeros(6), ties="random", rng=generator(s, 0, Purpose.TIES)) for s in range(2000)]
+    draws = [evaluator.mean(np.zeros(6), generator(s, 0, Purpose.TIES)) for s in range(2000)]
     first = np.mean([1 / log2(r + 1) for r in range(1, 5)])
     second = np.mean([1 / log2(r + 1) for r in range(1, 3)])
     assert np.mean(draws) == pytest.approx((first + second) / 2, abs=4 * np.std(draws) / len(draws) ** 0.5)
-    again = [evaluator.mean(np.zeros(6), ties="random", rng=generator(s, 0, Purpose.TIES)) for s in range(20)]
+    again = [evaluator.mean(np.zeros(6), generator(s, 0, Purpose.TIES)) for s in range(20)]
     assert again == draws[:20]
-    with pytest.raises(OptionError):
-        evaluator.mean(np.zeros(6), ties="random")
-    with pytest.raises(OptionError):
-        evaluator.mean(np.zeros(6), ties="best")
 
 
 def test_no_relevant_document_anywhere() -> None:

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-from pairrank.errors import InputError, OptionError
+from pairrank.errors import InputError
 from pairrank.types import FloatArray, IntArray
 
 GAMMA = 0.9995  # the discount of later rounds in cNDCG, as in the paper
-TIES = ("order", "random")
 
 
 def gain(grades: ArrayLike) -> FloatArray:
@@ -62,22 +61,11 @@ def cndcg(values: ArrayLike, gamma: float = GAMMA) -> float:
     return float(ndcgs @ gamma ** np.arange(len(ndcgs)))
 
 
-def regret(grades: ArrayLike) -> int:
-    """The number of mis-ordered pairs of one list: pairs whose upper document has the lower grade.
-
-    ``grades`` (n,) are those of the full list, top first. Documents of equal grade cannot be mis-ordered. This is the
-    Kendall tau distance to the nearest ideal order, by counting in O(n · grades).
-    """
-    listed = np.asarray(grades)
-    if len(listed) == 0:
-        return 0
-    levels = np.arange(listed.min() + 1, listed.max() + 1)[:, None]
-    above = (listed < levels).cumsum(axis=1)
-    return int(above[listed == levels].sum())
-
-
 def regrets(grades: ArrayLike, offsets: ArrayLike) -> IntArray:
-    """(n_lists,), the `regret` of each of many lists, none of them empty: ``grades`` (n,) one list behind the other.
+    """(n_lists,), the mis-ordered pairs of each of many lists: pairs whose upper document has the lower grade.
+
+    ``grades`` (n,) are those of the full lists, top first, one list behind the other and none of them empty. Documents
+    of equal grade cannot be mis-ordered. This is the Kendall tau distance to the nearest ideal order.
 
     >>> regrets([0, 1, 2, 1, 0, 2], [0, 3, 6])
     array([3, 2])
@@ -123,17 +111,14 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, F
 # Whole data sets.
 
 
-def order(
-    scores: ArrayLike, offsets: ArrayLike, *, ties: str = "order", rng: np.random.Generator | None = None
-) -> IntArray:
+def order(scores: ArrayLike, offsets: ArrayLike, rng: np.random.Generator | None = None) -> IntArray:
     """(n_docs,), row numbers list by list, best score first.
 
-    ``ties="order"`` puts the earlier row first. ``ties="random"`` draws from ``rng``: files that are sorted by grade
-    would otherwise make a ranker that knows nothing look perfect.
+    Ties are drawn from ``rng``: files that are sorted by grade would otherwise make a ranker that knows nothing look
+    perfect. Without one the earlier row comes first.
     """
     keys = [-np.asarray(scores, dtype=np.float64), _list_of(np.asarray(offsets))]
-    lots = _lots(len(keys[0]), ties, rng)
-    return np.lexsort(keys if lots is None else [lots, *keys])
+    return np.lexsort(keys if rng is None else [rng.random(len(keys[0])), *keys])
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,24 +151,21 @@ class NDCG:
         object.__setattr__(self, "_long", tuple(_padded(np.asarray(self.offsets), self.k)))
         object.__setattr__(self, "ideal", self._dcg(order(self.grades, self.offsets)[top]))
 
-    def per_query(
-        self, scores: ArrayLike, *, ties: str = "order", rng: np.random.Generator | None = None
-    ) -> FloatArray:
+    def per_query(self, scores: ArrayLike, rng: np.random.Generator | None = None) -> FloatArray:
         """(n_queries,), NDCG@k of each list under ``scores`` (n_docs,); NaN for lists without a relevant document."""
         _check_lists(scores, self.grades, self.offsets)
-        reached = self._dcg(self.top(scores, ties=ties, rng=rng))
+        reached = self._dcg(self.top(scores, rng))
         return np.divide(reached, self.ideal, out=np.full_like(reached, np.nan), where=self.ideal > 0)
 
-    def mean(self, scores: ArrayLike, *, ties: str = "order", rng: np.random.Generator | None = None) -> float:
+    def mean(self, scores: ArrayLike, rng: np.random.Generator | None = None) -> float:
         """The mean of `per_query` over the lists with a relevant document; NaN where there is none."""
-        return _mean(self.per_query(scores, ties=ties, rng=rng))
+        return _mean(self.per_query(scores, rng))
 
-    def top(self, scores: ArrayLike, *, ties: str = "order", rng: np.random.Generator | None = None) -> IntArray:
+    def top(self, scores: ArrayLike, rng: np.random.Generator | None = None) -> IntArray:
         """Row numbers of the first ``k`` of each list, list by list, best score first: `order` without the rest.
 
         Only documents that are not below the k-th best of their list are sorted.
         """
-        lots = _lots(len(self._lists), ties, rng)
         values = np.asarray(scores, dtype=np.float64)
         least = np.full(len(self.offsets) - 1, -np.inf)
         with_end = np.append(values, -np.inf)
@@ -192,7 +174,9 @@ class NDCG:
         # What is no number stands last in a sort by falling score, and first in a partition: nothing is left out then.
         kept = np.arange(len(values)) if np.isnan(values).any() else np.flatnonzero(values >= least[self._lists])
         lists = self._lists[kept]
-        keys = [-values[kept], lists] if lots is None else [lots[kept], -values[kept], lists]
+        keys = [-values[kept], lists]
+        if rng is not None:
+            keys.insert(0, rng.random(len(values))[kept])
         starts = np.searchsorted(lists, np.arange(len(least)))
         rank, _, list_of = self._places
         top: IntArray = kept[np.lexsort(keys)[starts[list_of] + rank]]
@@ -201,17 +185,6 @@ class NDCG:
     def _dcg(self, top: IntArray) -> FloatArray:
         _, weights, lists = self._places
         return _sums(lists, self._gains[top] * weights, len(self.offsets) - 1)
-
-
-def _lots(n: int, ties: str, rng: np.random.Generator | None) -> FloatArray | None:
-    """What breaks ties: a lot (n,) per document, or nothing."""
-    if ties not in TIES:
-        raise OptionError(f"ties is {ties!r}; expected one of {', '.join(TIES)}")
-    if ties == "order":
-        return None
-    if rng is None:
-        raise OptionError("random ties need a generator; pass rng=pairrank.rng.generator(...)")
-    return rng.random(n)
 
 
 def _padded(offsets: IntArray, k: int) -> Iterator[tuple[IntArray, IntArray]]:

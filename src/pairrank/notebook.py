@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 # Beyond this many rows a table says how many it leaves out.
 MAX_ROWS = 50
 
 
-class _Impression(Protocol):
-    """What is shown of a `pairrank.types.Impression`."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def n_docs(self) -> int: ...
-    @property
-    def ranking(self) -> NDArray[np.int64]: ...
-    @property
-    def blocks(self) -> NDArray[np.int64]: ...
-    @property
-    def ids(self) -> tuple[Any, ...] | None: ...
-
-
-class _Ranker(Protocol):
-    """What is shown of a `pairrank.rankers.Ranker`."""
-
-    n_features: int
-    seed: int
-    feature_names: Sequence[str] | None
-
-    @property
-    def settings(self) -> Mapping[str, Any]: ...
-    @property
-    def n_ranked(self) -> int: ...
-
-
-def impression(shown: _Impression) -> str:
-    """The list as it was shown: position, document, block; blocks alternate in shade."""
+def impression(shown: Any) -> str:
+    """An `Impression`, the list as it was shown: position, document, block; blocks alternate in shade."""
     names: Iterable[Any] = shown.ranking.tolist() if shown.ids is None else shown.ids
     rows = [
         (position, name, block + 1)
@@ -52,8 +21,8 @@ def impression(shown: _Impression) -> str:
     return _table(title, ("position", "row" if shown.ids is None else "id", "block"), rows, shade=shown.blocks.tolist())
 
 
-def ranker(made: _Ranker) -> str:
-    """Weights by feature, with their standard deviations where the ranker knows them; its settings beneath."""
+def ranker(made: Any) -> str:
+    """A `Ranker`: weights by feature, with standard deviations where it knows them; its settings beneath."""
     weights, uncertainty = getattr(made, "weights", None), getattr(made, "uncertainty", None)
     names = made.feature_names or range(made.n_features)
     columns: list[Iterable[Any]] = [names]

@@ -136,3 +136,47 @@ def until(page: Page, truth: str, seconds: float = 60.0) -> None:
     while not page.evaluate(truth):
         assert time.monotonic() < deadline, f"never came true: {truth}"
         page.wait_for_timeout(50)
+
+
+# Every button, link and field has words; every picture is named or hidden; headings and landmarks are there.
+AUDIT = """() => {
+  const problems = [];
+  const said = (e) => (e.getAttribute('aria-label') || e.textContent || e.getAttribute('title') || '').trim();
+  for (const e of document.querySelectorAll('button, a, input, select, [role=button], [role=tab]'))
+    if (!said(e) && !(e.labels && e.labels.length)) problems.push(`no name: ${e.outerHTML.slice(0, 120)}`);
+  for (const e of document.querySelectorAll('svg'))
+    if (!e.closest('[aria-hidden=true]') && !e.querySelector(':scope > title'))
+      problems.push(`no title: ${e.outerHTML.slice(0, 120)}`);
+  for (const e of document.querySelectorAll('th')) if (!e.scope) problems.push('a heading without scope');
+  const ids = [...document.querySelectorAll('[id]')].map((e) => e.id);
+  if (new Set(ids).size !== ids.length) problems.push('an id stands twice');
+  if (!document.documentElement.lang || !document.querySelector('main h1')) problems.push('no language or no h1');
+  return problems;
+}"""
+
+
+# The contrast of every visible text with what is behind it, by the formula of the accessibility guidelines (WCAG 2).
+CONTRAST = """() => {
+  const parse = (text) => (text.match(/[\\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
+  const luminance = ([r, g, b]) => [r, g, b]
+    .map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (e) => {
+    for (; e; e = e.parentElement) {
+      const colour = parse(getComputedStyle(e).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const poor = [];
+  for (const e of document.querySelectorAll('body *')) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || e.ownerSVGElement || e.matches(':disabled, .away, .skip, option') || !e.checkVisibility()) continue;
+    const style = getComputedStyle(e);
+    const [a, b] = [luminance(parse(style.color)), luminance(behind(e))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5))
+      poor.push(`${ratio.toFixed(2)}: ${e.outerHTML.slice(0, 100)}`);
+  }
+  return poor;
+}"""

@@ -204,9 +204,8 @@ def test_usual_json_is_read_quickly_where_simdjson_is_installed() -> None:
     for _ in range(3):  # the parser can be used again
         found = plain_json.read(body, N_FEATURES)
         assert found is not None
-        assert found.ids == ["a"]
-        np.testing.assert_array_equal(found.features, [[1.0, 2.5]])
-        assert (found.k, found.query_id) == (1, None)
+        assert found[:2] == ({"k": 1}, ["a"])
+        np.testing.assert_array_equal(found[2], [[1.0, 2.5]])
 
 
 @pytest.mark.parametrize(("value", "told"), [("3", '"3"'), ([1], "[1]"), ({}, "{}")])

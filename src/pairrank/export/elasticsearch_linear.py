@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from pairrank.errors import ExportError
 from pairrank.export import float32_text, strict_json
-from pairrank.export.model import LinearModel, MinMax, QueryMinMax, Standard
+from pairrank.export.model import LinearModel, MinMax, Standard
 
 WINDOW = 100
-_NORMALIZERS = {"none": None, "minmax": QueryMinMax()}
 
 
 def dumps(model: LinearModel) -> bytes:

@@ -14,10 +14,6 @@ from pairrank.export.model import LinearModel, QueryMinMax
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _FEATURE = re.compile(r"[A-Za-z_][\w.]*(\([^(){}\s]+\)(\.\w+)*)?")
-_PROFILE = re.compile(
-    r"rank-profile (\S+) \{\s*(?:first|global)-phase \{\s*expression \{\s*(.*?)\s*\}\s*\}\s*\}\s*", re.S
-)
-_TERM = re.compile(r"(\S+) \* (.+)")
 
 
 def dumps(model: LinearModel) -> bytes:

@@ -40,10 +40,7 @@ def compared(study: Study) -> tuple[int, IntArray, dict[str, IntArray]]:
     kinds = {"good": study.a, "useless": SHUFFLED, "hostile": REVERSED}
     judge = NDCG(train.grades, train.offsets, study.k)
     rng = generator(study.seed, 0, Purpose.TIES)
-    quality = [
-        judge.mean(np.asarray(train.features[:, f], dtype=np.float64), ties="random", rng=rng)
-        for f in range(train.n_features)
-    ]
+    quality = [judge.mean(np.asarray(train.features[:, f], dtype=np.float64), rng) for f in range(train.n_features)]
     single = np.asarray(served.features[:, int(np.argmax(quality))], dtype=np.float64)
 
     def top(own: FloatArray) -> IntArray:

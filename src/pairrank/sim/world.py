@@ -190,7 +190,7 @@ class World:
 
     def _mean_ndcg(self, scores: FloatArray, t: int) -> float:
         rng = generator(self.spec.seed, t, Purpose.TIES)
-        return self.intent(t).evaluator.mean(scores, ties="random", rng=rng)
+        return self.intent(t).evaluator.mean(scores, rng)
 
     @property
     def models_together(self) -> int:

@@ -8,7 +8,7 @@ reader, which also says what is wrong with it.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,16 +17,8 @@ from pairrank.types import FloatArray
 _KEYS = ("documents", "k", "query_id", "client_id", "page_of", "explain")
 
 
-class Request(NamedTuple):
-    """A rank request as it came: all but documents may be anything."""
-
-    ids: list[Any]
-    features: FloatArray
-    k: Any
-    query_id: Any
-    client_id: Any
-    page_of: Any
-    explain: Any
+# What stands beside the documents, by name, and their ids, all as they came; and their features.
+Request = tuple[dict[str, Any], list[Any], FloatArray]
 
 
 @lru_cache(maxsize=1)
@@ -66,4 +58,4 @@ def _read(parser: Any, body: bytes, n_features: int) -> Request | None:
         ids.append(document["id"])
         rows.append(features.as_buffer(of_type="d"))
     matrix = np.frombuffer(b"".join(rows), dtype=np.float64).reshape(n_docs, n_features)
-    return Request(ids, matrix, *(request[key] if key in given else None for key in _KEYS[1:]))
+    return {key: request[key] for key in given[1:]}, ids, matrix

@@ -59,17 +59,19 @@ def from_json(
     Features that are null are NaN, and those left out by name are ``left_out``.
     """
     plain = plain_json.read(body, n_features)
-    if plain is not None:
-        _check_count(len(plain.ids), max_documents)
-        return Query(
-            _text("query_id", plain.query_id),
-            _check_ids(plain.ids),
-            plain.features,
-            _k(plain.k),
-            _text("client_id", plain.client_id),
-            _text("page_of", plain.page_of),
-            _flag("explain", plain.explain),
-        )
+    return _query(*(plain or _strict(body, n_features, names, max_documents, left_out)), max_documents)
+
+
+def _query(request: Mapping[str, Any], ids: list[Any], features: FloatArray, max_documents: int) -> Query:
+    _check_count(len(ids), max_documents)
+    query_id, client_id, page_of = (_text(name, request.get(name)) for name in _TEXTS)
+    explain = _flag("explain", request.get("explain"))
+    return Query(query_id, _check_ids(ids), features, _k(request.get("k")), client_id, page_of, explain)
+
+
+def _strict(
+    body: bytes, n_features: int, names: Sequence[str] | None, max_documents: int, left_out: float
+) -> plain_json.Request:
     request = parse_json(body)
     if not isinstance(request, dict):
         raise InputError("the body is not a JSON object with documents")
@@ -89,24 +91,14 @@ def from_json(
         raise InputError("a document has more than id and features")
     if names is not None:
         rows = [_by_name(row, names, left_out) if isinstance(row, dict) else row for row in rows]
-    query_id, client_id, page_of = (_text(name, request.get(name)) for name in _TEXTS)
-    checked, matrix = _check_ids(ids), _matrix(rows, n_features, _may_hold_booleans(body))
-    explain = _flag("explain", request.get("explain"))
-    return Query(query_id, checked, matrix, _k(request.get("k")), client_id, page_of, explain)
-
-
-def _may_hold_booleans(body: bytes) -> bool:
-    """Whether a body has true or false in it: a bool is a number to Python, and asking each number costs more.
-
-    A whole word is slow to find among many of its letters; one letter is not, nor are three compared as arrays.
-    """
-    letters = np.frombuffer(body, dtype=np.uint8)
-    rue = (letters[1:-1] == ord("u")) & (letters[:-2] == ord("r")) & (letters[2:] == ord("e"))
-    return bool(rue.any()) or (b"l" in body and b"false" in body)
+    return request, ids, _matrix(rows, n_features, b"true" in body or b"false" in body)
 
 
 def _matrix(rows: list[Any], n_features: int, booleans: bool) -> FloatArray:
-    """(n_docs, n_features) from lists of numbers; null is NaN."""
+    """(n_docs, n_features) from lists of numbers; null is NaN.
+
+    A bool is a number to Python: all values are asked where there may be ``booleans``, which takes its time.
+    """
     if set(map(type, rows)) != {list}:
         raise FeatureError("features must be a list of numbers (or, where the ranker has feature names, an object)")
     if set(map(len, rows)) != {n_features}:
@@ -148,13 +140,11 @@ def from_arrow(body: bytes, n_features: int, max_documents: int, given: Mapping[
     if k is not None and not (k.isascii() and k.isdigit() and len(k) < 10):
         raise InputError(f"k is {k[:20]!r}; expected a whole number")
     ids, features = arrow.read(body) or _arrow_columns(body, n_features, max_documents)
-    _check_count(len(ids), max_documents)
     if features.shape[1] != n_features:
         raise FeatureError(f"a document has {features.shape[1]} features; this ranker was made for {n_features}")
-    matrix = features.astype(np.float64, copy=False)
-    query_id, client_id, page_of = (_text(name, given.get(name)) for name in _TEXTS)
-    explain = _flag("explain", {None: None, "true": True, "false": False}.get(given.get("explain"), "text"))
-    return Query(query_id, _check_ids(ids), matrix, _k(None if k is None else int(k)), client_id, page_of, explain)
+    explain = {None: None, "true": True, "false": False}.get(given.get("explain"), "text")
+    request = {**given, "k": None if k is None else int(k), "explain": explain}
+    return _query(request, ids, features.astype(np.float64, copy=False), max_documents)
 
 
 def _arrow_columns(body: bytes, n_features: int, max_documents: int) -> arrow.Columns:
