@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pairrank import PairRank
+from pairrank import PairRank, rankers
 from pairrank.errors import InputError
 from pairrank.rng import Purpose, generator
 from pairrank.trials.interleaving import interleave
@@ -15,9 +15,19 @@ from pairrank.types import Impression
 TRUTH = np.array([2.0, -1.0, 0.5])
 
 
+LEARNERS = [name for name in rankers.names() if name != "olranknet" and rankers.make(name, n_features=3).any_list]
+
+
+def test_who_learns_from_any_list() -> None:
+    """Those that learn from pairs; not those that weigh by the chances, or the winners, of a draw of their own."""
+    assert {"pairrank", "p2linrank", "posterior-sampling", "sgd-ranknet", "epsilon-greedy"} <= set(LEARNERS)
+    assert not {"pdgd", "dbgd", "mgd", "offline-ranknet"} & set(LEARNERS)
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
-def test_it_learns_what_users_want(interleaved: bool) -> None:
-    ranker = PairRank(3, seed=1)
+@pytest.mark.parametrize("name", LEARNERS)
+def test_it_learns_what_users_want(name: str, interleaved: bool) -> None:
+    ranker = rankers.make(name, n_features=3, seed=1)
     for t in range(150):
         rng = generator(9, t, Purpose.DATA)
         X = rng.random((6, 3))

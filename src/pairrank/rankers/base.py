@@ -78,6 +78,8 @@ class Ranker(Saved, ABC):
     missing: Missing = field(default=None)
 
     name: ClassVar[str]
+    # Whether `_learn` needs nothing but what was shown and clicked, whoever drew the list: see `trials.shown`.
+    any_list: ClassVar[bool] = False
     NO_SETTINGS: ClassVar[tuple[str, ...]] = ("n_features", "seed")
 
     def __post_init__(self) -> None:

@@ -64,6 +64,7 @@ class OlRankNet(Ranker):
     """
 
     name: ClassVar[str] = "olranknet"
+    any_list: ClassVar[bool] = True
     SAVED: ClassVar[tuple[str, ...]] = ("_theta", "_A", "_winners", "_losers", "_worth")
 
     width: int = 100

@@ -45,6 +45,7 @@ def preferred(kind: str, impression: Impression, clicks: BoolArray) -> Pairs:
 class PairwiseRanker(LinearRanker):
     """A ranker with θ̂ and H⁻¹ of the pairwise logistic loss (`estimator.posterior`)."""
 
+    any_list: ClassVar[bool] = True
     SAVED: ClassVar[tuple[str, ...]] = (*LinearRanker.SAVED, "_posterior")
 
     pairs: PairKind = "averaged"

@@ -72,6 +72,7 @@ class SGDRankNet(LinearRanker):
     """
 
     name: ClassVar[str] = "sgd-ranknet"
+    any_list: ClassVar[bool] = True
 
     learning_rate: float = 0.01
     pairs: PairKind = "adjacent"

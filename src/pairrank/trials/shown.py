@@ -1,4 +1,7 @@
-"""Learning from a list that a PairRank did not make alone: the present order, or an interleaved one."""
+"""Learning from a list that a ranker did not make alone: the present order, or an interleaved one.
+
+For rankers whose ``any_list`` is true: they learn from preferences between documents that were shown, not by the chances
+of their own draw."""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pairrank.types import Impression, IntArray
 
 
 def as_shown(impression: Impression, features: ArrayLike, ranking: IntArray) -> Impression:
-    """A PairRank's impression of the same documents as they were in fact shown; ``learn`` takes it.
+    """A ranker's impression of the same documents as they were in fact shown; ``learn`` takes it.
 
     Parameters
     ----------

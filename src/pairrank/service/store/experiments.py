@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from pairrank.errors import InputError, UnknownNameError
-from pairrank.rankers.pairrank import PairRank
 from pairrank.service.store.rankers import RankerTables
 from pairrank.service.store.values import ConflictError, ExperimentRow, RankerRow, VersionError
 from pairrank.trials.experiment import Arm, Definition, room
@@ -21,7 +20,7 @@ _EXPERIMENT = """
 
 def learns_from_any_list(ranker: RankerRow) -> bool:
     """Whether the ranker learns rightly from a list that it did not draw alone: its clicks need no propensities."""
-    return isinstance(ranker.config.make(), PairRank)
+    return ranker.config.make().any_list
 
 
 class ExperimentTables(RankerTables):

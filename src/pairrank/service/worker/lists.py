@@ -15,7 +15,6 @@ import numpy as np
 import orjson
 
 from pairrank.rankers import Ranker
-from pairrank.rankers.pairrank import PairRank
 from pairrank.rng import Purpose, generator
 from pairrank.service.store.values import ExperimentRow, LaunchHead, Limits
 from pairrank.trials import interleaving
@@ -176,7 +175,7 @@ def _split(setting: Setting, experiment: ExperimentRow) -> Drawn:
 def _pupil(setting: Setting, definition: Definition) -> str | None:
     """The other ranker of an experiment whose rankers learn, if there is one and it can."""
     others = [arm for arm in definition.arms if arm.version is None and arm.ranker not in (None, definition.ranker)]
-    able = [arm.ranker for arm in others if isinstance(setting.arms[arm], PairRank)]
+    able = [arm.ranker for arm in others if setting.arms[arm].any_list]
     return able[0] if definition.learn and able else None
 
 
