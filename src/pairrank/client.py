@@ -172,11 +172,17 @@ class Client:
 
     def click(self, ranker: str, impression_id: str, document_id: str, *, event_id: str | None = None) -> str:
         """Send one click as it happens; its status. Give ``event_id`` if you may send the same click again."""
+        return self.event(ranker, impression_id, "click", document_id, event_id=event_id)
+
+    def event(
+        self, ranker: str, impression_id: str, kind: str, document_id: str | None = None, *, event_id: str | None = None
+    ) -> str:
+        """Send a "click", a "purchase" of a document, or a "reformulation" of the query; its status."""
         event = {
             "event_id": event_id or str(uuid.uuid4()),
             "impression_id": impression_id,
             "document_id": document_id,
-            "type": "click",
+            "type": kind,
         }
         return str(self._call("POST", ranker, "events", [event])[0]["status"])
 
@@ -252,7 +258,7 @@ class Client:
         """Start an experiment, or find the one that is there with the same definition; what it has shown so far.
 
         ``a`` and ``b`` : a ranker, a version of one such as "shop@1200", or "as-sent". Options: kind ("interleave" or
-        "split"), share, credit, level, learn, ranker.
+        "split"), share, credit, level, learn, ranker, signals (["purchase", "reformulation"], counted beside clicks).
         """
         return dict(self._call("PUT", name, None, {"a": a, "b": b, **options}, under="experiments"))
 

@@ -14,7 +14,7 @@ from pairrank.errors import MissingExtraError, NewerFormatError, OptionError, St
 from pairrank.types import Impression
 
 # The newest version of the tables whose log is known to look like this; a test compares it with the service's own.
-SCHEMA = 4
+SCHEMA = 5
 ROWS = 500  # fetched at a time
 
 

@@ -412,7 +412,7 @@ def test_an_update_of_a_hundred_documents_is_measured(server: Server, open_page:
 
 
 def test_an_experiment_is_made_watched_and_decided(server: Server, open_page: Open) -> None:
-    server.call("PUT", "/v1/rankers/shop", {"n_features": 2})
+    server.call("PUT", "/v1/rankers/shop", {"n_features": 2, "window_seconds": 1})
     watched = open_page(f"{server.address}/experiments")
     page = watched.page
     page.wait_for_selector("#experiments .empty")
@@ -423,6 +423,7 @@ def test_an_experiment_is_made_watched_and_decided(server: Server, open_page: Op
     page.wait_for_selector("#said:not([hidden])")
     assert page.inner_text("#said") == "Arm 'nobody' is unknown: no ranker is called 'nobody'."
     page.fill("#a", "shop")
+    page.select_option("#signals", "purchase reformulation")
     page.get_by_role("button", name="Start").click()
     page.wait_for_selector("[data-experiment=new]")
     assert "No list has come back yet." in page.inner_text("[data-experiment=new]")
@@ -433,7 +434,12 @@ def test_an_experiment_is_made_watched_and_decided(server: Server, open_page: Op
         clicks = [hit["id"] for hit in shown["ranking"] if hit["id"] == "d0"]
         body = {"impression_id": shown["impression_id"], "clicks": clicks}
         server.call("POST", "/v1/rankers/shop/feedback", body)
+        bought = {"event_id": "e", "impression_id": shown["impression_id"], "document_id": "d0", "type": "purchase"}
+        server.call("POST", "/v1/rankers/shop/events", [bought] if clicks else [])
     until(page, "document.querySelector('[data-experiment=new]').textContent.includes('as-sent is better than shop')")
+    tiles = page.inner_text("[data-experiment=new] .tiles")
+    for word in ("By purchase", "Without a click", "Asked again", "of the lists; 0\u00a0% to"):
+        assert word in tiles
     assert page.locator("[data-experiment=new] .chart .line").count() == 3
     server.call("PUT", "/v1/rankers/shop/launch", {"mode": "shadow"})
     until(page, "document.querySelector('[data-launch=shop]')?.textContent.includes('Users see the present order')")

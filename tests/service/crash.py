@@ -55,7 +55,7 @@ CLIENTS = 2
 WINDOW = 0.3  # seconds: lists of the split and of the launch are logged then
 EXPERIMENTS = (
     Definition(name="mixed", a=RANKER, b=OTHER, share=0.4),
-    Definition(name="split", a=RANKER, b="as-sent", share=0.3, kind="split"),
+    Definition(name="split", a=RANKER, b="as-sent", share=0.3, kind="split", signals=("purchase",)),
 )
 # With this margin there can be no breach, after which nothing would be learned.
 LAUNCH = {"mode": "guarded", "margin": 1.0, "holdout": 0.05, "delta": 0.05, "most_lost": 0.5, "auto": False}
@@ -121,6 +121,8 @@ def send(port: int, notes: Path, seed: int, forgetful: bool) -> None:
                     file.write(f"refused {shown.impression_id} {problem}\n")
             else:
                 file.write(f"{shown.impression_id}\n")
+                if clicks and client.event(RANKER, shown.impression_id, "purchase", clicks[0]) == "accepted":
+                    file.write(f"bought:{shown.impression_id}\n")
                 if chance.random() < 0.1 and client.feedback(RANKER, shown.impression_id, []) != "duplicate":
                     file.write(f"twice {shown.impression_id}\n")
             file.flush()
@@ -214,7 +216,11 @@ def judge(url: str, lines: list[list[str]], kills: dict[str, int]) -> Outcome:
         learner = Learner(store)
         while learner.step(publish=True):
             pass
-        acknowledged = [line[0] for line in lines if len(line) == 1]
+        acknowledged = [line[0] for line in lines if len(line) == 1 and not line[0].startswith("bought:")]
+        bought = {line[0].removeprefix("bought:") for line in lines if line[0].startswith("bought:")}
+        kept = store.database.all("SELECT number, token FROM log WHERE signals IS NOT NULL")
+        if lost := bought - {f"{number}-{token}" for number, token in kept}:
+            faults.append(f"{len(lost)} of {len(bought)} acknowledged purchases are not in the log")
         faults += compare(store, acknowledged)
         row = store.rankers()[0]
         return Outcome(kills, len(acknowledged), row.log_seq, row.learned, faults)

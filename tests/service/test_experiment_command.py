@@ -35,10 +35,16 @@ def test_from_the_command_line_and_from_python(tmp_path: Path, capsys: pytest.Ca
         client.feedback("shop", first.impression_id, [first.ids[0]])
         assert client.verdict("new")["impressions"] == 1
         assert [row["name"] for row in client.experiments()] == ["new"]
-        assert "1 lists: a won" in told("experiment", "show", "new")
+        assert "by click: a won" in told("experiment", "show", "new")
         assert json.loads(told("experiment", "stop", "new", "--json"))["ended"] > 0
         assert client.stop_experiment("new")["ended"] > 0
         assert client.experiment("new", "shop", "as-sent")["impressions"] == 1  # the same definition: the same one
+        words = ("--a", "shop", "--b", "as-sent", "--signals", "purchase")
+        assert "by purchase: a won 0 lists" in told("experiment", "start", "bought", *words)
+        shown = client.rank("shop", DOCUMENTS, k=2)
+        client.feedback("shop", shown.impression_id, [shown.ids[0]])
+        assert client.event("shop", shown.impression_id, "purchase", shown.ids[0]) == "accepted"
+        client.stop_experiment("bought")
         with pytest.raises(ServiceError, match="no experiment"):
             client.verdict("other")
 

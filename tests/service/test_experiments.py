@@ -132,10 +132,77 @@ def test_a_split_is_sticky_and_each_client_counts_once(app: TestClient, file: st
     assert Counter(counts for (counts,) in rows(app, "counts")) == {0: 13, 1: 12}
     digest = Definition(**json.loads(rows(app, "definition", "experiments")[0][0]))
     assert all(all(same) for client, same in arms.items() if digest.gets_a(client))
-    assert found["guardrails"]["lists_without_a_click"] == {"a": 1.0, "b": 1.0}
+    empty = found["guardrails"]["lists_without_a_click"]
+    assert [empty[arm]["share"] for arm in "ab"] == [1.0, 1.0]
+    assert all(0.0 <= arm["interval"][0] < arm["interval"][1] == 1.0 for arm in empty.values())
     served = [at for (at,) in rows(app, "number")]
     assert served == sorted(served)
     check_store(file)
+
+
+def event(client: TestClient, shown: dict[str, Any], kind: str, document: str | None = None, name: str = "") -> str:
+    body = {"event_id": name or f"{kind} {document}", "impression_id": shown["impression_id"], "type": kind}
+    sent = [body if document is None else {**body, "document_id": document}]
+    return str(client.post("/v1/rankers/a/events", json=sent).json()[0]["status"])
+
+
+def closed(client: TestClient) -> None:
+    """Until all windows are over and their lists are logged."""
+    client.app.state.worker.clock.now += 601.0
+    while rows(client, "count(*)", "impressions") != [(0,)]:
+        pass
+
+
+@pytest.mark.parametrize("kind", ["interleave", "split"])
+def test_purchases_and_reformulations_are_counted_beside_clicks(app: TestClient, file: str, kind: str) -> None:
+    """Everybody clicks d4, and only those who get it first buy it, which b does; users of b ask again."""
+    made = started(app, kind=kind, a="as-sent", b="a@0", signals=["reformulation", "purchase"])
+    assert made["signals"]["purchase"]["interval"] == made["interval"]
+    bought = again = 0
+    for client in range(40):
+        shown = ranked(app, k=3, client_id=f"client {client}")
+        ids = [document["id"] for document in shown["ranking"]]
+        clicked(app, shown, ids[0])
+        if ids[0] == "d4":
+            bought += 1
+            assert event(app, shown, "purchase", "d4") == "accepted"  # after whole feedback, which is of clicks
+            assert event(app, shown, "purchase", "d4") == "duplicate"
+            assert event(app, shown, "purchase", "d4", "another") == "accepted"  # of the same document: once
+        if ids != IDS[:3]:
+            again += 1
+            assert event(app, shown, "reformulation") == "accepted"
+    assert event(app, shown, "click", ids[1]) == "duplicate"
+    assert event(app, shown, "purchase", "d9") == "foreign"
+    assert bought > 2
+    assert told(app)["impressions"] == 0  # purchases come after clicks: all lists count when their window closes
+    closed(app)
+    assert event(app, shown, "purchase", ids[0], "late") == "duplicate"
+    found = told(app)
+    purchase, guard = found["signals"]["purchase"], found["guardrails"]["reformulations"]
+    assert (found["impressions"], found["guardrails"]["lists_without_a_click"].keys()) == (40, guard.keys())
+    assert purchase["effect"] < 0.0
+    assert purchase["interval"][0] < purchase["effect"] < purchase["interval"][1]
+    assert 0.0 < purchase["p_value"] <= 1.0
+    if kind == "split":
+        assert guard["a"]["share"] == 0.0 < guard["b"]["share"]
+    else:
+        assert purchase["wins_b"] == bought
+        assert guard["both"]["share"] == again / 40
+    check_store(file)
+
+
+def test_other_signals_teach_nothing_and_wait_for_clicks(app: TestClient) -> None:
+    shown = ranked(app)
+    assert event(app, shown, "purchase", "d1") == "accepted"
+    newest = app.get("/v1/rankers/a/impressions?limit=1").json()["impressions"][0]
+    assert (newest["state"], any(newest["clicks"])) == ("collecting", False)
+    clicked(app, shown, "d2")
+    assert event(app, shown, "purchase", "d2") == "duplicate"  # logged; no experiment keeps it open
+    assert json.loads(rows(app, "signals")[0][0]).keys() == {"purchase"}
+    for wrong, why in (({"type": "wish"}, "'purchase'"), ({"type": "purchase"}, "no document_id")):
+        answer = app.post("/v1/rankers/a/events", json=[{"event_id": "e", "impression_id": "1-x", **wrong}])
+        assert answer.status_code == 422
+        assert why in answer.json()["message"]
 
 
 def test_without_a_client_nobody_takes_part_in_a_split(app: TestClient) -> None:
@@ -276,6 +343,7 @@ def test_mistakes_get_one_sentence_each(app: TestClient) -> None:
     for share in (0.0, -0.1, 1.1):
         assert "share is" in refused(app, 422, share=share)
     assert "level is" in refused(app, 422, level=0.0)
+    assert "signals.0" in refused(app, 422, signals=["wish"])
     assert 'send "learn": false' in refused(app, 422, a="trees", learn=True)
     gone = app.delete("/v1/rankers/a")
     assert gone.status_code == 409

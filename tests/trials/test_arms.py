@@ -106,7 +106,7 @@ def test_an_interleaved_experiment_is_decided() -> None:
     assert 0 < told["decided_after"] <= 400
     assert told["more_lists"] == 0
     assert told["signals"]["purchase"]["wins_a"] > 10
-    assert told["guardrails"]["lists_without_a_click"]["both"] == pytest.approx(told["ties"] / 400)
+    assert told["guardrails"]["lists_without_a_click"]["both"]["share"] == pytest.approx(told["ties"] / 400)
     assert told["sentence"].startswith("shop is better than as-sent")
     json.dumps(told)
 
@@ -121,7 +121,11 @@ def test_a_split_measures_the_difference_of_its_arms() -> None:
     told = tally.answer()
     assert told["verdict"] == "b"
     assert told["effect"] == pytest.approx(-0.3, abs=0.05)
-    assert told["guardrails"]["lists_without_a_click"] == pytest.approx({"a": 0.7, "b": 0.4}, abs=0.05)
+    empty = told["guardrails"]["lists_without_a_click"]
+    for arm, share in (("a", 0.7), ("b", 0.4)):
+        assert empty[arm]["share"] == pytest.approx(share, abs=0.05)
+        assert empty[arm]["interval"][0] < share < empty[arm]["interval"][1]
+    assert empty["b"]["interval"][1] < empty["a"]["interval"][0]
     assert told["sentence"].startswith("as-sent is better than shop")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pairrank.client import Client
+from pairrank.trials.experiment import SIGNALS
 
 URL = "http://127.0.0.1:8000"
 
@@ -34,6 +35,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     start.add_argument("--kind", choices=("interleave", "split"), default="interleave")
     start.add_argument("--share", type=float, default=1.0, help="of the clients that take part (1)")
     start.add_argument("--credit", choices=("team", "choice", "exposure"), default="choice")
+    start.add_argument(
+        "--signals", nargs="+", choices=SIGNALS, default=[], help="events that are counted beside clicks"
+    )
     start.add_argument("--ranker", metavar="NAME", help="whose requests take part (the first arm that names one)")
     for name, told in (("show", "what it has shown so far"), ("stop", "take no more lists")):
         acts.add_parser(name, help=told).add_argument("name", metavar="NAME")
@@ -48,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     with Client(args.url, key=args.key) as client:
         match args.act:
             case "start":
-                more = {name: getattr(args, name) for name in ("kind", "share", "credit")}
+                more = {name: getattr(args, name) for name in ("kind", "share", "credit", "signals")}
                 found = [client.experiment(args.name, args.a, args.b, ranker=args.ranker, **more)]
             case "show":
                 found = [client.verdict(args.name)]
@@ -68,17 +72,20 @@ def run(args: argparse.Namespace) -> int:
 
 def told(row: Mapping[str, Any]) -> str:
     """An experiment in a few lines."""
-    low, high = row["interval"]
     ended = "" if row["ended"] is None else ", ended"
     lines = [
         f"{row['name']}: {row['a']} (a) against {row['b']} (b), {row['kind']}{ended}",
-        f"  {row['impressions']} lists: a won {row['wins_a']}, b {row['wins_b']}, neither {row['ties']}",
-        f"  effect {row['effect']:+.4f} ({low:+.4f} to {high:+.4f}), p = {row['p_value']:.3g}",
-        *(f"  without a click, {arm}: {share:.1%}" for arm, share in _empty(row).items()),
-        f"  {row['sentence']}",
+        *(_signal(name, found) for name, found in {"click": row, **row["signals"]}.items()),
     ]
-    return "\n".join(lines)
+    for name, arms in row["guardrails"].items():
+        for arm, found in arms.items():
+            low, high = found["interval"]
+            lines.append(f"  {name.replace('_', ' ')}, {arm}: {found['share']:.1%} ({low:.1%} to {high:.1%})")
+    return "\n".join([*lines, f"  {row['sentence']}"])
 
 
-def _empty(row: Mapping[str, Any]) -> Mapping[str, float]:
-    return dict(row["guardrails"].get("lists_without_a_click", {}))
+def _signal(name: str, found: Mapping[str, Any]) -> str:
+    low, high = found["interval"]
+    won = f"a won {found['wins_a']} lists, b {found['wins_b']}, neither {found['ties']}"
+    effect = f"effect {found['effect']:+.4f} ({low:+.4f} to {high:+.4f}), p = {found['p_value']:.3g}"
+    return f"  by {name}: {won}; {effect}: {found['verdict']}"

@@ -21,6 +21,8 @@ from pairrank.trials.verdict import LEVEL, Evidence, split_outcome
 
 KINDS = ("interleave", "split")
 AS_SENT = "as-sent"
+# What may be counted beside clicks: a purchase has a verdict of its own, a reformulation of the query is a guardrail.
+SIGNALS = ("purchase", "reformulation")
 VERDICTS = {1: "a", -1: "b", 0: "undecided"}
 _ARM = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)(?:@(0|[1-9][0-9]{0,17}))?")
 
@@ -59,6 +61,7 @@ class Definition:
     share : of all clients that take part. start : where its share begins on the line from 0 to 1 that all experiments
         have to divide among themselves. credit : of an interleaved list's clicks. level : α of the verdict.
     ranker : whose requests take part; by default the first arm that names one. learn : whether it learns from them.
+    signals : what is counted beside clicks, of `SIGNALS`.
     """
 
     name: str
@@ -71,8 +74,12 @@ class Definition:
     level: float = LEVEL
     ranker: str | None = None
     learn: bool = True
+    signals: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "signals", tuple(sorted(set(self.signals))))
+        for signal in self.signals:
+            check_choice("signal", signal, SIGNALS)
         check_choice("kind", self.kind, KINDS)
         check_choice("credit", self.credit, CREDITS)
         if Arm.parse(self.a) == Arm.parse(self.b) and self.kind == "interleave" and self.credit != "team":
@@ -132,36 +139,43 @@ class Tally:
     Attributes
     ----------
     main : the evidence of the first signal, clicks, which has the verdict. signals : that of the others, by name.
-    lists : how many came back. empty : how many of them without a click, by arm in a split ("both" if interleaved).
-    seen : by arm how many lists. value : sums of the values of a split's lists by signal, for what is expected.
+    lists : how many came back. guards : by guardrail and arm ("both" if interleaved) the share of lists with it.
+    value : sums of the values of a split's lists by signal, for what is expected.
     """
 
     definition: Definition
     main: Evidence
     signals: Mapping[str, Evidence] = field(default_factory=dict)
     lists: int = 0
-    seen: Mapping[str, int] = field(default_factory=dict)
-    empty: Mapping[str, int] = field(default_factory=dict)
+    guards: Mapping[str, Mapping[str, Evidence]] = field(default_factory=dict)
     value: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def start(cls, definition: Definition) -> Tally:
         """Before any list came back."""
-        return cls(definition, _evidence(definition))
+        first = _evidence(definition)
+        return cls(definition, first, dict.fromkeys((s for s in definition.signals if s != "reformulation"), first))
 
-    def after(self, outcomes: Mapping[str, float], *, clicked: bool, is_a: bool | None = None) -> Tally:
+    def after(
+        self,
+        outcomes: Mapping[str, float],
+        *,
+        clicked: bool,
+        reformulated: bool | None = None,
+        is_a: bool | None = None,
+    ) -> Tally:
         """The tally with one more list.
 
         Parameters
         ----------
         outcomes : by signal, ``click`` first of all. Interleaved: `interleaving.outcome`, in [-1, 1]. Split: the list's
             value, in [0, 1].
-        clicked : whether it had a click at all. is_a : in a split, which arm it got.
+        clicked : whether it had a click at all. reformulated : whether the user asked again in other words, if that is
+            known. is_a : in a split, which arm it got.
         """
         split = self.definition.kind == "split"
         if "click" not in outcomes or split != (is_a is not None):
             raise InputError("a list needs its outcome for clicks, and in a split its arm; one of them is missing")
-        arm = "both" if is_a is None else "ab"[not is_a]
         changed, sums = dict(self.signals), dict(self.value)
         main = self.main
         for name, outcome in outcomes.items():
@@ -178,28 +192,28 @@ class Tally:
                 main = evidence
             else:
                 changed[name] = evidence
-        return replace(
-            self,
-            main=main,
-            signals=changed,
-            lists=self.lists + 1,
-            seen={**self.seen, arm: self.seen.get(arm, 0) + 1},
-            empty={**self.empty, arm: self.empty.get(arm, 0) + (not clicked)},
-            value=sums,
-        )
+        arm, guards = "both" if is_a is None else "ab"[not is_a], dict(self.guards)
+        for name, there in (("lists_without_a_click", not clicked), ("reformulations", reformulated)):
+            if there is not None:
+                arms = guards.get(name, {})
+                share = arms.get(arm, Evidence(low=0.0, level=self.definition.level))
+                guards[name] = {**arms, arm: share.after(float(there))}
+        return replace(self, main=main, signals=changed, lists=self.lists + 1, guards=guards, value=sums)
 
     def _evidence_of(self, signal: str) -> Evidence:
         return self.main if signal == "click" else self.signals.get(signal, _evidence(self.definition))
 
     def answer(self) -> dict[str, Any]:
         """What ``GET /v1/experiments/{name}`` says of it."""
-        others = {name: _told(evidence) for name, evidence in self.signals.items()}
-        guard = {arm: self.empty[arm] / n for arm, n in self.seen.items()}
+        guards = {
+            name: {arm: {"share": share.effect, "interval": list(share.interval)} for arm, share in arms.items()}
+            for name, arms in self.guards.items()
+        }
         return {
             "impressions": self.lists,
             **_told(self.main),
-            "signals": others,
-            "guardrails": {"lists_without_a_click": guard},
+            "signals": {name: _told(evidence) for name, evidence in self.signals.items()},
+            "guardrails": guards,
             "sentence": sentence(self.definition, self.main),
         }
 
@@ -210,13 +224,18 @@ class Tally:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Tally:
         """The tally that `to_json` wrote."""
-        signals = {name: Evidence(**evidence) for name, evidence in values["signals"].items()}
-        made = {
-            "definition": Definition(**values["definition"]),
-            "main": Evidence(**values["main"]),
-            "signals": signals,
-        }
-        return cls(**{**values, **made})
+        return cls(
+            Definition(**values["definition"]),
+            Evidence(**values["main"]),
+            _evidences(values["signals"]),
+            values["lists"],
+            {name: _evidences(arms) for name, arms in values["guards"].items()},
+            values["value"],
+        )
+
+
+def _evidences(values: Mapping[str, Any]) -> dict[str, Evidence]:
+    return {name: Evidence(**evidence) for name, evidence in values.items()}
 
 
 def _evidence(definition: Definition) -> Evidence:

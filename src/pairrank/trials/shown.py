@@ -1,7 +1,8 @@
 """Learning from a list that a ranker did not make alone: the present order, or an interleaved one.
 
-For rankers whose ``any_list`` is true: they learn from preferences between documents that were shown, not by the chances
-of their own draw."""
+For rankers whose ``any_list`` is true: they learn from preferences between documents that were shown, not by the
+chances of their own draw.
+"""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def routes(worker: WorkerState) -> APIRouter:
     @router.post(
         "/events",
         openapi_extra=body_of(EventBody, many=True),
-        summary="Single clicks, as they happen",
+        summary="Single clicks and other signals, as they happen",
         responses=answers(list[EventAnswer], 404, body=True),
     )
     async def events(name: str, request: Request) -> Response:
@@ -94,13 +94,13 @@ def routes(worker: WorkerState) -> APIRouter:
             raise InputError(f"the body must be a list of at most {MAX_EVENTS} events")
         bodies = [check(EventBody, event) for event in sent]
         for body in bodies:
-            if body.type != "click":
-                raise InputError(f"an event has the type {body.type[:50]!r}; expected click")
+            if body.document_id is None and body.type != "reformulation":
+                raise InputError(f"an event has the type {body.type!r} and no document_id")
             if "\0" in body.event_id:
                 raise InputError("an event_id holds a null character")
         found = [parse_impression(body.impression_id) for body in bodies]
         known = [
-            Event(item.row.id, *place, body.event_id, body.document_id)
+            Event(item.row.id, *place, body.event_id, body.document_id, body.type)
             for body, place in zip(bodies, found, strict=True)
             if place is not None
         ]

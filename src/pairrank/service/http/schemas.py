@@ -90,12 +90,12 @@ class FeedbackBody(Body):
 
 
 class EventBody(Body):
-    """One click."""
+    """One click, or what experiments count beside clicks; a reformulation of the query needs no document."""
 
     event_id: Text
     impression_id: Text
-    document_id: Text
-    type: str = "click"
+    document_id: Text | None = None
+    type: Literal["click", "purchase", "reformulation"] = "click"
 
 
 class Answer(BaseModel):

@@ -25,6 +25,9 @@ class ExperimentBody(Body):
         description="whether the rankers learn from these lists; by default where the one asked rightly can",
     )
     ranker: Text | None = Field(None, description="whose requests take part; by default the first arm that names one")
+    signals: list[Literal["purchase", "reformulation"]] = Field(
+        [], description="events that are counted beside clicks; lists then count when their window closes"
+    )
 
 
 class LaunchBody(Body):
@@ -73,6 +76,13 @@ class SignalAnswer(Answer):
     more_lists: int | None = Field(description="about how many more will decide at this rate; null where nothing leads")
 
 
+class ShareAnswer(Answer):
+    """A share of the lists, with bounds that hold at all times at once."""
+
+    share: float
+    interval: Interval
+
+
 class CoursePointAnswer(Answer):
     """Where an experiment stood after so many lists."""
 
@@ -97,8 +107,10 @@ class ExperimentAnswer(SignalAnswer):
     created: float
     ended: float | None
     impressions: int = Field(description="lists that have counted")
-    signals: dict[str, SignalAnswer] = Field(description="other signals than clicks, by name")
-    guardrails: dict[str, dict[str, float]] = Field(description="shares of lists without a click, by arm")
+    signals: dict[str, SignalAnswer] = Field(description="other signals than clicks that have a verdict, by name")
+    guardrails: dict[str, dict[str, ShareAnswer]] = Field(
+        description="lists_without_a_click and, where the experiment names them, reformulations; by arm"
+    )
     sentence: str
     decided_at: float | None = Field(description="about when it will be decided at this rate; null where it cannot say")
     points: list[CoursePointAnswer] = Field(description="the course so far")

@@ -64,13 +64,18 @@ class Course:
         """The course with one more list of the log; one that does not count leaves it as it is."""
         if entry.clicks is None or entry.trial is None or entry.counts == 0:
             return self
-        trial, clicked = json.loads(entry.trial), any(entry.clicks)
-        if self.tally.definition.kind == "split":
-            tally = self.tally.after({"click": value(entry.clicks)}, clicked=clicked, is_a=trial["arm"] == "a")
+        trial, came, definition = json.loads(entry.trial), json.loads(entry.signals or "{}"), self.tally.definition
+        if definition.kind == "split":
+            outcomes = {"click": value(entry.clicks)} | {name: float(name in came) for name in self.tally.signals}
+            is_a = trial["arm"] == "a"
         else:
-            credit = np.array(trial["credit"], dtype=np.float64)
-            told = interleaving.outcome(credit, np.frombuffer(entry.clicks, dtype=np.bool_))
-            tally = self.tally.after({"click": told}, clicked=clicked)
+            places = np.arange(len(entry.clicks))
+            there = {"click": np.frombuffer(entry.clicks, dtype=np.bool_)}
+            there |= {name: np.isin(places, came.get(name, [])) for name in self.tally.signals}
+            credit, is_a = np.array(trial["credit"], dtype=np.float64), None
+            outcomes = {name: interleaving.outcome(credit, mask) for name, mask in there.items()}
+        asked_again = "reformulation" in came if "reformulation" in definition.signals else None
+        tally = self.tally.after(outcomes, clicked=any(entry.clicks), reformulated=asked_again, is_a=is_a)
         points = self.points
         if not points or tally.lists >= max(points[-1][1] + 1, STEP * points[-1][1]):
             low, high = tally.main.interval

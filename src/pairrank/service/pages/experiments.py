@@ -6,6 +6,7 @@ from pairrank.service.pages.layout import Nav, page
 from pairrank.service.pages.markup import Child, Markup, join, tag
 
 SCRIPT = "/static/experiments.js"
+_SIGNALS = (("nothing", ""), ("purchases", "purchase"), ("purchases, reformulations", "purchase reformulation"))
 
 
 def experiments_page(nav: Nav) -> Markup:
@@ -34,6 +35,7 @@ def _form() -> Markup:
         _field("a", tag("input", id="a", required=True, list="arms", placeholder=arm)),
         _field("b", tag("input", id="b", required=True, list="arms", value="as-sent", placeholder=arm)),
         _field("Kind", tag("select", tag("option", "interleave"), tag("option", "split"), id="kind")),
+        _field("Also count", tag("select", *(tag("option", t, value=v) for t, v in _SIGNALS), id="signals")),
         _field("Share", tag("input", id="share", type="number", min="0.01", max="1", step="0.01", value="1")),
     )
     button = tag("button", "Start", class_="main")

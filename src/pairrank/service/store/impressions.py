@@ -29,6 +29,8 @@ from typing import Any, NamedTuple
 from pairrank.service.store.launches import LaunchTables
 from pairrank.service.store.values import Event, Feedback, ImpressionRow, Served, Status, Verdict, proves
 
+_CLICKED = "ranker_id = ? AND kind = 'click'"
+
 
 class _Waiting(NamedTuple):
     token: str
@@ -36,6 +38,7 @@ class _Waiting(NamedTuple):
     expires: float
     ids: list[str]
     held: bool
+    collecting: bool
     clicks: bytes | None  # whole feedback that waits for the window
     counting: tuple[int, int] | None  # of a split: experiment and client
 
@@ -107,7 +110,7 @@ class ImpressionTables(LaunchTables):
         return verdicts
 
     def events(self, items: Sequence[Event], now: float) -> list[Verdict]:
-        """Keep single clicks until their impression's window closes; an answer for each, once all is on disk."""
+        """Keep clicks and other signals until an impression's window closes; an answer for each once all is on disk."""
         verdicts: list[Verdict] = [Verdict(Status.UNKNOWN)] * len(items)
         with self.database.transaction():
             for ranker_id, places in _by_ranker(items):
@@ -121,16 +124,17 @@ class ImpressionTables(LaunchTables):
         found = locked.find(item.number, item.token, now)
         if isinstance(found, Status):
             return Verdict(found)
-        if item.document_id not in found.ids:
+        if item.document_id is not None and item.document_id not in found.ids:
             return Verdict(Status.FOREIGN)
         if found.closes <= now:
             return Verdict(Status.LATE)
-        if found.clicks is not None:  # whole feedback has come
+        if found.clicks is not None and item.kind == "click":  # whole feedback has come
             return Verdict(Status.DUPLICATE)
+        place = -1 if item.document_id is None else found.ids.index(item.document_id)
         new = self.database.all(
-            "INSERT INTO events (ranker_id, number, event_id, position, created) VALUES (?, ?, ?, ?, ?) "
+            "INSERT INTO events (ranker_id, number, event_id, kind, position, created) VALUES (?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (ranker_id, number, event_id) DO NOTHING RETURNING position",
-            (ranker_id, item.number, item.event_id, found.ids.index(item.document_id), now),
+            (ranker_id, item.number, item.event_id, item.kind, place, now),
         )
         if not new:
             return Verdict(Status.DUPLICATE)
@@ -162,7 +166,7 @@ class ImpressionTables(LaunchTables):
                 waiting = [number for number in numbers[ranker_id] if number in locked.waiting]
                 clicks: dict[int, tuple[int, ...]] = dict.fromkeys(waiting, ())
                 rows = self.database.all(
-                    f"SELECT number, position FROM events WHERE ranker_id = ? AND number IN {_list(waiting)}",
+                    f"SELECT number, position FROM events WHERE {_CLICKED} AND number IN {_list(waiting)}",
                     (ranker_id, *waiting),
                 )
                 for number, position in rows:
@@ -193,8 +197,8 @@ class ImpressionTables(LaunchTables):
             return None
         marks, values = _list(numbers), (ranker_id, *numbers)
         waiting = self.database.all(
-            "SELECT number, token, closes, expires, ids, held, clicks, experiment_id, client FROM impressions "
-            f"WHERE ranker_id = ? AND number IN {marks}",
+            "SELECT number, token, closes, expires, ids, held, collecting, clicks, experiment_id, client "
+            f"FROM impressions WHERE ranker_id = ? AND number IN {marks}",
             values,
         )
         logged = self.database.all(f"SELECT number, token FROM log WHERE ranker_id = ? AND number IN {marks}", values)
@@ -209,10 +213,11 @@ class ImpressionTables(LaunchTables):
                     expires,
                     json.loads(ids),
                     bool(held),
+                    bool(collecting),
                     clicks,
                     None if client is None else (experiment, client),
                 )
-                for number, token, closes, expires, ids, held, clicks, experiment, client in waiting
+                for number, token, closes, expires, ids, held, collecting, clicks, experiment, client in waiting
             },
             dict(logged),
         )
@@ -222,25 +227,41 @@ class ImpressionTables(LaunchTables):
         if not clicks:
             return
         kind = "frozen" if locked.frozen else "feedback"
+        signals = self._signals(ranker_id, [number for number in clicks if locked.waiting[number].collecting])
         rows = []
         for seq, (number, positions) in enumerate(clicks.items(), locked.log_seq + 1):
             waiting = locked.waiting[number]
             counts = None if waiting.counting is None else self._is_first(*waiting.counting)
-            rows.append((seq, kind, now, _mask(waiting, positions), counts, ranker_id, number))
+            mask = _mask(waiting, positions)
+            rows.append((seq, kind, now, mask, signals.get(number), counts, ranker_id, number))
         self.database.many(
             "INSERT INTO log (ranker_id, seq, kind, created, number, token, served, version, query_id, ids, clicks, "
-            "counts, body, experiment_id, trial, candidates) SELECT ranker_id, ?, ?, ?, number, token, created, "
-            "version, query_id, ids, ?, ?, body, experiment_id, trial, candidates "
-            "FROM impressions WHERE ranker_id = ? AND number = ?",
+            "signals, counts, body, experiment_id, trial, candidates) "
+            "SELECT ranker_id, ?, ?, ?, number, token, created, version, query_id, ids, ?, "
+            "?, ?, body, experiment_id, trial, candidates FROM impressions WHERE ranker_id = ? AND number = ?",
             rows,
         )
-        keys = [row[5:] for row in rows]
+        keys = [row[-2:] for row in rows]
         self.database.many("DELETE FROM impressions WHERE ranker_id = ? AND number = ?", keys)
         self.database.many("DELETE FROM events WHERE ranker_id = ? AND number = ?", keys)
         self.database.all(
             "UPDATE rankers SET log_seq = log_seq + ?, feedback_count = feedback_count + ? WHERE id = ?",
             (len(rows), len(rows), ranker_id),
         )
+
+    def _signals(self, ranker_id: int, numbers: Sequence[int]) -> dict[int, str]:
+        """What came beside clicks for some lists, as `Entry` has it."""
+        if not numbers:
+            return {}
+        rows = self.database.all(
+            "SELECT DISTINCT number, kind, position FROM events WHERE ranker_id = ? AND kind <> 'click' "
+            f"AND number IN {_list(numbers)} ORDER BY number, kind, position",
+            (ranker_id, *numbers),
+        )
+        found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for number, kind, position in rows:
+            found[number][kind] += [position] * (position >= 0)
+        return {number: json.dumps(kinds) for number, kinds in found.items()}
 
     def log_twins(self, twins: Sequence[tuple[int, int, bytes]], now: float) -> None:
         """Log other rankers' impressions of lists that were logged: (ranker, number, clicks); those that are logged
@@ -293,7 +314,7 @@ class ImpressionTables(LaunchTables):
             rows = self.database.named(waiting, (ranker_id, *values, limit))
             collecting = [row["number"] for row in rows if row["state"] == "collecting"]
             events = self.database.all(
-                f"SELECT number, position FROM events WHERE ranker_id = ? AND number IN {_list(collecting)}",
+                f"SELECT number, position FROM events WHERE {_CLICKED} AND number IN {_list(collecting)}",
                 (ranker_id, *collecting),
             )
             rows += self.database.named(logged, (ranker_id, *values, limit))

@@ -174,6 +174,10 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE log ADD COLUMN candidates BYTES;
     CREATE INDEX impressions_share ON impressions (ranker_id, created) WHERE share IS NOT NULL;
     """,
+    """
+    ALTER TABLE events ADD COLUMN kind TEXT NOT NULL DEFAULT 'click';
+    ALTER TABLE log ADD COLUMN signals TEXT;
+    """,
 )
 
 VERSION = len(MIGRATIONS)

@@ -267,13 +267,14 @@ class Feedback(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One click, by itself."""
+    """One click, or another signal, by itself; a reformulation is of the whole list."""
 
     ranker_id: int
     number: int
     token: str
     event_id: str
-    document_id: str
+    document_id: str | None
+    kind: str = "click"
 
 
 class Verdict(NamedTuple):
@@ -299,6 +300,7 @@ class Entry(NamedTuple):
     trial: str | None = None
     version: int | None = None  # the one that served it
     query_id: str | None = None
+    signals: str | None = None  # JSON: what came beside clicks, by kind the shown positions
 
 
 class ExperimentRow(NamedTuple):

@@ -152,7 +152,9 @@ def _interleaved(setting: Setting, experiment: ExperimentRow) -> Drawn:
     teams = "".join("ab"[team] for team in mixed.teams.tolist())
     noted = {**page.notes(setting.number), "of": experiment.id, "teams": earlier + teams}
     shown = replace(_as_shown(setting, mixed.ranking, definition.learn), explored=True)
-    return Drawn(shown, {**noted, "credit": mixed.credit.tolist()}, experiment.id, pupil=_pupil(setting, definition))
+    noted |= {"credit": mixed.credit.tolist()}
+    held, pupil = bool(definition.signals), _pupil(setting, definition)  # purchases come after the clicks
+    return Drawn(shown, noted, experiment.id, held=held, pupil=pupil)
 
 
 def _split(setting: Setting, experiment: ExperimentRow) -> Drawn:

@@ -4,6 +4,7 @@ import { $, ask, clock, fixed, h, percent, put, whole } from "./dom.js";
 import { lineChart } from "./chart.js";
 
 const PAUSE = 1500;
+const GUARDS = { lists_without_a_click: "Without a click", reformulations: "Asked again" };
 const cards = new Map(); // what is drawn of each experiment, so that focus and scroll stay where they are
 const v1 = (name, what = "") => `/v1/experiments/${encodeURIComponent(name)}${what}`;
 
@@ -23,13 +24,16 @@ function draw(row) {
   const signed = (value, digits = 3) => (value > 0 ? `+${fixed(value, digits)}` : fixed(value, digits));
   own.said.textContent = row.sentence;
   own.stop.hidden = row.ended !== null;
-  const empty = Object.entries(row.guardrails.lists_without_a_click ?? {});
+  const chance = (p) => (p < 0.0001 ? "< 0.0001" : fixed(p, 4));
+  const bounds = ({ interval: [low, high] }) => `${signed(low)} to ${signed(high)}`;
+  const share = ([arm, found]) => `${arm === "both" ? "" : `${arm}: `}${percent(found.interval[0])} to ${percent(found.interval[1])}`;
   put(own.tiles, [
     ["a won", whole(row.wins_a), `of ${whole(row.impressions)} lists`],
     ["b won", whole(row.wins_b), `${whole(row.ties)} for neither`],
-    ["Effect", signed(row.effect), `${signed(row.interval[0])} to ${signed(row.interval[1])}; above zero speaks for a`],
-    ["p-value", row.p_value < 0.0001 ? "< 0.0001" : fixed(row.p_value, 4), "valid whenever it is looked at"],
-    ["Without a click", empty.map(([, share]) => percent(share)).join(" / ") || "–", empty.length > 1 ? `of the lists of ${empty.map(([arm]) => arm).join(" / ")}` : "of the lists"],
+    ["Effect", signed(row.effect), `${bounds(row)}; above zero speaks for a`],
+    ["p-value", chance(row.p_value), "valid whenever it is looked at"],
+    ...Object.entries(row.signals).map(([name, found]) => [`By ${name}`, signed(found.effect), `${bounds(found)}, p ${chance(found.p_value)}: ${found.verdict}`]),
+    ...Object.entries(row.guardrails).map(([name, arms]) => [GUARDS[name], Object.values(arms).map((found) => percent(found.share)).join(" / "), `of the lists; ${Object.entries(arms).map(share).join(", ")}`]),
   ].map(([what, value, note]) => h("div", {}, h("dt", {}, what), h("dd", {}, value), h("dd", { class: "note" }, note))));
   const { points } = row;
   lineChart(own.chart, { label: `Effect and interval of ${row.name}`, at: (i) => (points[i] ? `${whole(points[i].lists)} ${points[i].lists === 1 ? "list" : "lists"}` : ""), format: (value) => signed(value, 2),
@@ -84,7 +88,7 @@ const stop = (name) => act(v1(name, "/stop"), { method: "POST" });
 
 $("start").addEventListener("submit", (event) => {
   event.preventDefault();
-  const body = { a: $("a").value.trim(), b: $("b").value.trim(), kind: $("kind").value, share: Number($("share").value) };
+  const body = { a: $("a").value.trim(), b: $("b").value.trim(), kind: $("kind").value, share: Number($("share").value), signals: $("signals").value.split(" ").filter(Boolean) };
   act(v1($("name").value.trim()), { method: "PUT", body: JSON.stringify(body) });
 });
 
