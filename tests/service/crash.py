@@ -207,7 +207,7 @@ def judge(url: str, lines: list[list[str]], kills: dict[str, int]) -> Outcome:
     """Let one last learner finish, then compare what clients were told with what the store holds."""
     store = open_store(url)
     try:
-        while not store.database.try_lead():
+        while not store.database.hold([0]):
             time.sleep(0.05)
         faults = [" ".join(line) for line in lines if len(line) > 1]
         if not all(replay(store, before).same for before in store.rankers()):

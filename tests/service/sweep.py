@@ -160,7 +160,7 @@ class Life:
             while self._learner.step(publish=True):
                 pass
         except StorageError as problem:
-            self._learner._forget()  # as `Learner.run` does
+            self._learner = Learner(self._learning, clock=lambda: self._scene.now)  # as `Learner.run` forgets
             self._say("refused", str(problem))
             if not quiet:
                 raise

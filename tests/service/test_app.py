@@ -354,7 +354,7 @@ def test_not_ready_while_recovering(tmp_path: Path) -> None:
     store = open_store(tmp_path / "s.db")
     scene = Scene(store)
     scene.feedback(scene.serve())
-    assert store.database.try_lead()  # nobody else may learn
+    assert store.database.hold([0])  # nobody else may learn
     with running_app(tmp_path / "s.db") as client:
         waiting = client.get("/readyz")
         assert (waiting.status_code, waiting.json()["error"]) == (503, "recovering")

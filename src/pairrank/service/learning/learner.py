@@ -1,4 +1,7 @@
-"""The one learner: it applies each ranker's log in order and publishes models for the rank workers."""
+"""A learner: it applies the logs of the rankers that it holds, in order, and publishes models for the rank workers.
+
+A SQLite store has one learner; those of a PostgreSQL share its rankers (`Database.hold`).
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,20 @@ BATCH = 256
 # A model is published at once when the last one is this old: fresh when traffic is thin, cheap when it is thick.
 PUBLISH_SECONDS = 0.25
 POLL_SECONDS = 0.02
+# A round ends when it has taken this long, so that what is to be held is looked at; the next begins with who waited.
+STEP_SECONDS = 0.5
+HOLD_SECONDS = 0.25
 TEND_SECONDS = 0.5
+# Every ranker is counted once in this time, but never more than so many at a time.
 COUNT_SECONDS = 5.0
+COUNTED = 50
 RETRY_SECONDS = 0.25
+# What is done for the store as a whole is held like a ranker, under a number that none has.
+HOUSEKEEPING = 0
 
 
 class Learner:
-    """Follows the logs of all rankers of a store. One thread; `step` does one round of work."""
+    """Follows logs of a store: in `run` of the rankers that it holds, else of all. `step` does one round of work."""
 
     def __init__(self, store: SqlStore, clock: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -38,52 +48,68 @@ class Learner:
         self._changed: set[int] = set()  # rankers with something applied and not yet published
         self._published: dict[int, float] = {}
         self._shared: dict[int, float] = {}
+        self._visited: dict[int, float] = {}
         self._broken: set[int] = set()
+        self._held: set[int] | None = None
+        self._some: list[int] | None = None  # the rankers that are held, None when they are all
+        self._uncounted: list[int] = []
         self._tended = self._counted = -COUNT_SECONDS
+        self._poll_seconds = POLL_SECONDS
 
     def run(self, stop: threading.Event) -> None:
-        """Lead when nobody else does, learn until ``stop``, then apply what is left and publish it."""
+        """Learn what can be held until ``stop``, then apply what is left of that and publish it."""
+        held_at = -HOLD_SECONDS
         while not stop.is_set():
             try:
-                if not self._store.database.leads():
-                    self._forget()
-                    if not self._store.database.try_lead():
-                        stop.wait(RETRY_SECONDS)
-                        continue
-                    logger.info("this process is the learner now")
-                if not self.step():
-                    stop.wait(POLL_SECONDS)
+                if not self._held or time.monotonic() - held_at >= HOLD_SECONDS:
+                    self._hold()
+                    held_at = time.monotonic()
+                if not self._held:
+                    stop.wait(RETRY_SECONDS)
+                elif not self.step():
+                    stop.wait(self._poll_seconds)
             except StorageError as problem:
                 logger.error("%s", problem)
-                self._forget()
+                self._keep(set())
                 stop.wait(RETRY_SECONDS)
         try:
-            if self._store.database.leads():
-                while self.step(publish=True):
-                    pass
+            while self._held and self.step(publish=True):
+                pass
         except StorageError as problem:
             logger.error("stopped before the log was applied whole: %s", problem)
 
-    def _forget(self) -> None:
-        """Drop what is in memory: the store says where to go on from."""
-        self._models.clear()
-        self._trials.clear()
-        self._changed.clear()
-        self._broken.clear()
+    def _hold(self) -> None:
+        """Take or give back rankers. What was learned and not published is learned again by who has them next."""
+        rankers = self._store.ranker_ids()
+        held = self._store.database.hold([HOUSEKEEPING, *rankers])
+        self._some = None if held.issuperset(rankers) else sorted(held)
+        if len(held) != len(self._held or ()):
+            logger.info("this learner holds %d of %d rankers", len(held - {HOUSEKEEPING}), len(rankers))
+        self._keep(held)
+
+    def _keep(self, held: set[int]) -> None:
+        """Drop from memory what is not held: the store says where to go on from."""
+        for ranker_id in self._models.keys() - held:
+            del self._models[ranker_id], self._trials[ranker_id]
+        self._changed &= held
+        self._broken &= held
+        self._held = held
 
     @threads.single()  # the same sums in the same order as a replay
     def step(self, *, publish: bool = False) -> bool:
         """Apply what is new, publish what is due, close windows; whether there was anything to apply."""
         self._tend()
-        heads = self._store.heads()
-        for gone in self._models.keys() - heads.keys():
-            del self._models[gone], self._trials[gone]
-            self._changed.discard(gone)
+        began = time.monotonic()
+        heads = self._store.due(self._some)
+        # A tenth of the time is enough for looking, where there are many rankers.
+        self._poll_seconds = min(max(POLL_SECONDS, 9 * (time.monotonic() - began)), RETRY_SECONDS)
         busy = False
-        for ranker_id, head in heads.items():
+        for ranker_id in sorted(heads, key=lambda number: self._visited.get(number, 0.0)):
+            if time.monotonic() - began > STEP_SECONDS:
+                return True
+            head = heads[ranker_id]
             guarded = head.launch is not None and head.launch.mode == "guarded"
-            idle = ranker_id not in self._models and head.applied == head.log_seq and not guarded
-            if ranker_id in self._broken or idle:
+            if ranker_id in self._broken:
                 continue
             try:
                 busy |= self._follow(ranker_id, head.log_seq)
@@ -100,6 +126,7 @@ class Learner:
         return busy
 
     def _follow(self, ranker_id: int, log_seq: int) -> bool:
+        began = self._visited[ranker_id] = time.monotonic()
         model = self._models.get(ranker_id) or self._load(ranker_id)
         if model is None:
             return False
@@ -122,6 +149,8 @@ class Learner:
                 row = self._store.ranker_by_id(ranker_id)
                 if row is not None:
                     telemetry.impression("learned", row.name, row.secret, Impression.from_bytes(entry.body).number)
+            if time.monotonic() - began > STEP_SECONDS:
+                break
         return True
 
     def _load(self, ranker_id: int) -> Model | None:
@@ -173,12 +202,15 @@ class Learner:
             return
         self._tended = time.monotonic()
         now = self._clock()
-        while self._store.close_windows(now):
-            pass
-        self._store.expire(now)
-        self._store.database.tend()
-        if time.monotonic() - self._counted >= COUNT_SECONDS:
+        if self._held is None or HOUSEKEEPING in self._held:
+            while self._store.close_windows(now):
+                pass
+            self._store.expire(now)
+            self._store.database.tend()
+        if not self._uncounted and time.monotonic() - self._counted >= COUNT_SECONDS:
             self._counted = time.monotonic()
-            for row in self._store.rankers():
-                self._store.count_open(row.id)
-                self._store.thin(row, now)
+            self._uncounted = self._store.ranker_ids() if self._some is None else self._some
+        for ranker_id in self._uncounted[:COUNTED]:
+            self._store.count_open(ranker_id)
+            self._store.thin(ranker_id, now)
+        self._uncounted = self._uncounted[COUNTED:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
@@ -54,12 +54,9 @@ class Database(ABC):
         """Undo the transaction; never raises."""
 
     @abstractmethod
-    def try_lead(self) -> bool:
-        """Become the one learner, if nobody is; held until `close` or until the process or connection dies."""
-
-    @abstractmethod
-    def leads(self) -> bool:
-        """Whether this connection still is the learner's."""
+    def hold(self, things: Collection[int]) -> set[int]:
+        """Those of ``things`` that are this learner's from now on: nobody else has them until the next call, `close`,
+        or the death of the process or the connection, after which nothing is written through it."""
 
     @abstractmethod
     def has_table(self, name: str) -> bool:

@@ -147,24 +147,31 @@ class SqlStore(ImpressionTables):
         with self.database.transaction(flush=False):
             self.database.all("UPDATE heads SET stopped = ? WHERE ranker_id = ?", (reason, ranker_id))
 
-    def thin(self, ranker: RankerRow, now: float) -> int:
+    def thin(self, ranker_id: int, now: float) -> None:
         """Drop versions that nobody needs: see `surplus`."""
-        old = surplus([(s.version, s.created) for s in self.versions(ranker.id) if not s.kept], now)
+        old = surplus([(s.version, s.created) for s in self.versions(ranker_id) if not s.kept], now)
+        if not old:
+            return
         with self.database.transaction(flush=False):
-            head = self.database.one("SELECT version FROM heads WHERE ranker_id = ?", (ranker.id,))
+            head = self.database.one("SELECT version FROM heads WHERE ranker_id = ?", (ranker_id,))
             self.database.many(
                 "DELETE FROM snapshots WHERE ranker_id = ? AND version = ? AND kept = 0",
-                [(ranker.id, version) for version in old if head and version != head[0]],
+                [(ranker_id, version) for version in old if head and version != head[0]],
             )
-        return len(old)
 
     def count_open(self, ranker_id: int) -> int:
         """Count the waiting impressions and note the number for the workers."""
-        with self.database.transaction(flush=False):
-            row = self.database.one("SELECT count(*) FROM impressions WHERE ranker_id = ?", (ranker_id,))
-            count = int(row[0]) if row else 0
-            self.database.all("UPDATE heads SET open_count = ? WHERE ranker_id = ?", (count, ranker_id))
-        return count
+        with self.database.reading():
+            row = self.database.one(
+                "SELECT open_count, (SELECT count(*) FROM impressions i WHERE i.ranker_id = h.ranker_id) FROM heads h "
+                "WHERE ranker_id = ?",
+                (ranker_id,),
+            )
+        known, count = row or (0, 0)
+        if count != known:
+            with self.database.transaction(flush=False):
+                self.database.all("UPDATE heads SET open_count = ? WHERE ranker_id = ?", (count, ranker_id))
+        return int(count)
 
     def oldest_pending(self, ranker_id: int, applied: int) -> float | None:
         """When the oldest entry that is not yet applied was logged."""

@@ -1,9 +1,18 @@
-"""PostgreSQL: any number of workers on any number of machines, and one learner held by an advisory lock."""
+"""PostgreSQL: any number of workers and learners on any number of machines.
+
+A learner holds rankers by advisory locks of the session through which it also publishes. The server frees them when the
+session ends, rolls back what was under way in it, and ends a session from which it hears nothing. So whoever publishes
+holds the ranker: a learner that was paused, or cut off, finds its session gone. A pulse keeps the session of one that
+is busy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import psycopg
@@ -11,8 +20,15 @@ import psycopg
 from pairrank.errors import StorageError
 from pairrank.service.store.database import Database, Row, unavailable
 
-LEARNER_LOCK = 0x50524C44  # any number, as long as it is ours alone: "PRLD"
+# Any numbers, as long as they are ours alone. Learners share the first; older versions took it for one learner alone.
+LEARNER_LOCK = 0x50524C44
 MIGRATION_LOCK = 0x50524D47
+SLOT_LOCK = 0x5052534C  # the first of two numbers; the slot is the second
+# Rankers are held by slots (id modulo this): the server has room for some thousand locks, not for one of each ranker.
+SLOTS = 1024
+# A learner that is not heard of for so long is given up; in transactions, too, and while it does not take an answer.
+SILENT_MS = 2000
+PULSE_SECONDS = 0.5
 CONNECT_SECONDS = 5
 # A statement that waits longer than this waits for something that has gone wrong.
 STATEMENT_MS = 30_000
@@ -29,16 +45,16 @@ class PostgresDatabase(Database):
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = url
-        self._leads = False
+        self._slots: set[int] | None = None  # that a learner holds
         self._connection: psycopg.Connection[Row] | None = None
         self._connect()
 
     def _connect(self) -> psycopg.Connection[Row]:
         if self._connection is not None and not self._connection.closed:
             return self._connection
-        self._leads = False
+        if self._slots is not None:  # others may have them by now
+            raise StorageError("the store cannot be used right now: the learner's connection was lost")
         try:
-            # Keep-alives tell a learner within seconds that its connection, and so its lock, is gone.
             self._connection = psycopg.connect(
                 self.url,
                 autocommit=True,
@@ -76,9 +92,6 @@ class PostgresDatabase(Database):
             raise unavailable(problem) from problem
 
     def _begin(self, flush: bool) -> None:
-        if self._leads and (self._connection is None or self._connection.closed):
-            self._leads = False
-            raise StorageError("the store cannot be used right now: the learner's connection was lost")
         self.all("BEGIN")
         if not flush:
             self.all("SET LOCAL synchronous_commit TO OFF")
@@ -95,17 +108,49 @@ class PostgresDatabase(Database):
         except psycopg.Error:
             self._connection = None
 
-    def try_lead(self) -> bool:
-        """Take the advisory lock; the server frees it when the connection ends, however it ends."""
+    def hold(self, things: Collection[int]) -> set[int]:
+        """Share them evenly with the other learners: take free slots up to the share, give back what is above it."""
         with self.reading():
-            if not self.leads():
-                rows = self.all("SELECT pg_try_advisory_lock(?)", (LEARNER_LOCK,))
-                self._leads = bool(rows[0][0])
-            return self._leads
+            try:
+                self._connect()
+            except StorageError:
+                self._slots = None  # this is known now; the next call begins anew
+                raise
+            held = self._join() if self._slots is None else self._slots
+            if held is None:
+                return set()
+            locks = Counter(
+                self.all(
+                    "SELECT classid::bigint, objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted "
+                    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                )
+            )
+            slots = {thing % SLOTS for thing in things}
+            share = -(-len(slots) // locks[0, LEARNER_LOCK])
+            back = list(held - slots) + sorted(held & slots)[share:]
+            self.all("SELECT pg_advisory_unlock(?, slot) FROM unnest(?::int[]) slot", (SLOT_LOCK, back))
+            held.difference_update(back)
+            free = sorted(slot for slot in slots - held if (SLOT_LOCK, slot) not in locks)[: share - len(held)]
+            got = "SELECT slot FROM unnest(?::int[]) slot WHERE pg_try_advisory_lock(?, slot)"
+            held.update(row[0] for row in self.all(got, (free, SLOT_LOCK)))
+            return {thing for thing in things if thing % SLOTS in held}
 
-    def leads(self) -> bool:
-        """Whether the connection that took the lock is still there."""
-        return self._leads and self._connection is not None and not self._connection.closed
+    def _join(self) -> set[int] | None:
+        """Become one of the learners, with nothing held yet; None while one of an older version works alone."""
+        if not self.all("SELECT pg_try_advisory_lock_shared(?)", (LEARNER_LOCK,))[0][0]:
+            return None
+        for name in ("idle_session_timeout", "idle_in_transaction_session_timeout", "tcp_user_timeout"):
+            self.all(f"SET {name} = {SILENT_MS}")
+        self._slots = set()
+        threading.Thread(target=self._pulse, args=(self._connect(),), daemon=True).start()
+        return self._slots
+
+    def _pulse(self, connection: psycopg.Connection[Row]) -> None:
+        with suppress(psycopg.Error):  # the learner will find out by itself
+            while not connection.closed:
+                with self._turn:
+                    connection.execute("SELECT 1")
+                time.sleep(PULSE_SECONDS)
 
     def migrate(self) -> int:
         """As for any database, but one process at a time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Collection
 from typing import Any
 
 from pairrank.errors import UnknownNameError
@@ -149,12 +150,22 @@ class RankerTables:
             row = self.database.one("SELECT value FROM meta WHERE name = 'epoch'")
             return int(row[0]) if row else 0
 
-    def heads(self) -> dict[int, Head]:
+    def ranker_ids(self) -> list[int]:
+        """The numbers of all rankers."""
+        with self.database.reading():
+            return [int(row[0]) for row in self.database.all("SELECT id FROM rankers")]
+
+    def due(self, among: Collection[int] | None = None) -> dict[int, Head]:
+        """The heads of rankers that a learner has something to do for, of all or of some."""
+        some = "" if among is None else f" AND r.id IN ({', '.join(map(str, among)) or 'NULL'})"
+        return self.heads(f" WHERE (r.log_seq > h.applied OR c.mode = 'guarded'){some}")
+
+    def heads(self, where: str = "") -> dict[int, Head]:
         """Where each ranker stands, by its id."""
         with self.database.reading():
             rows = self.database.named(
-                f"SELECT r.id, h.version, h.applied, r.log_seq, h.open_count, h.stopped, {_LAUNCH} "
-                "FROM rankers r JOIN heads h ON h.ranker_id = r.id LEFT JOIN launches c ON c.ranker_id = r.id"
+                f"SELECT r.id, h.version, h.applied, r.log_seq, h.open_count, h.stopped, {_LAUNCH} FROM rankers r "
+                f"JOIN heads h ON h.ranker_id = r.id LEFT JOIN launches c ON c.ranker_id = r.id{where}"
             )
         heads = {}
         for row in rows:

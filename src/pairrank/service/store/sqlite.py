@@ -19,7 +19,7 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -240,10 +240,10 @@ class SqliteDatabase(Database):
             with suppress(sqlite3.Error):  # after some faults SQLite has rolled back by itself
                 self._connection.execute("ROLLBACK")
 
-    def try_lead(self) -> bool:
-        """Take the lock beside the file; the system frees it when the process dies, however it dies."""
+    def hold(self, things: Collection[int]) -> set[int]:
+        """All or none: by the lock beside the file, which the system frees when the process dies, however it dies."""
         if self._lead is not None:
-            return True
+            return set(things)
         try:
             handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as problem:
@@ -252,12 +252,9 @@ class SqliteDatabase(Database):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(handle)
-            return False
+            return set()
         self._lead = handle
-        return True
-
-    def leads(self) -> bool:
-        return self._lead is not None
+        return set(things)
 
     def has_table(self, name: str) -> bool:
         return bool(self.all("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))

@@ -1,0 +1,124 @@
+"""Several learners on one PostgreSQL: they share the rankers, and one that was paused cannot publish any more."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+from cluster import Postgres
+from scene import Scene
+
+from pairrank.errors import StorageError
+from pairrank.service.learning.learner import Learner
+from pairrank.service.learning.replay import replay
+from pairrank.service.store import SqlStore, open_store
+
+pytestmark = pytest.mark.postgres
+TAKEOVER_SECONDS = 3.0
+
+
+@pytest.fixture
+def store_url(postgres: Postgres) -> str:
+    return postgres.new_database()
+
+
+def until(done: Callable[[], object], seconds: float = 20.0) -> float:
+    """Wait for something; how long it took."""
+    began = time.monotonic()
+    while not done():
+        assert time.monotonic() - began < seconds
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def test_rankers_are_shared_evenly_by_those_who_live(store_url: str) -> None:
+    rankers = range(1, 12)
+    first, second, third = stores = [open_store(store_url) for _ in range(3)]
+
+    def held(*of: SqlStore) -> list[set[int]]:
+        for one in of:  # who has too much gives back first
+            one.database.hold(rankers)
+        return [one.database.hold(rankers) for one in of]
+
+    try:
+        assert held(first) == [set(rankers)]
+        for living in ([first, second], [first, second, third], [second, third]):
+            if len(living) == 2 and living[0] is second:
+                first.close()
+                until(lambda: sum(map(len, held(second, third))) == len(rankers))
+            parts = held(*living)
+            assert sorted(ranker for part in parts for ranker in part) == list(rankers)
+            assert max(map(len, parts)) == -(-len(rankers) // len(living))
+            assert held(*living) == parts  # nothing moves without need
+    finally:
+        for one in stores:
+            one.close()
+
+
+def test_what_is_done_after_the_session_was_lost_is_refused(
+    store: SqlStore, open_another: Callable[[], SqlStore]
+) -> None:
+    scene, slow = Scene(store), open_another()
+    ranker = scene.row.id
+    late = Learner(slow, clock=lambda: 2000.0)
+    assert slow.database.hold([ranker])
+    items = scene.serve(2)
+    scene.feedback(items)
+    late._follow(ranker, 2)  # learned, not published
+    store.database.all(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+    )
+    other = open_another()
+    until(lambda: other.database.hold([ranker]))
+    for _ in range(2):  # the second time through a new connection, if there were one
+        with pytest.raises(StorageError):
+            late._publish(ranker)
+    assert scene.row.applied == 0
+    Learner(other, clock=lambda: 2000.0).step(publish=True)
+    assert (scene.row.applied, scene.row.updated) == (2, 2000.0)
+
+
+def test_a_learner_of_an_older_version_works_alone(store: SqlStore, open_another: Callable[[], SqlStore]) -> None:
+    from pairrank.service.store.postgres import LEARNER_LOCK
+
+    old = open_another()
+    assert old.database.all("SELECT pg_try_advisory_lock(?)", (LEARNER_LOCK,)) == [(True,)]
+    assert store.database.hold([1]) == set()
+    old.close()
+    until(lambda: store.database.hold([1]))
+    assert open_another().database.all("SELECT pg_try_advisory_lock(?)", (LEARNER_LOCK,)) == [(False,)]
+
+
+def test_a_paused_learner_is_replaced_and_comes_back(
+    store: SqlStore, store_url: str, open_another: Callable[[], SqlStore]
+) -> None:
+    scene = Scene(store)
+    scene.now = time.time()  # the other process goes by this clock
+    program = (
+        "import sys, threading; from pairrank.service.learning.learner import Learner; "
+        "from pairrank.service.store import open_store; Learner(open_store(sys.argv[1])).run(threading.Event())"
+    )
+    paused = subprocess.Popen([sys.executable, "-c", program, store_url])
+    try:
+        scene.feedback(scene.serve(3))
+        until(lambda: scene.row.applied == 3)
+        os.kill(paused.pid, signal.SIGSTOP)
+        scene.feedback(scene.serve(3))
+        other = open_another()
+        took = until(lambda: other.database.hold([0, scene.row.id]), TAKEOVER_SECONDS)
+        print(f"the rankers of a paused learner were free after {took:.2f} s")
+        Learner(other).step(publish=True)
+        assert scene.row.applied == 6
+        os.kill(paused.pid, signal.SIGCONT)
+        other.close()
+        scene.feedback(scene.serve(3))
+        until(lambda: scene.row.applied == 9)
+        assert replay(store, scene.row).same
+    finally:
+        paused.kill()
+        paused.wait()
