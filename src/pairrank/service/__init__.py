@@ -1,1 +1,1 @@
-"""The service: rank and feedback over HTTP, one log as the truth, one learner, any number of rank workers."""
+"""The service: rank and feedback over HTTP, one log as the truth, learners, any number of rank workers."""

@@ -52,7 +52,8 @@ class PostgresDatabase(Database):
     def _connect(self) -> psycopg.Connection[Row]:
         if self._connection is not None and not self._connection.closed:
             return self._connection
-        if self._slots is not None:  # others may have them by now
+        if self._slots is not None:  # others may have them by now; who holds them must hear of it before all else
+            self._slots = None
             raise StorageError("the store cannot be used right now: the learner's connection was lost")
         try:
             self._connection = psycopg.connect(
@@ -111,11 +112,6 @@ class PostgresDatabase(Database):
     def hold(self, things: Collection[int]) -> set[int]:
         """Share them evenly with the other learners: take free slots up to the share, give back what is above it."""
         with self.reading():
-            try:
-                self._connect()
-            except StorageError:
-                self._slots = None  # this is known now; the next call begins anew
-                raise
             held = self._join() if self._slots is None else self._slots
             if held is None:
                 return set()
