@@ -92,8 +92,9 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
         # Only the order counts, so any numbers will do for grades.
         grades = np.unique(labels, return_inverse=True)[1].astype(np.int64)
         ranker = self._new(features.shape[1])
-        lam, _ = priors.settings_of(ranker)
-        priors.from_labels(features, grades, offsets, lam=lam, strength=self.strength, l2=self.l2).apply(ranker)
+        lam, _, model = priors.settings_of(ranker)
+        known = priors.from_labels(features, grades, offsets, lam=lam, strength=self.strength, l2=self.l2, model=model)
+        known.apply(ranker)
         self.ranker_ = ranker
         self.evals_ = [self.score(*pair, group=sizes) for pair, sizes in zip(sets, groups, strict=True)]
         return self

@@ -13,9 +13,8 @@ import pytest
 import xgboost
 
 from pairrank import PairRank, cli, export
-from pairrank.errors import ExportError, FeatureError, NewerFormatError, OptionError
+from pairrank.errors import ExportError, FeatureError, NewerFormatError
 from pairrank.export import AdditiveModel, additive, trees
-from pairrank.rankers import priors
 from pairrank.types import FloatArray
 
 NAMES = ["text score", "stars", "flag", "price"]
@@ -169,8 +168,6 @@ def test_what_is_refused(ranker: PairRank, tmp_path: Path) -> None:
         AdditiveModel.from_ranker(PairRank(2))
     with pytest.raises(FeatureError):
         model.score(np.ones((2, 3)))
-    with pytest.raises(OptionError, match="fits and warm starts give weights"):
-        priors.settings_of(ranker)
     ranker.save(tmp_path / "m.pairrank")
     with pytest.raises(ExportError, match="holds an additive model"):
         export.load(tmp_path / "m.pairrank")

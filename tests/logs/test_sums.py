@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairrank.features.linear import Units
 from pairrank.kernel import pairs
 from pairrank.logs.reader import Batch
 from pairrank.logs.sums import Compensated, Sums, inputs, preferences, sums
 from slow_twins import pair_gradient, pair_hessian, pair_loss
+
+UNITS = Units(3, "spread")
 
 
 @st.composite
@@ -73,10 +76,10 @@ def test_gains_prefer_the_higher_by_their_difference(kind: str, batch: Batch, se
 
 @given(batch=batch())
 def test_positions_count_from_the_first_that_is_not_locked(batch: Batch) -> None:
-    column = inputs(batch, "shown")[:, 3]
+    column = inputs(batch, "shown", UNITS)[:, 3]
     for start, stop, locked in zip(batch.offsets, batch.offsets[1:], batch.locked, strict=False):
         np.testing.assert_allclose(column[start + locked : stop], -np.log(np.arange(1, stop - start - locked + 1)))
-    assert inputs(batch, "all").shape == batch.features.shape
+    assert inputs(batch, "all", UNITS).shape == batch.features.shape
 
 
 @given(batch=batch())
@@ -84,20 +87,20 @@ def test_sums_are_those_of_the_kernel(batch: Batch) -> None:
     theta = np.array([0.5, -1.0, 2.0])
     winner, loser, weight = preferences(batch, "averaged")
     x, nothing = batch.features[winner] - batch.features[loser], np.zeros((3, 3))
-    found = sums(batch, theta, "averaged", first=True)
+    found = sums(batch, theta, "averaged", UNITS, first=True)
     np.testing.assert_allclose(found.loss, pair_loss(theta, x, weight, nothing, theta), atol=1e-12)
     np.testing.assert_allclose(found.gradient, pair_gradient(theta, x, weight, nothing, theta), atol=1e-12)
     np.testing.assert_allclose(found.hessian, pair_hessian(theta, x, weight, nothing), atol=1e-12)
     np.testing.assert_allclose(found.M, x.T @ (weight[:, None] * x), atol=1e-12)
-    assert not sums(batch, theta, "averaged", first=False).M.any()
+    assert not sums(batch, theta, "averaged", UNITS, first=False).M.any()
 
 
 @given(batch=batch(), offset=st.sampled_from([1e6, -1e8]))
 def test_a_constant_in_every_list_changes_nothing_but_rounding(batch: Batch, offset: float) -> None:
     theta = np.array([0.5, -1.0, 2.0])
     by_list = offset * np.repeat(np.arange(len(batch.locked)), np.diff(batch.offsets))[:, None]
-    plain = sums(batch, theta, "all", first=True)
-    moved = sums(batch._replace(features=batch.features + by_list), theta, "all", first=True)
+    plain = sums(batch, theta, "all", UNITS, first=True)
+    moved = sums(batch._replace(features=batch.features + by_list), theta, "all", UNITS, first=True)
     for name in ("loss", "gradient", "hessian", "M", "spread"):
         np.testing.assert_allclose(getattr(moved, name), getattr(plain, name), rtol=1e-5, atol=1e-5)
     assert (moved.varied == plain.varied).all()

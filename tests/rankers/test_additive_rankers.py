@@ -186,7 +186,7 @@ def test_beside_the_square_of_the_score() -> None:
     ranker = taught(100, tolerance=0.0)
     posterior, n = ranker._posterior, ranker.n_inputs
     posterior._rebuild()
-    theta, v, k = posterior.beside_squares(n)
+    theta, v, k = evidence.beside(posterior.theta, posterior.inverse, posterior.of_squares(n))
     x, w = posterior.history.differences()
     documents = np.asarray(posterior.history._documents.rows)
     z = (documents[:, :n] @ posterior.theta[:n]) ** 2
@@ -230,7 +230,7 @@ def test_what_an_additive_model_has_not() -> None:
     assert getattr(ranker, "weights", None) is None
     with pytest.raises(NoWeightsError):
         ranker.uncertainty()
-    with pytest.raises(OptionError, match='take model="linear"'):
+    with pytest.raises(OptionError, match="weights alone tell of no pieces"):
         ranker.set_prior(np.zeros(D), np.eye(D))
     with pytest.raises(OptionError, match="model is 'trees'"):
         PairRank(D, model="trees")

@@ -132,9 +132,10 @@ def test_wrong_priors_are_refused() -> None:
 
 
 def test_a_fit_takes_the_rankers_own_settings() -> None:
-    assert priors.settings_of(pairrank.PairRank(2, lam=5.0, pairs="all")) == (5.0, "all")
-    assert priors.settings_of(pairrank.PairRank(2)) == (6.0, "shown")
-    assert priors.settings_of(pairrank.PairRank(2, lam=3.0, pairs="matched")) == (3.0, "averaged")
+    assert priors.settings_of(pairrank.PairRank(2, lam=5.0, pairs="all")) == (5.0, "all", "linear")
+    assert priors.settings_of(pairrank.PairRank(2)) == (6.0, "shown", "linear")
+    matched = pairrank.PairRank(2, lam=3.0, pairs="matched", model="additive")
+    assert priors.settings_of(matched) == (3.0, "averaged", "additive")
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pairrank import archive, logs, rankers, threads
+from pairrank import archive, logs, rankers, short_text, threads
 from pairrank.engines import ENGINES
 from pairrank.errors import OptionError
 from pairrank.logs import reader
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     with click_logs(args) as (paths, facts), progress(0, "reading") as tell:
         if args.check:
             problems, n_lists, n_pairs = logs.validate(
-                paths, engine=args.engine, workers=args.workers, progress=by_part(tell)
+                paths, model=_model(args), engine=args.engine, workers=args.workers, progress=by_part(tell)
             )
             problems.merge(facts["problems"])
             _report(args, problems, facts, n_lists=n_lists, n_pairs=n_pairs)
@@ -91,11 +91,12 @@ def run(args: argparse.Namespace) -> int:
 def fit_ranker(args: argparse.Namespace, paths: Sequence[str], tell: Tell) -> Any:
     """The fit of the logs, and a ranker that has learned nothing, with the λ and the pairs that the fit took."""
     ranker = rankers.make(args.ranker, n_features=reader.width_of(paths), seed=args.seed)
-    lam, pairs = settings_of(ranker)
+    lam, pairs, model = settings_of(ranker)
     found = logs.fit(
         paths,
         lam=lam,
         pairs=pairs,
+        model=model,
         engine=args.engine,
         workers=args.workers,
         on_error=args.on_error,
@@ -103,6 +104,12 @@ def fit_ranker(args: argparse.Namespace, paths: Sequence[str], tell: Tell) -> An
         progress=by_part(tell),
     )
     return found, ranker
+
+
+def _model(args: argparse.Namespace) -> str:
+    """The model of the ranker that is asked for, which says whether values may be missing."""
+    _, options = short_text.parse(args.ranker) or ("", {})
+    return str(options.get("model", "linear"))
 
 
 def by_part(tell: Tell) -> Callable[[str, int, int], None]:
@@ -129,6 +136,7 @@ def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, 
             actions=_actions(args.action) or ACTIONS,
             ranker=args.store_ranker,
             on_error="skip" if args.check else args.on_error,
+            missing=_model(args) == "additive",
         )
         facts = {"clicks": done.n_clicks, "passed_over": dict(done.passed_over), "problems": done.problems}
         yield [*ready, joined], facts

@@ -68,7 +68,7 @@ def _from_weights(args: argparse.Namespace) -> Any:
         print("pairrank: the weights are for normalised features: give the ranker such features too", file=sys.stderr)
     weights = model.reordered(feature_names(args.names) or model.feature_names)
     ranker = rankers.make(args.ranker, n_features=len(weights), seed=args.seed)
-    lam, _ = priors.settings_of(ranker)
+    lam = priors.settings_of(ranker).lam
     variance = _spread(args)
     if np.ndim(variance) and len(variance) != len(weights):
         raise OptionError(f"the data or logs have {len(variance)} features that vary, the weights {len(weights)}")
@@ -90,9 +90,9 @@ def _spread(args: argparse.Namespace) -> Any:
 def _from_labels(args: argparse.Namespace) -> Any:
     labelled = data.load(args.data, args.split, args.fold, normalise=args.normalise)
     ranker = rankers.make(args.ranker, n_features=labelled.n_features, seed=args.seed)
-    lam, _ = priors.settings_of(ranker)
-    found = priors.from_labels(labelled.features, labelled.grades, labelled.offsets, lam=lam, strength=args.strength)
-    found.apply(ranker)
+    lam, _, model = priors.settings_of(ranker)
+    known = (labelled.features, labelled.grades, labelled.offsets)
+    priors.from_labels(*known, lam=lam, strength=args.strength, model=model).apply(ranker)
     kept = " ".join(map(str, labelled.feature_ids.tolist()))
     print(
         f"pairrank: the ranker's features are these of the data, normalised by {args.normalise}: {kept}",

@@ -13,6 +13,7 @@ score that does, and no order is the better for it. So a block must show its wor
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -39,18 +40,44 @@ class Blocks(NamedTuple):
     sizes: IntArray
 
 
-def stiffness(blocks: Blocks, beside: Blocks, before: FloatArray, lam: float) -> FloatArray:
-    """(b,), how stiff each of ``blocks`` should be, as a multiple of ``lam``, where it is ``before`` (b,).
+def stiffness(
+    columns: IntArray,
+    before: FloatArray,
+    lam: float,
+    theta: FloatArray,
+    inverse: FloatArray,
+    squares: tuple[FloatArray, float, float],
+) -> FloatArray:
+    """(b,), how stiff each of b blocks of weights should be, as a multiple of ``lam``, where it is ``before`` (b,).
 
-    ``beside`` : the same blocks in a model in which the square of the score, too, explains clicks.
+    Parameters
+    ----------
+    columns : (b, m), the weights of each block, -1 beyond those that it has.
+    theta, inverse : (d,) and (d, d), θ̂ and H⁻¹.
+    squares : of the square of the score as one more column z, see `History.of_squares`: Σ w σ' Δz x (d,), Σ w σ' Δz²,
+        and Σ w σ(-x·θ̂) Δz.
     """
-    found = gains(blocks, lam * before, lam * STIFF)
+    there, (other, v, k) = columns >= 0, beside(theta, inverse, squares)
+    inner = np.where(there[:, :, None] & there[:, None, :], 1.0, 0.0)
+    S, sizes = inverse[columns[:, :, None], columns[:, None, :]], there.sum(axis=1)
+    wider = S + v[columns][:, :, None] * v[columns][:, None, :] / k
+    found = gains(Blocks(inner * S, there * theta[columns], sizes), lam * before, lam * STIFF)
     gain = found.max(axis=1) - found[:, 0]
-    doubted = gains(beside, lam * before, lam * STIFF)
+    doubted = gains(Blocks(inner * wider, there * other[columns], sizes), lam * before, lam * STIFF)
     sure = doubted.max(axis=1) - doubted[:, 0] > np.maximum(NATS, SHARE * gain)
     # What is bent has bent the score as well, whose square then tells less: here the gain alone decides.
     bent = np.isin(before, STIFF[1:]) & (gain > NATS)
     return STIFF[np.where(sure | bent, found.argmax(axis=1), 0)]
+
+
+def beside(
+    theta: FloatArray, inverse: FloatArray, squares: tuple[FloatArray, float, float]
+) -> tuple[FloatArray, FloatArray, float]:
+    """θ̂, and v and k with H⁻¹ + v vᵀ/k, as they were if the square of the score, too, explained clicks."""
+    both, own, pull = squares
+    v: FloatArray = inverse @ both
+    k = own - float(both @ v)
+    return (theta - pull / k * v, v, k) if k > 0.0 else (theta, v, math.inf)
 
 
 def gains(blocks: Blocks, precision: FloatArray, wanted: FloatArray) -> FloatArray:

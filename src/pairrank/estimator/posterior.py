@@ -144,16 +144,9 @@ class Posterior(Saved):
         self._rebuild()
         self._refresh()
 
-    def beside_squares(self, n: int) -> tuple[FloatArray, FloatArray, float]:
-        """θ̂, and v and k with H⁻¹ + v vᵀ/k, as they were if the square of the score, too, explained clicks.
-
-        ``n`` : the score is that of the first ``n`` inputs.
-        """
-        along = np.where(np.arange(len(self.theta)) < n, self.theta, 0.0)
-        both, own, pull = self.history.of_squares(self.theta, along)
-        v = self.inverse @ both
-        k = own - float(both @ v)
-        return (self.theta - pull / k * v, v, k) if k > 0.0 else (self.theta, v, math.inf)
+    def of_squares(self, n: int) -> tuple[FloatArray, float, float]:
+        """`History.of_squares` at θ̂, of the score by the first ``n`` inputs."""
+        return self.history.of_squares(self.theta, np.where(np.arange(len(self.theta)) < n, self.theta, 0.0))
 
     @property
     def n_lists(self) -> int:

@@ -64,7 +64,7 @@ class Additive(Units):
 
     def may_lack(self) -> BoolArray:
         """(d,), features in which NaN is a value: all while the first lists come, then those in which it came."""
-        return self.missing if self.settled else np.ones(len(self.values), dtype=np.bool_)
+        return self.missing if self.fixed or self.settled else np.ones(len(self.values), dtype=np.bool_)
 
     def knots_of(self, feature: int) -> FloatArray:
         """Where the pieces of a feature's function end; none for a line."""
@@ -113,8 +113,40 @@ class Additive(Units):
         """As `Units.watch`; missing values count as their list's mean."""
         return super().watch(filled(X), ranges)
 
+    @property
+    def precisions(self) -> FloatArray:
+        """(n_inputs,), the prior's precision of every input, over λ."""
+        precisions, blocks = np.ones(self.n_inputs), self.blocks()
+        precisions[blocks[blocks >= 0]] = np.repeat(self.stiffness, (blocks >= 0).sum(axis=1))
+        return precisions
+
     def fix_pieces(self, lists: Sequence[FloatArray]) -> bool:
-        """Lay the knots by the documents of these lists, once and for all."""
+        """Lay the knots by the documents of these lists, once and for all, and measure the deviations in them."""
+        self.lay_pieces(lists)
+        measured = Units(self.n_inputs, self.kind)
+        for X in lists:
+            measured.watch(self.columns(X), None)
+        self._measure_deviations(np.where(measured.values > 0.0, measured.values, 1.0))
+        return True
+
+    def fix_units(self, units: FloatArray) -> None:
+        """These are how far the columns (n_inputs,) differ, in a log's lists: the units from here on."""
+        self.fix(units[: len(self.values)])
+        self._measure_deviations(units)
+
+    def _measure_deviations(self, units: FloatArray) -> None:
+        bends, absences, d, n_bends = (
+            self.bends.copy(),
+            self.absences.copy(),
+            len(self.values),
+            np.sum(self.bends > 0.0),
+        )
+        bends[bends > 0.0] = np.sqrt(STIFFNESS) * units[d : d + n_bends]
+        absences[self.missing] = units[d + n_bends :]
+        self.bends, self.absences = bends, absences
+
+    def lay_pieces(self, lists: Sequence[FloatArray]) -> None:
+        """Knots by the documents of these lists; the deviations' units are 1, in which they can be measured."""
         X = np.concatenate(lists)
         lacking = np.isnan(X)
         known = [column[~gone] for column, gone in zip(X.T, lacking.T, strict=True)]
@@ -123,20 +155,10 @@ class Additive(Units):
         self.knots = np.array([knots(column) for column in known])
         self.few = np.array([len(np.unique(column)) <= PIECES + 1 for column in known])
         self.fixed, self.stiffness = True, np.ones(X.shape[1])
-        # Units of one first, in which the columns' own are measured.
         n_knots = np.sum(~np.isnan(self.knots), axis=1)
         self.bends = np.where(np.arange(MODES)[:, None] < n_knots - 2, 1.0, 0.0)
         self.absences = np.where(self.missing, 1.0, 0.0)
         self.tilts = self._lines_in_deviations(lists)
-        measured = Units(self.n_inputs, self.kind)
-        for X in lists:
-            measured.watch(self.columns(X), None)
-        own = np.where(measured.values > 0.0, measured.values, 1.0)[X.shape[1] :]
-        bends, absences, n_bends = self.bends.copy(), self.absences.copy(), np.count_nonzero(self.bends)
-        bends[bends > 0.0] = np.sqrt(STIFFNESS) * own[:n_bends]
-        absences[self.missing] = own[n_bends:]
-        self.bends, self.absences = bends, absences
-        return True
 
     def _lines_in_deviations(self, lists: Sequence[FloatArray]) -> FloatArray:
         """(MODES, d), the slope of each deviation's regression on its feature, within lists."""
@@ -156,7 +178,7 @@ class Additive(Units):
             self._table = Table.of(self.knots)
         d, table = X.shape[1], self._table
         out = np.empty((len(X), self.n_inputs))
-        lacking = np.isnan(X) if self.missing.any() else None
+        lacking = np.isnan(X) if self.missing.any() or not self.fixed else None
         out[:, :d] = X if lacking is None else np.where(lacking, self.middle, X)
         end = d
         away = out[:, :d] - self.middle  # the digits of a large offset would be lost in products

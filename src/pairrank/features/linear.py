@@ -77,6 +77,10 @@ class Units(Saved):
         self.values = values.copy()
         self.lists = LISTS
 
+    def fix_units(self, units: FloatArray) -> None:
+        """These are how far the columns (n_inputs,) differ, in a log's lists: the units from here on."""
+        self.fix(units)
+
     def fix_pieces(self, lists: Sequence[FloatArray]) -> bool:
         """The first lists are over; whether that changes the inputs. (Only an additive model has pieces.)"""
         return False
@@ -88,6 +92,11 @@ class Units(Saved):
     def blocks(self) -> IntArray:
         """(b, m), the inputs of each function that can bend: a line cannot."""
         return np.empty((0, 0), dtype=np.int64)
+
+    @property
+    def precisions(self) -> FloatArray:
+        """(n_inputs,), the prior's precision of every input, over λ."""
+        return np.ones(self.n_inputs)
 
     @property
     def n_inputs(self) -> int:

@@ -153,7 +153,7 @@ class TextReranker(Reranker):
         self.ranker = rankers.make(
             "pairrank", n_features=len(self.features.names), seed=seed, **{**OPTIONS, **(options or {})}
         )
-        lam, _ = priors.settings_of(self.ranker)
+        lam = priors.settings_of(self.ranker).lam
         priors.from_weights(self.features.start(trust), lam=lam, strength=strength).apply(self.ranker)
         self._open: OrderedDict[str, Impression] = OrderedDict()
         self._closed: OrderedDict[str, None] = OrderedDict()

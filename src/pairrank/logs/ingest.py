@@ -88,6 +88,7 @@ def ingest(
     actions: Mapping[str, float] = ACTIONS,
     ranker: str | None = None,
     on_error: str = "skip",
+    missing: bool = False,
 ) -> Ingested:
     """Join the logs at ``paths`` (JSON lines, stores) into one click log at ``out``.
 
@@ -96,12 +97,13 @@ def ingest(
     features : Parquet files with features, for UBI. actions : what UBI's actions are worth, by name.
     ranker : the ranker's name, for a store that holds several.
     on_error : "skip" or "stop" (raise `LogError` if anything is wrong, and write nothing).
+    missing : whether NaN, or null, is a value of a feature, as for an additive model.
     """
     for action, gain in actions.items():
         if action == IMPRESSION or not 0 < abs(gain) <= MAX_GAIN:
             raise OptionError(f"the action {action!r} is worth {gain}; expected another than impression, and not 0")
     result = Ingested()
-    with Join(result.problems, Path(out).parent) as join:
+    with Join(result.problems, Path(out).parent, missing=missing) as join:
         for path in features:
             _read_features(path, join)
         for path in paths:

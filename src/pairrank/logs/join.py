@@ -45,11 +45,13 @@ class Join:
     """Takes lists, clicks and features in any order, then writes a click log in the order of time.
 
     Everything waits in a SQLite file in ``folder`` that is gone when the ``with`` ends. What does not fit together is
-    noted in ``problems``.
+    noted in ``problems``; ``missing`` says whether NaN is a value of a feature.
     """
 
-    def __init__(self, problems: Problems, folder: str | os.PathLike[str] | None = None) -> None:
-        self.problems = problems
+    def __init__(
+        self, problems: Problems, folder: str | os.PathLike[str] | None = None, *, missing: bool = False
+    ) -> None:
+        self.problems, self._missing = problems, missing
         self._folder = tempfile.TemporaryDirectory(prefix="pairrank-join-", dir=folder)
         self._db = sqlite3.connect(Path(self._folder.name) / "join.db")
         self._db.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _TABLES)
@@ -76,7 +78,7 @@ class Join:
         """A list as shown; without ``features`` those of `add_features` are looked up."""
         body, width = None, 0
         if features is not None:
-            matrix = _matrix(features, len(documents))
+            matrix = _matrix(features, len(documents), self._missing)
             if isinstance(matrix, Reason):
                 self.problems.add(matrix, place)
                 return
@@ -113,7 +115,7 @@ class Join:
     def add_features(self, query_id: str | None, document: str | None, features: ArrayLike, place: str) -> None:
         """What is known of a document for a query, or (None) for all; the last to come counts."""
         row: Any = [features]
-        matrix = _matrix(row, 1)
+        matrix = _matrix(row, 1, self._missing)
         if isinstance(matrix, Reason) or document is None:
             self.problems.add(matrix if isinstance(matrix, Reason) else Reason.MISSING_VALUE, place)
             return
@@ -217,13 +219,13 @@ class Join:
         return np.stack(rows)
 
 
-def _matrix(features: ArrayLike, n_documents: int) -> NDArray[np.float64] | Reason:
+def _matrix(features: ArrayLike, n_documents: int, missing: bool) -> NDArray[np.float64] | Reason:
     try:
         wide = np.asarray(features, dtype=np.float64)
     except (TypeError, ValueError):
         return Reason.WRONG_WIDTH
     if wide.ndim != 2 or len(wide) != n_documents:
         return Reason.LENGTHS_DIFFER
-    if not (np.abs(wide) <= MAX_MAGNITUDE).all():
+    if not ((np.abs(wide) <= MAX_MAGNITUDE) | (missing & np.isnan(wide))).all():
         return Reason.NOT_FINITE
     return wide

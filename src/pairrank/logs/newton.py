@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,13 +23,18 @@ from pairrank import archive, engines
 from pairrank.checking import check_choice, check_number_in
 from pairrank.engines import Engine
 from pairrank.errors import DataError, OptionError, PairRankError
+from pairrank.estimator import evidence
 from pairrank.features import position
-from pairrank.features.spread import mean_spread, precision
+from pairrank.features.additive import Additive
+from pairrank.features.linear import Units
+from pairrank.features.spread import STRENGTH, mean_spread
+from pairrank.kernel.confidence import inverse_of
 from pairrank.logs import reader
 from pairrank.logs.problems import Problems, Reason
 from pairrank.logs.reader import Chunk
 from pairrank.logs.sums import KINDS, Compensated, Sums, sums
 from pairrank.rankers.priors import Prior
+from pairrank.state import restore, state_of
 from pairrank.types import FloatArray
 
 # Newton's steps square the error: below this decrement one more step leaves nothing but rounding.
@@ -35,6 +42,10 @@ DECREMENT = 1e-7
 MAX_PASSES = 60
 # A first guess comes from one row group in so many.
 SAMPLE = 16
+# The pieces of an additive model come from so many lists, or twice as many at most: evenly over the log.
+LISTS = 1024
+# How often the evidence may set how stiff its functions are; where it does not change its mind, less often.
+MAX_BENDS = 4
 
 Progress = Callable[[str, int, int], None]
 
@@ -52,9 +63,10 @@ class Part(NamedTuple):
 class Fit:
     """θ̂ over the logs, and what is known about it.
 
-    theta : (d,). hessian : (d, d), ∇²L(θ̂) with the penalty, less what the bias of position may explain, where it is
-    estimated. M : (d, d), Λ + Σ w x xᵀ. loss : L(θ̂).
+    theta : (d,), weights of the features, or of an additive model's columns. hessian : (d, d), ∇²L(θ̂) with the
+    penalty, less what the bias of position may explain, where it is estimated. M : (d, d), Λ + Σ w x xᵀ. loss : L(θ̂).
     penalty : (d,), λ_f, the diagonal of Λ. weight : Σ w, the number of pairs where every pair weighs 1.
+    units : what makes columns of features, with their units.
     """
 
     theta: FloatArray
@@ -68,6 +80,7 @@ class Fit:
     weight: float
     passes: int
     problems: Problems
+    units: Units
 
     def prior(self, strength: float | None = None) -> Prior:
         """What the logs know, for a ranker to begin with; worth all their pairs unless ``strength`` says how many.
@@ -75,13 +88,14 @@ class Fit:
         At θ̂ the pairs' gradient is -Λθ̂, so with J = H - Λ a share r of them has its minimum at
         (Λ + rJ)⁻¹ r(J + Λ) θ̂.
         """
+        pieces = self.units if isinstance(self.units, Additive) else None
         if strength is None:
-            return Prior(self.theta, self.hessian, self.M)
+            return Prior(self.theta, self.hessian, self.M, pieces)
         share = check_number_in("strength", strength, 0.0, 1e12, open_low=True) / self.weight
         penalty = np.diag(self.penalty)
         both = penalty + share * (self.hessian - penalty)
         mean = cho_solve(cho_factor(both), share * (self.hessian @ self.theta))
-        return Prior(mean, both, penalty + share * (self.M - penalty))
+        return Prior(mean, both, penalty + share * (self.M - penalty), pieces)
 
 
 def fit(
@@ -89,6 +103,7 @@ def fit(
     *,
     lam: float | None = None,
     pairs: str = "shown",
+    model: str = "linear",
     engine: str = "serial",
     workers: int | None = None,
     on_error: str = "skip",
@@ -104,6 +119,8 @@ def fit(
     lam : λ_f = lam · E[(x_i - x_j)_f²] over the documents of a list; None is 3d, what a new `PairRank` has.
     pairs : "shown" (a new `PairRank`'s; the bias of position is estimated with θ and then left out, see
         `features.position`), "averaged", "all" or "adjacent" pairs.
+    model : "linear", or "additive": pieces between quantiles of about a thousand lists, evenly over the logs, and how
+        stiff each function is by the evidence of all of them (`estimator.evidence`).
     engine, workers : "serial", "processes" or "ray"; the model does not depend on it.
     on_error : "skip" leaves bad rows out and counts them, "stop" raises `LogError` at the first.
     checkpoint : a file to write after every pass; if it is there and of the same job, work resumes from it.
@@ -112,28 +129,38 @@ def fit(
     if lam is not None:
         check_number_in("lam", lam, 0.0, 1e12, open_low=True)
     check_choice("pairs", pairs, KINDS)
+    check_choice("model", model, ("linear", "additive"))
     check_choice("on_error", on_error, ("skip", "stop"))
     problems = Problems()
     chunks = reader.chunks(paths, problems)
     if on_error == "stop":
         problems.stop()
-    width = reader.width(chunks)
-    job = _Job(chunks, width, lam, pairs, on_error, checkpoint, progress)
+    units = _units(model, chunks)
+    strength = STRENGTH * len(units.values) if lam is None else lam
+    job = _Job(chunks, units, strength, pairs, on_error, checkpoint, progress)
     with engines.start(engine, workers) as running:
         return job.run(running, problems)
 
 
 def validate(
-    paths: Sequence[str], *, engine: str = "serial", workers: int | None = None, progress: Progress | None = None
+    paths: Sequence[str],
+    *,
+    model: str = "linear",
+    engine: str = "serial",
+    workers: int | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Problems, int, int]:
-    """Every problem of the click logs at ``paths``, and how many good lists and pairs (``all``) there are."""
+    """Every problem of the click logs at ``paths``, and how many good lists and pairs (``all``) there are.
+
+    NaN is one, but for the ``model`` "additive".
+    """
     problems = Problems()
     chunks = reader.chunks(paths, problems)
     if not chunks:
         return problems, 0, 0
-    job = _Job(chunks, reader.width(chunks), 1.0, "all", "skip", None, progress)
+    job = _Job(chunks, _units(model, chunks), 1.0, "all", "skip", None, progress)
     with engines.start(engine, workers) as running:
-        total = job.sweep(running, np.zeros(job.n_features), problems)
+        total = job.sweep(running, np.zeros(job.width), problems)
     return problems, total.n_lists, total.n_pairs
 
 
@@ -142,52 +169,67 @@ def spread(
 ) -> FloatArray:
     """(d,): E[(x_i - x_j)_f²] over the documents of a list, of the click logs at ``paths``."""
     chunks = reader.chunks(paths, Problems())
-    job = _Job(chunks, reader.width(chunks), 1.0, "all", "skip", None, progress)
+    job = _Job(chunks, _units("linear", chunks), 1.0, "all", "skip", None, progress)
     with engines.start(engine, workers) as running:
-        total = job.sweep(running, np.zeros(job.n_features), Problems())
+        total = job.sweep(running, np.zeros(job.width), Problems())
     return mean_spread(total.spread, total.varied)
+
+
+def _units(model: str, chunks: Sequence[Chunk]) -> Units:
+    return (Additive if model == "additive" else Units)(reader.width(chunks), "spread")
 
 
 @dataclass
 class _Job:
     chunks: list[Chunk]
-    n_features: int
-    lam: float | None
+    units: Units
+    lam: float
     pairs: str
     on_error: str
     checkpoint: str | None
     progress: Progress | None
     passes: int = 0
+    bends: int = 0
     share: float = 1.0  # of the log, for a first guess: its penalty is as much less
 
     def __post_init__(self) -> None:
-        self.width = self.n_features + (self.pairs == "shown")  # with the column of positions
-        self.penalty = np.ones(self.width)  # λ_f, known after the first pass
+        self.n_features = len(self.units.values)
+        self.penalty = np.ones(0)  # λ_f, known after the first pass
+
+    @property
+    def width(self) -> int:
+        """Columns, that of positions included."""
+        return self.units.n_inputs + (self.pairs == "shown")
 
     def run(self, engine: Engine, problems: Problems) -> Fit:
         theta, done, M, resumed = self._resume(problems)
         if done is None:
+            if isinstance(self.units, Additive) and not self.units.fixed:
+                self.units.lay_pieces(self._some_lists(engine))
             theta = self._first_guess(engine)
             done = self.sweep(engine, theta, resumed)
             if not done.n_pairs:
                 raise DataError(f"the logs hold no pair to learn from:\n{resumed.text()}")
-            # The first pass tells the features' spread, and so the penalty; it was not needed before.
-            d = self.n_features
-            of_features = precision(mean_spread(done.spread[:d], done.varied[:d]), self.lam)
-            self.penalty = self.share * np.append(of_features, np.full(self.width - d, position.PRECISION))
+            # The first pass tells the columns' spread, and so the penalty; it was not needed before.
+            d = self.units.n_inputs
+            self.units.fix_units(np.sqrt(mean_spread(done.spread[:d], done.varied[:d])))
+            self.penalty = self._penalty()
             M = done.M + np.diag(self.penalty)
-            done = self._penalised(theta, done)
+            done = self._penalised(theta, done, self.penalty)
             self._save(theta, done, M, resumed)
         while True:
             step = cho_solve(cho_factor(done.hessian), done.gradient)
             decrement = float(np.sqrt(max(done.gradient @ step, 0.0)))
-            if decrement <= DECREMENT * np.sqrt(max(done.loss, 1.0)):
+            if decrement > DECREMENT * np.sqrt(max(done.loss, 1.0)):
+                theta, done = self._step(engine, theta, done, step, decrement)
+            elif (change := self._bend(engine, theta, done)).any():
+                M, done = M + np.diag(change), self._penalised(theta, done, change)
+            else:
                 break
-            theta, done = self._step(engine, theta, done, step, decrement)
             self._save(theta, done, M, resumed)
         if self.checkpoint:
             Path(self.checkpoint).unlink(missing_ok=True)
-        d, H = self.n_features, done.hessian
+        d, H = self.units.n_inputs, done.hessian
         beside = H[:d, d:]  # Gaussian weights, whatever β: the Schur complement
         return Fit(
             (theta - step)[:d],
@@ -201,7 +243,39 @@ class _Job:
             done.weight,
             self.passes,
             resumed,
+            self.units,
         )
+
+    def _some_lists(self, engine: Engine) -> list[FloatArray]:
+        """The documents of every n-th good list, `LISTS` to twice as many in all: the same for every engine."""
+        every = max(sum(chunk.rows for chunk in self.chunks) // LISTS, 1)
+        before = accumulate((chunk.rows for chunk in self.chunks), initial=0)
+        task = partial(_documents, n_features=self.n_features, every=every)
+        lists = [X for found in engine.map(task, list(zip(self.chunks, before, strict=False))) for X in found]
+        if not lists:
+            raise DataError("the logs hold no list that could be read; see the report for what is wrong with them")
+        return lists
+
+    def _penalty(self) -> FloatArray:
+        """(width,), λ_f = lam · spread_f, times how stiff a function is; and that of the bias of position."""
+        of_columns = self.lam * self.units.units**2 * self.units.precisions
+        return self.share * np.append(of_columns, np.full(self.width - len(of_columns), position.PRECISION))
+
+    def _bend(self, engine: Engine, theta: FloatArray, done: Sums) -> FloatArray:
+        """(width,), what the penalty changes by where the evidence says how stiff functions are; 0 for lines."""
+        before, blocks = self.penalty, self.units.blocks()
+        if (blocks >= 0).any() and self.share == 1.0 and self.bends < MAX_BENDS:
+            self.bends += 1
+            # In units, as a ranker sees the columns; the last, squares of scores, in its own.
+            unit = np.append(self.units.units, np.ones(self.width - self.units.n_inputs))
+            inverse = inverse_of(done.hessian)[0] * np.outer(unit, unit)
+            total = self.sweep(engine, theta, None, squares=True)
+            squares = (total.hessian[:-1, -1] / unit, float(total.hessian[-1, -1]), -float(total.gradient[-1]))
+            self.units.stiffness = evidence.stiffness(
+                blocks, self.units.stiffness, self.lam, theta * unit, inverse, squares
+            )
+            self.penalty = self._penalty()
+        return self.penalty - before
 
     def _first_guess(self, engine: Engine) -> FloatArray:
         """θ̂ of every sixteenth row group, found in the same way: the whole log then needs half the passes."""
@@ -209,7 +283,9 @@ class _Job:
             return np.zeros(self.width)
         some = self.chunks[::SAMPLE]
         share = len(some) / len(self.chunks)
-        sample = replace(self, chunks=some, share=share, on_error="skip", checkpoint=None, progress=None, passes=0)
+        sample = replace(
+            self, chunks=some, units=copy(self.units), share=share, on_error="skip", checkpoint=None, progress=None
+        )
         try:
             theta = sample.run(engine, Problems()).theta
         except PairRankError:  # the sample holds no pair, or none that could be read: begin at nothing
@@ -227,23 +303,24 @@ class _Job:
                     f"no minimum after {self.passes} passes; the features may be too large: rescale them"
                 )
             candidate = theta - size * step
-            there = self._penalised(candidate, self.sweep(engine, candidate, None))
+            there = self._penalised(candidate, self.sweep(engine, candidate, None), self.penalty)
             # Near the minimum the fall drowns in rounding; there the full step is safe.
             if there.loss <= done.loss - 0.25 * size * decrement**2 or decrement**2 < 1e-9 * done.loss:
                 return candidate, there
             size /= 2
 
-    def _penalised(self, theta: FloatArray, total: Sums) -> Sums:
-        total.loss += 0.5 * float(self.penalty @ theta**2)
-        total.gradient = total.gradient + self.penalty * theta
-        total.hessian = total.hessian + np.diag(self.penalty)
+    def _penalised(self, theta: FloatArray, total: Sums, penalty: FloatArray) -> Sums:
+        total.loss += 0.5 * float(penalty @ theta**2)
+        total.gradient = total.gradient + penalty * theta
+        total.hessian = total.hessian + np.diag(penalty)
         return total
 
-    def sweep(self, engine: Engine, theta: FloatArray, problems: Problems | None) -> Sums:
+    def sweep(self, engine: Engine, theta: FloatArray, problems: Problems | None, *, squares: bool = False) -> Sums:
         """One pass; with ``problems`` the first one, which also adds up M and notes what is wrong with the log."""
         self.passes += 1
-        task = partial(_part, n_features=self.n_features, theta=theta, pairs=self.pairs, first=problems is not None)
-        total = Compensated(self.width)
+        first = problems is not None
+        task = partial(_part, theta=theta, pairs=self.pairs, units=self.units, first=first, squares=squares)
+        total = Compensated(self.width + squares)
         previous: tuple[str, int] = ("", 0)
         for number, (chunk, part) in enumerate(zip(self.chunks, engine.map(task, self.chunks), strict=True), 1):
             total.add(part.sums)
@@ -265,7 +342,7 @@ class _Job:
     def _identity(self) -> str:
         """A hash of what the job is: its files, their sizes and the options that change the result."""
         files = [(*chunk, Path(chunk.path).stat().st_size) for chunk in self.chunks]
-        text = json.dumps([files, self.n_features, self.lam, self.pairs, self.on_error])
+        text = json.dumps([files, self.n_features, self.lam, self.pairs, self.on_error, type(self.units).__name__])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _save(self, theta: FloatArray, done: Sums, M: FloatArray, problems: Problems) -> None:
@@ -274,6 +351,7 @@ class _Job:
         values: dict[str, Any] = {
             "job": self._identity,
             "passes": self.passes,
+            "bends": self.bends,
             "loss": done.loss,
             "n_lists": done.n_lists,
             "n_pairs": done.n_pairs,
@@ -281,7 +359,8 @@ class _Job:
             "counts": dict(problems.counts),
             "examples": dict(problems.examples),
         }
-        arrays = {"theta": theta, "gradient": done.gradient, "hessian": done.hessian, "M": M, "penalty": self.penalty}
+        arrays = {"theta": theta, "gradient": done.gradient, "hessian": done.hessian, "M": M}
+        arrays |= {f"units.{name}": np.asarray(value) for name, value in state_of(self.units).items()}
         archive.write_atomically(self.checkpoint, archive.pack("fit-checkpoint", values, arrays))
 
     def _resume(self, problems: Problems) -> tuple[FloatArray, Sums | None, FloatArray, Problems]:
@@ -294,8 +373,10 @@ class _Job:
             raise OptionError(
                 f"{self.checkpoint} belongs to another fit (other logs or options): delete it, or name another file"
             )
-        self.passes = values["passes"]
-        self.penalty = arrays["penalty"]
+        self.passes, self.bends = values["passes"], values["bends"]
+        restore(self.units, {name.removeprefix("units."): value for name, value in arrays.items()})
+        self.penalty = self._penalty()
+        d = self.width
         counts = (values["n_lists"], values["n_pairs"], values["weight"])
         # What only the first pass adds up is in M and the penalty already.
         none = np.zeros(d)
@@ -307,11 +388,21 @@ class _Job:
         return arrays["theta"], done, arrays["M"], noted
 
 
-def _part(chunk: Chunk, *, n_features: int, theta: FloatArray, pairs: str, first: bool) -> Part:
-    total, problems = Compensated(len(theta)), Problems()
+def _part(chunk: Chunk, *, theta: FloatArray, pairs: str, units: Units, first: bool, squares: bool) -> Part:
+    total, problems = Compensated(len(theta) + squares), Problems()
     earliest = latest = None
-    for batch, times in reader.batches(chunk, n_features, problems):
-        total.add(sums(batch, theta, pairs, first=first))
+    for batch, times in reader.batches(chunk, units.may_lack(), problems):
+        total.add(sums(batch, theta, pairs, units, first=first, squares=squares))
         if len(times):
             earliest, latest = times[0] if earliest is None else earliest, times[-1]
     return Part(total.total(), problems, int(earliest or 0), int(latest or 0))
+
+
+def _documents(part: tuple[Chunk, int], *, n_features: int, every: int) -> list[FloatArray]:
+    """The documents of every n-th good list of a row group, which comes after so many rows of others."""
+    (chunk, place), found = part, []
+    for batch, _ in reader.batches(chunk, np.ones(n_features, dtype=np.bool_), Problems()):
+        lists = np.split(batch.features, batch.offsets[1:-1])
+        found += [X for X in lists[-place % every :: every] if len(X)]
+        place += len(lists)
+    return found

@@ -82,8 +82,11 @@ def width_of(paths: Sequence[str]) -> int:
     return width(chunks(paths, Problems()))
 
 
-def batches(chunk: Chunk, n_features: int, problems: Problems) -> Iterator[tuple[Batch, IntArray]]:
-    """The good lists of a chunk with their times (microseconds), a bounded number at a time."""
+def batches(chunk: Chunk, may_lack: BoolArray, problems: Problems) -> Iterator[tuple[Batch, IntArray]]:
+    """The good lists of a chunk with their times (microseconds), a bounded number at a time.
+
+    ``may_lack`` (d,) : features in which NaN is a value.
+    """
     row, latest = chunk.first_row, None
     tables = _tables(chunk)
     while True:
@@ -95,7 +98,7 @@ def batches(chunk: Chunk, n_features: int, problems: Problems) -> Iterator[tuple
             return
         if table is None:
             return
-        batch, rows, times = _check(table, n_features, problems, f"{chunk.path} row", row)
+        batch, rows, times = _check(table, may_lack, problems, f"{chunk.path} row", row)
         earlier = times < np.concatenate([times[:1] if latest is None else [latest], times[:-1]])
         for place in row + rows[earlier]:
             problems.add(Reason.OUT_OF_ORDER, f"{chunk.path} row {place}")
@@ -150,10 +153,12 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
-def _check(table: Any, n_features: int, problems: Problems, place: str, first: int) -> tuple[Batch, IntArray, IntArray]:
+def _check(
+    table: Any, may_lack: BoolArray, problems: Problems, place: str, first: int
+) -> tuple[Batch, IntArray, IntArray]:
     """Leave out the bad rows of a record batch, each with its reason: what is left, its rows and its times."""
     documents, features, clicks = (table.column(name) for name in ("documents", "features", "clicks"))
-    n = table.num_rows
+    n, n_features = table.num_rows, len(may_lack)
     bad: dict[Reason, BoolArray] = {}
     null = np.zeros(n, dtype=np.bool_)
     for name in table.schema.names:
@@ -170,6 +175,9 @@ def _check(table: Any, n_features: int, problems: Problems, place: str, first: i
     values = features.flatten().flatten().to_numpy(zero_copy_only=False).astype(np.float64)
     # Comparisons with NaN are false, so one test answers NaN, infinity and absurd sizes.
     absurd = ~(np.abs(values) <= MAX_MAGNITUDE)
+    if may_lack.any():
+        feature = np.arange(len(values)) - np.repeat(np.cumsum(widths) - widths, widths)
+        absurd &= ~(np.isnan(values) & may_lack[np.minimum(feature, n_features - 1)])
     gains = np.asarray(clicks.flatten().cast("float64").fill_null(0.0))
     absurd_gains = _any(np.repeat(np.arange(n), sizes[2]), ~(np.abs(gains) <= MAX_GAIN), n)
     bad[Reason.NOT_FINITE] = _any(np.repeat(owner, widths), absurd, n) | absurd_gains

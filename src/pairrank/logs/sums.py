@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from pairrank.features import position
+from pairrank.features.linear import Units
 from pairrank.features.spread import centred, spread_sums
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.logs.reader import Batch
@@ -75,9 +76,9 @@ def _of_equal_length(gains: FloatArray, start: IntArray, locked: IntArray, kind:
     return DocumentPairs(start[rows] + winner, start[rows] + loser, weight)
 
 
-def inputs(batch: Batch, kind: str) -> FloatArray:
-    """(n, d) or (n, d + 1): documents centred on their list; with the column of their positions for "shown" pairs."""
-    X = centred(batch.features, batch.offsets)
+def inputs(batch: Batch, kind: str, units: Units) -> FloatArray:
+    """(n, d) or (n, d + 1): columns centred on their list; with the column of their positions for "shown" pairs."""
+    X = centred(units.columns(batch.features), batch.offsets)
     if kind != "shown":
         return X
     sizes = np.diff(batch.offsets)
@@ -109,15 +110,19 @@ class Sums:
         return cls(0.0, row, np.zeros(square), np.zeros(square), row, row)
 
 
-def sums(batch: Batch, theta: FloatArray, kind: str, *, first: bool) -> Sums:
+def sums(
+    batch: Batch, theta: FloatArray, kind: str, units: Units, *, first: bool = False, squares: bool = False
+) -> Sums:
     """The sums over a batch: Σ w log(1 + e^-z), -Σ w σ(-z) x, Σ w σ'(z) x xᵀ and Σ w x xᵀ, where z = x·θ.
 
     With b_i = Σ ±w σ(-z) over the pairs of document i the gradient is -Xᵀb, and Σ v x xᵀ = Xᵀ·Laplacian(v)·X: the
     work grows with the documents, however many pairs they make. M and the features' spread are added up in the
-    ``first`` pass only: they do not depend on θ.
+    ``first`` pass only: they do not depend on θ. With ``squares`` the square of the score is one more column, the last.
     """
-    X, pairs = inputs(batch, kind), preferences(batch, kind)
+    X, pairs = inputs(batch, kind, units), preferences(batch, kind)
     scores = X @ theta
+    if squares:
+        X = np.column_stack([X, (X[:, : units.n_inputs] @ theta[: units.n_inputs]) ** 2])
     gap = scores[pairs.winner] - scores[pairs.loser]
     force = pairs.weight * sigmoid(-gap)
     n, d = X.shape

@@ -102,6 +102,9 @@ class LinearRanker(Ranker, Explained):
             self._learn(self._seen(impression), clicks)
         if self._units.settled:
             self._first = ()
+        self._keep_monotone()
+
+    def _keep_monotone(self) -> None:
         if self._signs:
             self._weights = projected(self._weights, constraints(self._units, self._signs), self._covariance())
 

@@ -75,25 +75,16 @@ class PairwiseRanker(LinearRanker):
         n = self._posterior.n_lists
         if n < BEND_FROM or n & (n - 1):
             return
-        blocks = self._units.blocks()
-        there = blocks >= 0
-        if not there.any():
+        units, posterior = self._units, self._posterior
+        if not (units.blocks() >= 0).any():
             return
-        theta, v, k = self._posterior.beside_squares(self.n_inputs)
-        pairs = np.where(there[:, :, None] & there[:, None, :], 1.0, 0.0)
-        S = self._posterior.inverse[blocks[:, :, None], blocks[:, None, :]]
-        wider = S + v[blocks][:, :, None] * v[blocks][:, None, :] / k
-        before, sizes = self._units.stiffness, there.sum(axis=1)
-        after = evidence.stiffness(
-            evidence.Blocks(pairs * S, there * self._posterior.theta[blocks], sizes),
-            evidence.Blocks(pairs * wider, there * theta[blocks], sizes),
-            before,
-            self.lam,
+        before, squares = units.precisions, posterior.of_squares(self.n_inputs)
+        units.stiffness = evidence.stiffness(
+            units.blocks(), units.stiffness, self.lam, posterior.theta, posterior.inverse, squares
         )
-        change = np.zeros(len(self._posterior.theta))
-        change[blocks[there]] = self.lam * np.repeat(after - before, sizes)
-        self._units.stiffness = after
-        self._posterior.stiffen(change)
+        change = np.zeros(len(posterior.theta))
+        change[: self.n_inputs] = self.lam * (units.precisions - before)
+        posterior.stiffen(change)
 
     def _design(self, impression: Impression) -> FloatArray:
         """(k, m), the rows that the posterior learns from: the documents' inputs, and what else explains clicks."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 from pairrank.checking import check_number_in
 from pairrank.errors import OptionError
-from pairrank.features.spread import centred, mean_spread, precision, spread_sums
+from pairrank.features.additive import Additive
+from pairrank.features.spread import STRENGTH, centred, mean_spread, precision, spread_sums
 from pairrank.kernel.logistic import slope
 from pairrank.rankers.base import Ranker
 from pairrank.rankers.pairrank import PairRank
@@ -31,21 +33,33 @@ EVEN = 1.0 / 6.0
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """θ ~ N(mean, precision⁻¹): ``mean`` (d,), ``precision`` (d, d) where H starts, and ``M`` (d, d) where M starts."""
+    """θ ~ N(mean, precision⁻¹): ``mean`` (d,), ``precision`` (d, d) where H starts, and ``M`` (d, d) where M starts.
+
+    ``pieces`` : for an additive model, what makes the d columns of features.
+    """
 
     mean: FloatArray
     precision: FloatArray
     M: FloatArray
+    pieces: Additive | None = None
 
     def apply(self, ranker: Ranker) -> None:
         """Give the prior to a PairRank that has learned nothing yet."""
-        _pairrank(ranker).set_prior(self.mean, self.precision, self.M)
+        _pairrank(ranker).set_prior(self.mean, self.precision, self.M, self.pieces)
 
 
-def settings_of(ranker: Ranker) -> tuple[float, str]:
-    """``lam`` and the kind of pairs with which a fit is the same problem as the ranker's own, or as its expectation."""
+class Settings(NamedTuple):
+    """``lam``, pairs and model with which a fit is the same problem as a ranker's own, or as its expectation."""
+
+    lam: float
+    pairs: str
+    model: str
+
+
+def settings_of(ranker: Ranker) -> Settings:
+    """What a fit for this ranker is to be told."""
     ours = _pairrank(ranker)
-    return ours.lam, "averaged" if ours.pairs == "matched" else ours.pairs
+    return Settings(ours.lam, "averaged" if ours.pairs == "matched" else ours.pairs, ours.model)
 
 
 def from_labels(
@@ -56,6 +70,7 @@ def from_labels(
     lam: float | None = None,
     strength: float | None = None,
     l2: float = 1e-3,
+    model: str = "linear",
 ) -> Prior:
     """What graded documents know: RankNet's θ, and the spread of the pairs of different grade within queries.
 
@@ -65,12 +80,17 @@ def from_labels(
     offsets : (n_queries + 1,), query q owns the rows from offsets[q] up to offsets[q + 1].
     lam : λ_f = lam · E[(x_i - x_j)_f²] over documents of one query; None is 3d, what a new `PairRank` has.
     strength : how many pairs of clicks the labels are worth; None counts each as one.
-    l2 : the penalty of `OfflineRankNet`.
+    l2 : the penalty of `OfflineRankNet`. model : "linear" or "additive", as the ranker's.
     """
-    labels, bounds = np.asarray(grades), np.asarray(offsets)
-    X = centred(features, bounds)
-    spread = mean_spread(*spread_sums(X, bounds))
-    theta = OfflineRankNet(X.shape[-1], l2=l2).fit(X, labels, bounds).weights
+    labels, bounds, documents = np.asarray(grades), np.asarray(offsets), np.asarray(features, dtype=np.float64)
+    d = documents.shape[-1]
+    documents = documents if model == "additive" else centred(documents, bounds)
+    teacher = OfflineRankNet(d, l2=l2, model=model).fit(documents, labels, bounds)
+    units = teacher._units
+    theta = teacher._weights / units.units
+    X = centred(units.columns(documents), bounds)
+    units.fix_units(np.sqrt(mean_spread(*spread_sums(X, bounds))))
+    penalty = (STRENGTH * d if lam is None else lam) * units.units**2
     J, M = np.zeros((len(theta),) * 2), np.zeros((len(theta),) * 2)
     n_pairs = 0
     for start, stop in pairwise(bounds.tolist()):
@@ -82,7 +102,8 @@ def from_labels(
         M += 0.5 * _spread(documents, differ.astype(np.float64))
         n_pairs += int(differ.sum()) // 2
     worth = float(n_pairs) if strength is None else _check_strength(strength)
-    return _prior(theta, J / n_pairs, M / n_pairs, precision(spread, lam), worth)
+    pieces = units if isinstance(units, Additive) else None
+    return _prior(theta, J / n_pairs, M / n_pairs, penalty, worth, pieces)
 
 
 def from_weights(weights: ArrayLike, *, strength: float, lam: float | None = None, variance: ArrayLike = EVEN) -> Prior:
@@ -115,12 +136,19 @@ def from_weights(weights: ArrayLike, *, strength: float, lam: float | None = Non
     return _prior(theta, spread[:, None] * inner * spread, np.diag(spread**2), precision(even, lam), strength)
 
 
-def _prior(theta: FloatArray, J: FloatArray, second_moment: FloatArray, lam: FloatArray, strength: float) -> Prior:
+def _prior(
+    theta: FloatArray,
+    J: FloatArray,
+    second_moment: FloatArray,
+    lam: FloatArray,
+    strength: float,
+    pieces: Additive | None = None,
+) -> Prior:
     """Λ = diag(``lam``) around zero and ``strength`` pairs of information ``J`` around ``theta``."""
     penalty = np.diag(lam)
     both = penalty + strength * J
     mean: FloatArray = cho_solve(cho_factor(both), strength * (J @ theta))
-    return Prior(mean, both, penalty + strength * second_moment)
+    return Prior(mean, both, penalty + strength * second_moment, pieces)
 
 
 def information(size: float) -> tuple[float, float]:
@@ -148,6 +176,4 @@ def _check_strength(strength: float) -> float:
 def _pairrank(ranker: Ranker) -> PairRank:
     if not isinstance(ranker, PairRank):
         raise OptionError(f"a {ranker.name} cannot take a prior; expected a pairrank ranker")
-    if ranker.model != "linear":
-        raise OptionError('fits and warm starts give weights, which model="additive" has not; take model="linear"')
     return ranker

@@ -17,11 +17,13 @@ from pairrank.errors import OptionError
 from pairrank.estimator.information_matrix import InformationMatrix
 from pairrank.estimator.posterior import Posterior
 from pairrank.features import position
+from pairrank.features.additive import Additive
 from pairrank.kernel import confidence, logistic, pairs, partition
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw
 from pairrank.rankers.pairrank.candidates import Candidates, compared, show
 from pairrank.rankers.pairrank.options import PRESETS, PairRankOptions
+from pairrank.state import restore, state_of
 from pairrank.types import FloatArray, Impression, Inspection, IntArray
 
 __all__ = ["PRESETS", "PairRank"]
@@ -160,36 +162,48 @@ class PairRank(PairRankOptions):
             half_life=self.half_life or 0.0,
         )
 
-    def set_prior(self, mean: ArrayLike, precision: ArrayLike, M: ArrayLike | None = None) -> None:
+    def set_prior(
+        self, mean: ArrayLike, precision: ArrayLike, M: ArrayLike | None = None, pieces: Additive | None = None
+    ) -> None:
         """Start from what is known: θ ~ N(mean, precision⁻¹) instead of N(0, I/λ), before anything is learned.
 
         The loss gets ½(θ - mean)ᵀ precision (θ - mean), H starts at ``precision`` (d, d), and the paper's M at ``M``
         (d, d), or there too, so exploration begins narrow where the prior knows and wide where it does not. All three
-        are in the features' own units; the model's units become those in which the prior's diagonal is λ.
+        are in the features' own units; the model's units become those in which the prior's diagonal is λ. For an
+        additive model d counts the columns of ``pieces``, which then are its own.
         """
-        if self.model != "linear":
-            raise OptionError('a prior is one of weights, which model="additive" does not have; take model="linear"')
+        if (self.model == "additive") != (pieces is not None):
+            raise OptionError(
+                'model="additive" takes a prior with pieces, from logs or labelled data, and no other model does: '
+                "weights alone tell of no pieces"
+            )
         if self._posterior.n_pairs:
             raise OptionError("a prior can be set only before anything was learned")
         if self.loss == "mean":
             raise OptionError('a prior needs loss="sum": the mean loss has a penalty of its own')
-        mu, P = np.array(mean, dtype=np.float64), self._check_precision("precision", precision)
-        if mu.shape != (self.n_features,) or not np.isfinite(mu).all():
-            raise OptionError(f"the prior's mean has shape {mu.shape}; expected ({self.n_features},), all finite")
-        start = P if M is None else self._check_precision("M", M)
+        d = self.n_features if pieces is None else pieces.n_inputs
+        mu, P = np.array(mean, dtype=np.float64), self._check_precision("precision", precision, d)
+        if mu.shape != (d,) or not np.isfinite(mu).all():
+            raise OptionError(f"the prior's mean has shape {mu.shape}; expected ({d},), all finite")
+        start = P if M is None else self._check_precision("M", M, d)
         with self._turn:
-            unit = np.sqrt(np.diagonal(P) / self.lam)
-            self._units.fix(unit)
+            if pieces is None:
+                self._units.fix(np.sqrt(np.diagonal(P) / self.lam))
+            else:
+                restore(self._units, state_of(pieces))
+                self._reset()
+            unit = self._units.units
             inner = P / np.outer(unit, unit)
-            full = np.diag(np.append(np.empty(self.n_features), np.full(int(self.offsets), position.PRECISION)))
-            full[: self.n_features, : self.n_features] = inner
+            full = np.diag(np.append(np.empty(d), np.full(int(self.offsets), position.PRECISION)))
+            full[:d, :d] = inner
             self._posterior.set_prior(np.append(unit * mu, np.zeros(int(self.offsets))), full)
             if self._information is not None:
                 self._information.start_from(start / np.outer(unit, unit))
             self._weights, self._inverse32 = unit * mu, None
+            self._keep_monotone()
 
-    def _check_precision(self, name: str, matrix: ArrayLike) -> FloatArray:
-        array, d = np.array(matrix, dtype=np.float64), self.n_features
+    def _check_precision(self, name: str, matrix: ArrayLike, d: int) -> FloatArray:
+        array = np.array(matrix, dtype=np.float64)
         if array.shape != (d, d) or not np.isfinite(array).all():
             raise OptionError(f"the prior's {name} has shape {array.shape}; expected ({d}, {d}), all finite")
         try:

@@ -75,7 +75,7 @@ class Config:
         named = {} if self.feature_names is None else {"feature_names": self.feature_names}
         ranker = rankers.make(self.ranker, n_features=self.n_features, seed=self.seed, **named, **self.options)
         if self.prior is not None:
-            lam, _ = priors.settings_of(ranker)
+            lam = priors.settings_of(ranker).lam
             weights = [math.nan if weight is None else weight for weight in self.prior.weights]
             variance = priors.EVEN if self.prior.variance is None else self.prior.variance
             priors.from_weights(weights, lam=lam, strength=self.prior.strength, variance=variance).apply(ranker)
