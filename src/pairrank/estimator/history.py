@@ -150,6 +150,20 @@ class History(Saved):
         self._loser = Growing(self._loser.rows[n_pairs:] - n_documents)
         self._ends = Growing(self._ends.rows[n_lists:] - ends)
 
+    def turn_round(self) -> None:
+        """Put the lists in the opposite order."""
+        ends = self._ends.rows
+        sizes = np.diff(ends, axis=0, prepend=0)[::-1]
+        new_ends = np.cumsum(sizes, axis=0)
+        shift = ends[::-1] - new_ends  # of each list's rows, from where they go to where they are
+        rows, pairs = (np.arange(sizes[:, i].sum()) + np.repeat(shift[:, i], sizes[:, i]) for i in (0, 1))
+        moved = np.repeat(shift[:, 0], sizes[:, 1])
+        self._documents = Growing(self._documents.rows[rows])
+        self._winner = Growing(self._winner.rows[pairs] - moved)
+        self._loser = Growing(self._loser.rows[pairs] - moved)
+        self._weight = Growing(self._weight.rows[pairs])
+        self._ends = Growing(new_ends)
+
     @property
     def n_lists(self) -> int:
         """Lists whose pairs are kept."""

@@ -25,7 +25,7 @@ from pairrank.kernel.confidence import add_product, inverse_of
 from pairrank.kernel.list_newton import solve_list
 from pairrank.kernel.pairs import Pairs, preferences, top_used
 from pairrank.state import Saved
-from pairrank.types import AnyArray, FloatArray
+from pairrank.types import FloatArray
 
 # Below this many pairs a refresh costs next to nothing, so every list gets one.
 SMALL = 256
@@ -261,25 +261,23 @@ class Posterior(Saved):
         self._rebuild()
         self._refresh()
 
-    def as_kept(self, documents: FloatArray, pairs: Pairs) -> tuple[AnyArray, Pairs]:
-        """What the history keeps of a list that is given to `add`."""
-        used, pairs = only_used(documents, pairs)
-        return used.astype(self.history.dtype), pairs
+    def recall(self, documents: FloatArray, pairs: Pairs) -> None:
+        """Take back a list that was given to `add`: the newest first, then the one before it, and so on.
 
-    def recall(self, lists: list[tuple[AnyArray, Pairs]]) -> None:
-        """Fill an empty history with the lists that it held, `as_kept`, newest first; ``lists`` is empty then."""
-        times = 0
-        for number in range(self._lists - len(lists) + 1, self._lists + 1):
-            documents, pairs = lists.pop()
-            if self._half_life:  # how often this list has been counted less since it came
-                times = self._lists // self._forget_every - (number - 1) // self._forget_every
-            weight = pairs.weight
-            for _ in range(times):
+        When all are there, `History.turn_round` puts them in order.
+        """
+        used, pairs = only_used(documents, pairs)
+        weight = pairs.weight
+        if self._half_life:  # counted less so often since it came
+            before = self._lists - self.history.n_lists - 1
+            for _ in range(self._lists // self._forget_every - before // self._forget_every):
                 weight = weight * self._forget_factor
-            self.history.append(documents, pairs._replace(weight=weight))
+        self.history.append(used.astype(self.history.dtype), pairs._replace(weight=weight))
 
     def fold_all(self) -> None:
-        """Let the quadratic model at θ̂ stand for a history that is lost."""
+        """Let the quadratic model at θ̂ stand for a history that is lost, or that only a part was found of."""
+        if self.history.n_lists:
+            self.history.drop(self.history.n_lists)
         self.P = inverse_of(self.inverse)[0]
         self.q = self.P @ self.theta
         self._give_up_rebuild()

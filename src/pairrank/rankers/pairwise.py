@@ -16,7 +16,7 @@ from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import State
 from pairrank.rankers.linear import LinearRanker
 from pairrank.rng import Purpose, generator
-from pairrank.types import AnyArray, BoolArray, FloatArray, Impression
+from pairrank.types import BoolArray, FloatArray, Impression
 
 # Preferences that clicks can be taken for; see `kernel.pairs`.
 PairKind = Literal["adjacent", "matched", "all", "averaged", "shown"]
@@ -100,18 +100,17 @@ class PairwiseRanker(LinearRanker):
 
     def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> None:
         first: list[tuple[Impression, BoolArray]] = []
-        lists: list[tuple[AnyArray, Pairs]] = []
+        posterior, history = self._posterior, self._posterior.history
         for impression, clicks in entries:
             if len(first) < n_first:
                 first.append((impression, clicks))
             found = preferred(self.pairs, impression, clicks)
-            if len(found.weight) and len(lists) < n_history:
-                # As they will be kept, and no more: there may be a hundred thousand.
-                lists.append(self._posterior.as_kept(self._design(self._seen(impression)), found))
-            if len(lists) == n_history and len(first) == n_first:
+            if len(found.weight) and history.n_lists < n_history:
+                posterior.recall(self._design(self._seen(impression)), found)
+            if history.n_lists == n_history and len(first) == n_first:
                 break
         super()._read_back(first, n_first, 0)
-        if len(lists) == n_history:
-            self._posterior.recall(lists)
+        if history.n_lists == n_history:
+            history.turn_round()
         else:
-            self._posterior.fold_all()
+            posterior.fold_all()
