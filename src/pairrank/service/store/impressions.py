@@ -96,7 +96,7 @@ class ImpressionTables(LaunchTables):
                 accepted: dict[int, tuple[int, ...]] = {}
                 for place in places:
                     verdict = _judge(locked, items[place], now)
-                    if items[place].number in accepted and verdict.status is Status.ACCEPTED:
+                    if items[place].number in accepted and verdict.status in (Status.ACCEPTED, Status.FOREIGN):
                         verdict = Verdict(Status.DUPLICATE)
                     elif verdict.status is Status.ACCEPTED:
                         accepted[items[place].number] = verdict.positions
