@@ -216,15 +216,16 @@ class LearnerProcess:
         self.learner = Learner(self.store, world.clock)
 
     def learn(self, choice: int) -> bool:
-        """One round as in `Learner.run`, if no other learner leads."""
+        """One round as in `Learner.run`, if no other learner holds the rankers."""
+        learner = self.learner
         try:
-            if not self.store.database.leads():
-                self.learner._forget()
-                if not self.store.database.try_lead():
-                    return False
-            self.learner.step(publish=bool(choice >> 8 & 1))
+            if not learner._held or choice >> 9 & 1:
+                learner._hold()
+            if not learner._held:
+                return False
+            learner.step(publish=bool(choice >> 8 & 1))
         except StorageError:
-            self.learner._forget()
+            learner._keep(set())
         return True
 
     def close(self) -> None:

@@ -349,7 +349,7 @@ class World:
         for learner in self._learners:
             learner.close()
         self._learners = [LearnerProcess(self)]
-        while self._learners[0].learn(1 << 8) and any(h.applied < h.log_seq for h in self._admin.heads().values()):
+        while self._learners[0].learn(3 << 8) and any(h.applied < h.log_seq for h in self._admin.heads().values()):
             pass
         self.compare()
         faults = verify(self._admin) + [row.name for row in self._admin.rankers() if not replay(self._admin, row).same]
