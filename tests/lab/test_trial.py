@@ -56,6 +56,8 @@ def test_the_value_of_a_list_is_exact() -> None:
     assert crowd.value(grades) == pytest.approx(p[0] + (1 - p[0]) * (p[1] / 2 + (1 - p[1]) * p[2] / 3))
     many = trial.first_click(crowd.clicks(np.repeat(grades, 40_000, axis=0), generator(0, 0, Purpose.CLICKS)))
     assert many.sum(axis=1).mean() == pytest.approx(crowd.value(grades), abs=0.01)
+    clicks = crowd.clicks(np.repeat(grades, 40_000, axis=0), generator(0, 1, Purpose.CLICKS))
+    assert clicks.mean(axis=0) == pytest.approx(crowd.chances(grades[0]), abs=0.01)
 
 
 def test_outcomes_of_a_split_are_those_of_a_list_at_a_time(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
@@ -128,8 +130,9 @@ def test_lists_until_a_verdict_are_those_of_the_verdict(made: tuple[trial.Study,
 
 def test_intervals_from_a_log_hold_the_truth() -> None:
     [row] = trial.run(study(logs=25, log_lists=300, a="pairrank", b="shuffled"))
-    assert all(share >= 0.8 for share in row["off_policy"]["covered"].values())
-    assert 0.2 < row["off_policy"]["told"] <= 1.0
+    for of in ("order by score", "interleaved"):
+        assert all(share >= 0.8 for share in row["off_policy"][of]["covered"].values())
+        assert 0.2 < row["off_policy"][of]["told"] <= 1.0
     assert row["off_policy"]["arms"]["fixed_size"] > 0
 
 

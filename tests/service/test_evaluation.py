@@ -16,16 +16,17 @@ from pairrank.cli import main
 from pairrank.errors import InputError, OptionError, UnknownNameError
 from pairrank.service.learning.learner import Learner
 from pairrank.service.store import open_store
-from pairrank.service.store.values import Config, Feedback, Limits, Served, token_of
+from pairrank.service.store.values import Config, Feedback, Limits, Prior, Served, token_of
+from pairrank.trials import interleaving
 
 X = np.array([[0.1, 0.9], [0.9, 0.2], [0.5, 0.5], [0.3, 0.1]])
 LIKED = np.array([0.1, 0.7, 0.4, 0.2])  # how often each document is clicked where it stands among the first two
 
 
-def filled(store_url: Path | str, lists: int, keep: bool = True) -> None:
+def filled(store_url: Path | str, lists: int, keep: bool = True, start: Prior | None = None) -> None:
     """A store with lists of two out of four documents; it learns nothing, so every order is as likely as any other."""
     store = open_store(store_url)
-    row, _ = store.create("a", Config(2), Limits(keep_candidates=4), 0.0, "test")
+    row, _ = store.create("a", Config(2, prior=start), Limits(keep_candidates=4), 0.0, "test")
     store.set_frozen("a", True, 0.0, "test")
     ranker, rng = row.config.make(), np.random.default_rng(1)
     first = store.allocate(row.id, lists)
@@ -69,6 +70,22 @@ def test_the_truth_lies_within_and_weights_are_those_by_hand(store_url: str) -> 
         for shown, clicks in logged(store_url)
     )
     assert told.estimates[0].value == pytest.approx(total / 1200)
+
+
+def test_an_interleaved_experiment_is_foretold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The ranker's order by score is d0, d2, d1, d3 by what it starts from, which is too little to be certain of."""
+    path = tmp_path / "s.db"
+    filled(path, 500, start=Prior((1.0, 2.0), 1e-6))
+    told = pairrank.evaluate(path, positions=2, metric="interleaved")
+    drafts = interleaving.lists(np.argsort(-X @ [1.0, 2.0], kind="stable"), np.arange(4), 2)
+    truth = sum(chance * float(draft.credit @ LIKED[draft.ranking]) for chance, draft in drafts)
+    assert abs(truth) > 0.02
+    for estimate in told.estimates:
+        assert estimate.interval[0] < truth < estimate.interval[1]
+        assert estimate.told == pytest.approx(1.0)
+    assert (told.value, told.interval) == (0.0, (0.0, 0.0))
+    assert main(["evaluate", str(path), "--metric", "interleaved", "--positions", "2"]) == 0
+    assert "a by score (above zero) against as-sent, ips" in capsys.readouterr().out
 
 
 def test_a_short_log_says_what_it_cannot_tell(tmp_path: Path) -> None:

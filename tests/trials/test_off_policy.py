@@ -14,7 +14,7 @@ from pairrank.errors import InputError, OptionError
 from pairrank.kernel.exploration import draw_conservative, draw_random
 from pairrank.rng import Purpose, generator
 from pairrank.trials import interleaving
-from pairrank.trials.off_policy import ASSUMPTIONS, ENOUGH, Log, draw_chances, estimates, set_chances, weigh
+from pairrank.trials.off_policy import ASSUMPTIONS, ENOUGH, Draft, Draws, Log, draw_chances, estimates, weigh
 
 CLICK, STOP = np.array([0.1, 0.5, 0.9]), np.array([0.2, 0.5, 0.7])
 
@@ -122,8 +122,9 @@ def test_chances_of_sets_equal_brute_force(shuffled: bool, k: int) -> None:
     for seed in range(8):
         certain, blocks = some_certainty(seed)
         drawn = dict(every_draw(certain, blocks, k, shuffled))
+        draws = Draws(certain, blocks, shuffled=shuffled)
         for other in [*drawn, (4, 3, 2, 1, 0)[:k], (1, 0, 4, 2, 3)[:k]]:
-            above, here = set_chances(certain, blocks, np.array(other), shuffled=shuffled)
+            above, here = draws.set_chances(np.array(other))
             for p in range(k):
                 alike = {r: c for r, c in drawn.items() if set(r[:p]) == set(other[:p])}
                 assert here[p] == pytest.approx(sum(c for r, c in alike.items() if r[p] == other[p]))
@@ -134,7 +135,9 @@ def test_chances_of_sets_equal_brute_force(shuffled: bool, k: int) -> None:
 
 
 def chances_for(assumption: str, certain: np.ndarray, blocks: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return (set_chances if assumption == "set" else draw_chances)(certain, blocks, other)
+    if assumption == "set":
+        return Draws(certain, blocks).set_chances(other)
+    return draw_chances(certain, blocks, other)
 
 
 def certain_log(earned: np.ndarray, *weights: np.ndarray) -> Log:
@@ -170,23 +173,36 @@ def test_estimates_are_those_sums() -> None:
     assert robust.value == pytest.approx(2.0 * 0.4 + 8.0 * -0.4 + 0.6 + 2.0 * 0.3 + 4.0 * 0.9)
 
 
-def test_interleaving_outcomes_from_a_log() -> None:
-    """What interleaving two rankings would show, from lists that neither made: the mean over every draw."""
-    grades, certain, blocks = np.array([2, 0, 1, 0]), np.zeros((4, 4), dtype=bool), np.zeros(4, dtype=np.int64)
-    a, b = np.array([0, 2, 1, 3]), np.array([1, 0, 3, 2])
-    truth = sum(
-        chance * p * interleaving.outcome(shown.credit, clicks)
-        for chance, shown in interleaving.lists(a, b, 3)
-        for clicks, p in cascade(grades[shown.ranking])
-    )
-    found = 0.0
-    for ranking, chance in every_draw(certain, blocks, 3, False):
-        shown = np.array(ranking)
-        ratio = interleaving.chances(a, b, shown).prod() / draw_chances(certain, blocks, shown).prod()
-        credit = interleaving.choice_credit(a, b, shown) if ratio else np.zeros(3)
-        found += chance * ratio * sum(p * interleaving.outcome(credit, clicks) for clicks, p in cascade(grades[shown]))
-    assert truth > 0.1
-    assert found == pytest.approx(truth)
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_interleaving_outcomes_from_a_log(shuffled: bool) -> None:
+    """What a draft of two rankings would get, from lists that neither made: over every draw and every click."""
+    grades, model, told = np.array([2, 0, 1, 0, 1]), np.array([0.2, -0.1, 0.3]), 0
+    for seed in range(6):
+        certain, blocks = some_certainty(seed)
+        drawn = list(every_draw(certain, blocks, 5, shuffled))
+        a, b = np.array(drawn[0][0]), np.array(drawn[-1][0])
+        draft = Draft(a, b, 3, Draws(certain, blocks, shuffled=shuffled))
+        truth = sum(
+            chance * p * float(shown.credit @ clicks)
+            for chance, shown in interleaving.lists(a, b, 3)
+            for clicks, p in cascade(grades[shown.ranking])
+        )
+        ips = robust = square = 0.0
+        for ranking, chance in drawn:
+            shown = np.array(ranking[:3])
+            weights, credit = draft.weigh(shown)
+            square += chance * weights.here**2
+            for clicks, p in cascade(grades[shown]):
+                earned = clicks * credit
+                ips += chance * p * float(weights.here @ earned)
+                robust += chance * p * float(weights.here @ (earned - model) + weights.above @ model)
+        if (weights.reach == 0).any():  # the draft can make lists that ours never does
+            continue
+        told += 1
+        assert ips == pytest.approx(truth)
+        assert robust == pytest.approx(truth)
+        assert weights.reach == pytest.approx(1.0 / square)
+    assert told >= 3
 
 
 def simulated(seed: int, n: int) -> tuple[Log, float]:
@@ -195,7 +211,7 @@ def simulated(seed: int, n: int) -> tuple[Log, float]:
     grades = np.array([1, 2, 0, 0, 1, 0])
     blocks = np.array([0, 0, 1, 1, 2, 2])
     other = np.array([1, 0, 2, 3, 4])
-    chances = set_chances(np.zeros((6, 6), dtype=bool), blocks, other)
+    chances = Draws(np.zeros((6, 6), dtype=bool), blocks).set_chances(other)
     ranked = np.argsort(blocks + rng.random((n, 6)), axis=1, kind="stable")[:, :5]
     kinds, which = np.unique(ranked, axis=0, return_inverse=True)
     weights = np.array([weigh(r, other, chances) for r in kinds])[which.reshape(-1)].transpose(1, 0, 2)

@@ -18,7 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("store", metavar="STORE", help="sqlite:///FILE, a path, or postgresql://…")
     parser.add_argument("--ranker", metavar="NAME", help="whose log (where the store holds more than one ranker)")
     parser.add_argument("--against", default="as-sent", metavar="ORDER", help="as-sent, or a version of the ranker")
-    parser.add_argument("--metric", choices=METRICS, default="clicks", help="per list (clicks)")
+    parser.add_argument(
+        "--metric", choices=METRICS, default="clicks", help="per list (clicks); interleaved: against the ranker's own"
+    )
     parser.add_argument("--positions", type=int, default=10, metavar="N", help="from the top that count (10)")
     parser.add_argument("--level", type=float, default=0.05, help="of the intervals (0.05)")
     parser.add_argument("--json", action="store_true", help="answer as JSON")
@@ -39,10 +41,14 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(found.to_json()))
         return 0
     print(f"{found.metric} per list, first {found.positions} positions, {found.lists} lists of {found.ranker}")
-    print(f"{found.ranker} as shown: {found.value:.4f} ({found.interval[0]:.4f} to {found.interval[1]:.4f})")
+    other = found.against
+    if found.metric == "interleaved":
+        other = f"{found.ranker} by score (above zero) against {other}"
+    else:
+        print(f"{found.ranker} as shown: {found.value:.4f} ({found.interval[0]:.4f} to {found.interval[1]:.4f})")
     for estimate in found.estimates:
         low, high = estimate.interval
-        print(f"{found.against}, {estimate.method}: {estimate.value:.4f} ({low:.4f} to {high:.4f})")
+        print(f"{other}, {estimate.method}: {estimate.value:.4f} ({low:.4f} to {high:.4f})")
     first = found.estimates[0]
     print(f"Worth {first.effective:.0f} lists of that order; tells of {100 * first.told:.0f} % of what it exposes.")
     for why, count in found.left_out.items():

@@ -27,7 +27,8 @@ What is measured:
                           of both arms; "fixed size" is what a plain test needs that nobody looks at before. A split
                           and a log compare the reciprocal rank of the first click
   verdicts without cause  of experiments without a difference, looked at after every hundred lists
-  estimates from a log    how often 95 % intervals hold the true value of PairRank's order by score, from its own log
+  estimates from a log    how often 95 % intervals from PairRank's own log hold the true clicks of its order by score,
+                          and of that interleaved with the order it had after half of its lists
   guarded launch          arm a (good), chance (useless) and a reversed (hostile) against the best single feature
 
 examples:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from multiprocessing import get_context
 from typing import Any, NamedTuple, TypeVar
 
@@ -189,6 +189,13 @@ class Crowd:
         clicked &= np.cumsum(stopped, axis=-1) - stopped == 0
         return clicked
 
+    def chances(self, grades: IntArray) -> FloatArray:
+        """(k,), the probability of a click on each document of a list."""
+        click = self._click[grades]
+        going = np.cumprod(1.0 - click * self._stop[grades])
+        found: FloatArray = click * np.append(1.0, going[:-1])
+        return found
+
     def value(self, grades: IntArray) -> float:
         """The expected `first_click` of lists (n, k), exactly."""
         p = self._click[grades]
@@ -344,11 +351,19 @@ class Explorer:
         self.k = study.k
         self.queries = [served.query(q) for q in range(served.n_queries)]
         self._ranker = taught(study, "pairrank", train)
+        self._earlier = taught(replace(study, learn=study.learn // 2), "pairrank", train)
         self._seen = [self._ranker.inspect(X) for X, _ in self.queries]
+        self._draws = [off_policy.Draws(seen.certain, seen.blocks) for seen in self._seen]
 
     def by_score(self) -> list[IntArray]:
         """What it would show of each query if it did not explore."""
         return [seen.order[: self.k] for seen in self._seen]
+
+    def drafted(self, q: int) -> tuple[off_policy.Draft, list[tuple[float, interleaving.Interleaved]]]:
+        """A query's order by score mixed with the one after half of the lists: as a log tells of it, and all drafts."""
+        X, own = self.queries[q][0], self._seen[q].order
+        other, k = np.argsort(-self._earlier.score(X), kind="stable"), min(self.k, len(X))
+        return off_policy.Draft(own, other, k, self._draws[q]), list(interleaving.lists(own, other, k))
 
     def lists(self, n: int, rng: np.random.Generator) -> tuple[list[int], list[IntArray], IntArray]:
         """``n`` lists as it shows them: the queries, the rankings, and (n, k) the grades."""
@@ -360,19 +375,16 @@ class Explorer:
         """(n, k), of rankings of some queries."""
         return np.array([_padded(self.queries[q][1][r], self.k, -1) for q, r in zip(which, rankings, strict=True)])
 
-    def weigher(self, others: Sequence[IntArray]) -> Callable[[int, IntArray], FloatArray]:
-        """A function of a query and a shown ranking: (3, k), its `Weights` for a ranker that shows ``others``."""
-        chances = [off_policy.set_chances(s.certain, s.blocks, o) for s, o in zip(self._seen, others, strict=True)]
-        known: dict[tuple[int, bytes], FloatArray] = {}
+    def weigher(self, others: Sequence[IntArray]) -> Weigher:
+        """A function of a query and a shown ranking: (4, k), its `Weights` for one that shows ``others``, and ones."""
+        chances = [draws.set_chances(order) for draws, order in zip(self._draws, others, strict=True)]
 
-        def weights(q: int, ranking: IntArray) -> FloatArray:
-            key = q, ranking.tobytes()
-            if key not in known:
-                found = off_policy.weigh(ranking, others[q], chances[q])
-                known[key] = np.array([_padded(part, self.k, 1.0) for part in found])
-            return known[key]
+        @cache
+        def known(q: int, ranking: bytes) -> FloatArray:
+            found = off_policy.weigh(np.frombuffer(ranking, dtype=np.int64), others[q], chances[q])
+            return np.array([*(_padded(part, self.k, 1.0) for part in found), np.ones(self.k)])
 
-        return weights
+        return lambda q, ranking: known(q, ranking.tobytes())
 
 
 def from_a_log(study: Study, explorer: Explorer, crowd: Crowd, arms: Sequence[Sequence[IntArray]]) -> dict[str, Any]:
@@ -383,7 +395,7 @@ def from_a_log(study: Study, explorer: Explorer, crowd: Crowd, arms: Sequence[Se
     logs = []
     for arm in arms:
         weights = explorer.weigher(arm)
-        parts = np.array([weights(q, r) for q, r in zip(which, shown, strict=True)]).transpose(1, 0, 2)
+        parts = np.array([weights(q, r)[:3] for q, r in zip(which, shown, strict=True)]).transpose(1, 0, 2)
         logs.append(off_policy.Log(earned, *parts))
     told = np.logical_and(*(log.told(study.log_lists) for log in logs))
     difference = (np.where(told, logs[0].here - logs[1].here, 0.0) * earned).sum(axis=1)
@@ -391,26 +403,52 @@ def from_a_log(study: Study, explorer: Explorer, crowd: Crowd, arms: Sequence[Se
 
 
 def coverage(study: Study, explorer: Explorer, crowd: Crowd) -> dict[str, Any]:
-    """How often intervals from the log of an exploring PairRank hold the true value of showing its order by score."""
-    best = explorer.by_score()
+    """How often intervals from the log of an exploring PairRank hold the truth, in the positions that the log tells of.
+
+    Clicks per list of its order by score; and the clicks of either side where that is interleaved with what it was
+    after half of its lists.
+    """
+    best, drafts = explorer.by_score(), [explorer.drafted(q) for q in range(len(explorer.queries))]
     weights = explorer.weigher(best)
-    everything = range(len(best))
-    reach = np.array([weights(q, best[q])[2] for q in everything])
+
+    def told(reach: FloatArray) -> BoolArray:
+        return np.logical_and.accumulate(reach >= off_policy.ENOUGH / study.log_lists)
+
     # The truth is that of the positions that the log tells of, over all queries alike.
-    told = np.logical_and.accumulate(reach >= off_policy.ENOUGH / study.log_lists, axis=1)
-    grades = explorer.grades(everything, best)
-    truth, rows = crowd.value(np.where(told, grades, -1)), []
+    alone = mixed = 0.0
+    for q, (_, grades) in enumerate(explorer.queries):
+        clicks = crowd.chances(grades[best[q]])
+        alone += float(clicks @ told(weights(q, best[q])[2])[: len(clicks)])
+        draft, lists = drafts[q]
+        seen = told(draft.reach)
+        mixed += sum(chance * float((seen * one.credit) @ crowd.chances(grades[one.ranking])) for chance, one in lists)
+
+    @cache
+    def drafted(q: int, ranking: bytes) -> FloatArray:
+        found, credit = drafts[q][0].weigh(np.frombuffer(ranking, dtype=np.int64))
+        return np.array([*(_padded(part, study.k, 1.0) for part in found), _padded(credit, study.k, 0.0)])
+
+    return {
+        "order by score": _covered(study, explorer, crowd, weights, alone / len(best)),
+        "interleaved": _covered(study, explorer, crowd, lambda q, r: drafted(q, r.tobytes()), mixed / len(best)),
+    }
+
+
+Weigher = Callable[[int, IntArray], FloatArray]
+
+
+def _covered(study: Study, explorer: Explorer, crowd: Crowd, weights: Weigher, truth: float) -> dict[str, Any]:
+    rows = []
     for number in range(study.logs):
         rng = generator(study.seed, _LOGGED + number, Purpose.CLICKS)
         which, shown, seen = explorer.lists(study.log_lists, rng)
-        parts = np.array([weights(q, r) for q, r in zip(which, shown, strict=True)]).transpose(1, 0, 2)
-        found = off_policy.estimates(off_policy.Log(first_click(crowd.clicks(seen, rng)), *parts), level=study.level)
+        *parts, worth = np.array([weights(q, r) for q, r in zip(which, shown, strict=True)]).transpose(1, 0, 2)
+        found = off_policy.estimates(off_policy.Log(worth * crowd.clicks(seen, rng), *parts), level=study.level)
         rows.append([(*e.interval, e.told, e.effective) for e in found])
     names, (low, high, share, effective) = [e.method for e in found], np.array(rows).transpose(2, 0, 1)
     covered = (low <= truth) & (truth <= high)
     return {
         "truth": truth,
-        "all": crowd.value(grades),
         "told": float(share.mean()),
         "effective": float(effective.mean()),
         "covered": dict(zip(names, covered.mean(axis=0).tolist(), strict=True)),

@@ -57,16 +57,15 @@ def false_verdicts(rows: Sequence[Outcome]) -> tuple[Row, list[Row]]:
 
 
 def coverage(rows: Sequence[Outcome]) -> tuple[Row, list[Row]]:
-    """A line per users: how often intervals from a log hold the truth, and how wide they are."""
-    methods = list(rows[0]["off_policy"].get("covered", {}))
-    head = ["users", "told of", "effective lists", *methods]
+    """Two lines per users: how often intervals from a log hold the truth, and how wide they are."""
     lines = []
     for row in rows:
-        found = row["off_policy"]
-        if found:
-            cells = [f"{100 * found['covered'][m]:.1f} %, width {found['width'][m]:.3f}" for m in methods]
-            lines.append([row["clicks"], f"{100 * found['told']:.0f} %", f"{found['effective']:.0f}", *cells])
-    return head, lines
+        for of in ("order by score", "interleaved") if row["off_policy"] else ():
+            found = row["off_policy"][of]
+            cells = [f"{100 * share:.1f} %, width {found['width'][m]:.3f}" for m, share in found["covered"].items()]
+            told = [f"{100 * found['told']:.0f} %", f"{found['effective']:.0f}"]
+            lines.append([row["clicks"], of, *told, *cells])
+    return ["users", "clicks of", "told of", "effective lists", "ips", "self-normalised", "doubly robust"], lines
 
 
 def launched(rows: Sequence[Outcome]) -> tuple[Row, list[Row]]:

@@ -31,7 +31,7 @@ from pairrank.trials import off_policy
 from pairrank.trials.experiment import AS_SENT
 from pairrank.types import FloatArray, Impression, IntArray
 
-METRICS = ("clicks", "first-click")
+METRICS = ("clicks", "first-click", "interleaved")
 # The chance of a set of documents is a sum over its subsets: of ten there are a thousand, of twenty a million.
 MOST_POSITIONS = 12
 BATCH = 200
@@ -45,7 +45,8 @@ class Evaluation:
 
     Attributes
     ----------
-    value, interval : mean per list of what was shown. estimates : of the other order, by three methods.
+    value, interval : mean per list of what was shown; 0 for "interleaved", as of a ranker against itself.
+    estimates : of the other order, by three methods.
     lists : how many count. left_out : how many do not, by why.
     """
 
@@ -86,7 +87,8 @@ def evaluate(
     store : ``sqlite:///FILE``, a path, or ``postgresql://…``; the service may be running.
     ranker : whose log; None where the store holds one ranker only.
     against : "as-sent", the order in which documents came, or a version of the ranker, by score.
-    metric : "clicks" per list, or "first-click": the reciprocal rank of the first.
+    metric : "clicks" per list; "first-click": the reciprocal rank of the first; or "interleaved": in lists that are a
+        team draft of the ranker's order by score and the other, clicks on the ranker's picks less those on the other's.
     positions : from the top of a list, that count.
     """
     check_choice("metric", metric, METRICS)
@@ -107,7 +109,7 @@ def evaluate(
         )
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     log = off_policy.Log(*columns)
-    own = log.earned.sum(axis=1)
+    own = np.zeros(len(rows)) if metric == "interleaved" else log.earned.sum(axis=1)
     return Evaluation(
         row.name,
         name,
@@ -179,8 +181,7 @@ def _rows(
                 if impression.locked:
                     left_out["shown by score"] += 1
                     continue
-                told = _told(model.ranker, impression, clicks, candidates, order, positions)
-                rows.append(told._replace(earned=_earned(told.earned, metric)))
+                rows.append(_told(model.ranker, impression, clicks, candidates, order, metric, positions))
     gone = sum(len(numbers) for numbers in wanted.values())
     if gone:
         left_out["served by versions from before the log"] += gone
@@ -206,7 +207,7 @@ def _batches(numbers: Sequence[int]) -> Iterable[Sequence[int]]:
 
 
 def _told(
-    model: Ranker, impression: Impression, clicks: bytes, candidates: bytes, order: Order, positions: int
+    model: Ranker, impression: Impression, clicked: bytes, candidates: bytes, order: Order, metric: str, positions: int
 ) -> _Told:
     X = np.empty((impression.n_docs, impression.features.shape[1]))
     rest = np.ones(len(X), dtype=np.bool_)
@@ -214,18 +215,23 @@ def _told(
     X[impression.ranking] = impression.features
     X[rest] = np.frombuffer(candidates, dtype=np.float64).reshape(-1, X.shape[1])
     k = min(len(impression), positions)
-    seen, other = model.inspect(X), order(X, k)
-    shuffled = getattr(model, "exploration", "") == "random"
-    chances = off_policy.set_chances(seen.certain, seen.blocks, other, shuffled=shuffled)
-    weights = off_policy.weigh(impression.ranking[:k], other, chances)
+    seen, shown = model.inspect(X), impression.ranking[:k]
+    clicks = np.frombuffer(clicked, dtype=np.uint8)[:k].astype(np.float64)
+    draws = off_policy.Draws(seen.certain, seen.blocks, shuffled=getattr(model, "exploration", "") == "random")
+    match metric:
+        case "interleaved":
+            weights, credit = off_policy.Draft(seen.order, order(X, len(X)), k, draws).weigh(shown)
+            earned = clicks * credit
+        case _:
+            other = order(X, k)
+            weights = off_policy.weigh(shown, other, draws.set_chances(other))
+            earned = clicks if metric == "clicks" else _first(clicks)
     # Positions that a short list does not have earn nothing under any order.
     pad = (0, positions - k)
-    earned = np.pad(np.frombuffer(clicks, dtype=np.uint8)[:k].astype(np.float64), pad)
-    return _Told(earned, *(np.pad(column, pad, constant_values=1.0) for column in weights))
+    return _Told(np.pad(earned, pad), *(np.pad(column, pad, constant_values=1.0) for column in weights))
 
 
-def _earned(clicks: FloatArray, metric: str) -> FloatArray:
-    if metric == "clicks" or not clicks.any():
-        return clicks
+def _first(clicks: FloatArray) -> FloatArray:
+    """1 / p at the position p of the first click."""
     first = int(clicks.argmax())
-    return np.where(np.arange(len(clicks)) == first, 1.0 / (1 + first), 0.0)
+    return np.where(np.arange(len(clicks)) == first, clicks[first] / (1 + first), 0.0)

@@ -27,6 +27,7 @@ from scipy.special import stdtrit
 
 from pairrank.checking import check_choice
 from pairrank.errors import InputError
+from pairrank.trials import interleaving
 from pairrank.trials.interleaving import exposure
 from pairrank.types import BoolArray, FloatArray, IntArray
 
@@ -67,35 +68,40 @@ def follows(shown: IntArray, other: IntArray) -> FloatArray:
     return agree
 
 
-def set_chances(certain: BoolArray, blocks: IntArray, other: IntArray, *, shuffled: bool = False) -> FloatArray:
-    """(2, k): the chance that our draw has what ``other`` has above each position, and that it has the same there too.
+class Draws:
+    """How likely PairRank's draw from some candidates is to show what other orders show; see `draw_chances`."""
 
-    Above in any order; 0 from the first position on that is impossible. The arguments are those of `draw_chances`. The
-    chance of a set is a sum over the document that came last.
-    """
-    found = np.zeros((2, len(other)))
-    left = set(range(len(blocks)))
-    block: list[int] = []
-    for position, document in enumerate(other.tolist()):
-        if not block:
-            first = min(blocks[d] for d in left)
-            block = [d for d in sorted(left) if blocks[d] == first]
-            place = {d: i for i, d in enumerate(block)}
-            inside = np.zeros((len(block),) * 2, dtype=np.bool_) if shuffled else certain[np.ix_(block, block)]
-            above = [sum(1 << int(i) for i in column.nonzero()[0]) for column in inside.T]
-            chance, drawn = _chance_of_sets(above), 0
-        if document not in place:
-            break  # a document of a later block, before this one is through
-        reached, n_free = chance(drawn)
-        free = above[place[document]] & ~drawn == 0
-        found[:, position] = reached, reached / n_free if free else 0.0
-        if not free:
-            break
-        drawn |= 1 << place[document]
-        left.discard(document)
-        if drawn == (1 << len(block)) - 1:
-            block = []
-    return found
+    def __init__(self, certain: BoolArray, blocks: IntArray, *, shuffled: bool = False) -> None:
+        self._certain, self._blocks, self._shuffled = certain, blocks, shuffled
+        self._block = cache(self._opened)
+
+    def _opened(self, number: int) -> tuple[dict[int, int], list[int], Callable[[int], tuple[float, int]]]:
+        """A block's documents with their places, who must come before each, and the chance of sets."""
+        block = (self._blocks == number).nonzero()[0]
+        inside = self._certain[np.ix_(block, block)] & (not self._shuffled)
+        above = [sum(1 << int(i) for i in column.nonzero()[0]) for column in inside.T]
+        return {d: i for i, d in enumerate(block.tolist())}, above, _chance_of_sets(above)
+
+    def set_chances(self, other: IntArray) -> FloatArray:
+        """(2, k): the chance of having what ``other`` has above each position, and of having the same there too.
+
+        Above in any order; 0 from the first position on that is impossible. The chance of a set is a sum over the
+        document that came last.
+        """
+        found = np.zeros((2, len(other)))
+        numbers, drawn, place = iter(np.unique(self._blocks).tolist()), 0, dict[int, int]()
+        for position, document in enumerate(other.tolist()):
+            if drawn == (1 << len(place)) - 1:  # the block is through
+                (place, above, chance), drawn = self._block(next(numbers)), 0
+            if document not in place:
+                break  # a document of a later block
+            reached, n_free = chance(drawn)
+            free = above[place[document]] & ~drawn == 0
+            found[:, position] = reached, reached / n_free if free else 0.0
+            if not free:
+                break
+            drawn |= 1 << place[document]
+        return found
 
 
 def _chance_of_sets(above: list[int]) -> Callable[[int], tuple[float, int]]:
@@ -134,7 +140,7 @@ class Weights(NamedTuple):
 def weigh(shown: IntArray, other: IntArray, chances: FloatArray, *, assumption: str = "set") -> Weights:
     """The weights of a list for a ranker that shows ``other`` (k,).
 
-    ``chances`` are `set_chances` of ``other`` for "set"; for "prefix" and "list" `draw_chances` of it.
+    ``chances`` are `Draws.set_chances` of ``other`` for "set"; for "prefix" and "list" `draw_chances` of it.
     """
     check_choice("assumption", assumption, ASSUMPTIONS)
     k = len(other)
@@ -153,6 +159,53 @@ def weigh(shown: IntArray, other: IntArray, chances: FloatArray, *, assumption: 
         case _:
             weight = float(same.all()) / reach[-1] if reach[-1] > 0 else 0.0
             return Weights(np.full(k, weight), np.ones(k), np.full(k, reach[-1]))
+
+
+class Draft:
+    """A team draft of two rankings as something that a log may tell of: what lists count for it, and their clicks.
+
+    At a position p let T(S, d) be the chance that the draft has d there and the documents S above, in any order, and
+    D(S, d) that of our draw. A list counts T / D; a click in it counts the mean credit of the drafts that have the same
+    there. The mean of Σ_p is the draft's Σ_p credit · click: a's clicks less b's, by `interleaving.choice_credit`.
+
+    Parameters
+    ----------
+    a, b : (n,), two rankings of the candidates. k : positions. draws : ours.
+
+    Attributes
+    ----------
+    reach : (k,), which part of a list of the draft's own a list of ours is worth at each position; 0: untold.
+    """
+
+    def __init__(self, a: IntArray, b: IntArray, k: int, draws: Draws) -> None:
+        # By position, for (S, d) and for (S, None): the draft's chance, ours, and the draft's chance times the credit.
+        self._there: list[dict[tuple[frozenset[int], int | None], FloatArray]] = [{} for _ in range(k)]
+        for chance, draft in interleaving.lists(a, b, k):
+            ours, seen = draws.set_chances(draft.ranking), frozenset[int]()
+            for p, d in enumerate(draft.ranking.tolist()):
+                for key, own in (((seen, None), ours[0, p]), ((seen, d), ours[1, p])):
+                    sums = self._there[p].setdefault(key, np.array([0.0, own, 0.0]))
+                    sums[[0, 2]] += chance, chance * draft.credit[p]
+                seen |= {d}
+        self.reach = np.array([self._worth(there) for there in self._there])
+
+    @staticmethod
+    def _worth(there: dict[tuple[frozenset[int], int | None], FloatArray]) -> float:
+        """1 / E (T/D) under the draft, 0 where the draft has what ours never shows."""
+        here = [sums for (_, d), sums in there.items() if d is not None]
+        return 1.0 / sum(t * t / own for t, own, _ in here) if all(own > 0 for _, own, _ in here) else 0.0
+
+    def weigh(self, shown: IntArray) -> tuple[Weights, FloatArray]:
+        """The weights of a list, and (k,) what a click at each position counts."""
+        seen, none = frozenset[int](), np.array([0.0, 1.0, 0.0])
+        rows = []
+        for there, d in zip(self._there, shown.tolist(), strict=True):
+            (above, of, _), (here, own, credit) = there.get((seen, None), none), there.get((seen, d), none)
+            seen |= {d}
+            told = (here / own if own else 0.0, above / of if of else 0.0, credit / here if here else 0.0)
+            rows.append(told)
+        here, above, credit = np.array(rows).T
+        return Weights(here, above, self.reach), credit
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +303,7 @@ def _by_halves(earned: FloatArray) -> FloatArray:
 def _effective(w: FloatArray, earned: FloatArray) -> float:
     squares = np.square(w).sum(axis=0)
     kish = np.divide(np.square(w.sum(axis=0)), squares, out=np.zeros(w.shape[1]), where=squares > 0)
-    share = earned.sum(axis=0)
+    share = np.abs(earned).sum(axis=0)
     return float(kish @ share / share.sum()) if share.sum() > 0 else float(kish.min())
 
 
