@@ -75,7 +75,7 @@ def test_the_truth_lies_within_and_weights_are_those_by_hand(store_url: str) -> 
 def test_an_interleaved_experiment_is_foretold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The ranker's order by score is d0, d2, d1, d3 by what it starts from, which is too little to be certain of."""
     path = tmp_path / "s.db"
-    filled(path, 500, start=Prior((1.0, 2.0), 1e-6))
+    filled(path, 700, start=Prior((1.0, 2.0), 1e-6))
     told = pairrank.evaluate(path, positions=2, metric="interleaved")
     drafts = interleaving.lists(np.argsort(-X @ [1.0, 2.0], kind="stable"), np.arange(4), 2)
     truth = sum(chance * float(draft.credit @ LIKED[draft.ranking]) for chance, draft in drafts)
