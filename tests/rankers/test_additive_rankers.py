@@ -147,15 +147,39 @@ def test_it_bends_where_there_is_evidence() -> None:
     assert np.corrcoef(ranker.score(X), truth)[0, 1] > 0.8 > 0.3 > np.corrcoef(line.score(X), truth)[0, 1]
 
 
-def test_lines_stay_lines() -> None:
+def test_lines_stay_lines_and_show_what_the_linear_ranker_shows() -> None:
     """Where the truth is a line, and clicks flatten out at its ends."""
-    ranker, rng = PairRank(D, model="additive"), np.random.default_rng(1)
+    ranker, line, rng = PairRank(D, model="additive"), PairRank(D), np.random.default_rng(1)
     for number in range(260):
-        impression = ranker.rank(candidates(number), 6)
-        ranker.learn(impression, rng.random(6) < np.clip(2.0 * impression.features[:, 0] - 0.5, 0.1, 0.9))
+        impression, other = ranker.rank(candidates(number), 6), line.rank(candidates(number), 6)
+        np.testing.assert_array_equal(impression.ranking, other.ranking)
+        clicks = rng.random(6) < np.clip(2.0 * impression.features[:, 0] - 0.5, 0.1, 0.9)
+        ranker.learn(impression, clicks)
+        line.learn(other, clicks)
     assert ranker._units.fixed
     assert (ranker._units.stiffness == evidence.STIFF[0]).all()
     assert ranker.effect(0).value[-1] > ranker.effect(0).value[0]
+
+
+def test_what_one_feature_explains_another_need_not() -> None:
+    """Two blocks of the same columns, each of which would do: one bends, the other stays a line."""
+    rng, lam = np.random.default_rng(0), 2.0
+    x, e = rng.normal(size=(400, 3)), 0.1 * rng.normal(size=(400, 3))
+    X = np.column_stack([x, x + e, rng.normal(size=(400, 3))])
+    y, columns = x @ [0.3, 0.3, 0.3] + rng.normal(size=400), np.arange(9).reshape(3, 3)
+    start = np.full(3, evidence.LINE)
+    inverse = np.linalg.inv(X.T @ X + lam * evidence.LINE * np.eye(9))
+    nothing = (np.zeros(9), 0.0, 0.0)
+    after = evidence.stiffness(columns, start, lam, inverse @ X.T @ y, inverse, nothing)
+    assert sorted(after == evidence.LINE) == [False, True, True]
+    assert after[2] == evidence.LINE
+    # θ̂ and H⁻¹ on the way are those of the new prior.
+    P = np.diag(np.repeat(lam * after, 3))
+    block = columns[after < evidence.LINE][0]
+    change = lam * (after.min() - evidence.LINE)
+    theta, found = evidence.stiffened(inverse @ X.T @ y, inverse, block, change)
+    np.testing.assert_allclose(found, np.linalg.inv(X.T @ X + P), atol=1e-9)
+    np.testing.assert_allclose(theta, np.linalg.solve(X.T @ X + P, X.T @ y), atol=1e-9)
 
 
 def test_gains_of_evidence_are_those_of_the_integral() -> None:

@@ -52,6 +52,7 @@ class Posterior(Saved):
     patient : refresh only when θ̂ may have strayed; else after every list.
     half_life : lists after which a list counts half; 0 forgets nothing.
     capacity : documents kept in the history; older lists are folded into P and q.
+    n_free : how many weights the prior does not hold at zero; by default all.
     """
 
     LATER: ClassVar[tuple[str, ...]] = ("_anchor", "_swept", "_fine")
@@ -85,9 +86,11 @@ class Posterior(Saved):
         patient: bool = True,
         half_life: float = 0.0,
         capacity: int | None = None,
+        n_free: int | None = None,
     ) -> None:
         jit.begin()
         d = len(precision)
+        self._n_free = d if n_free is None else n_free
         self._penalty = precision.copy()
         self._mean_loss, self._tolerance, self._patient, self._half_life = mean_loss, tolerance, patient, half_life
         self._capacity = max(HISTORY_BYTES // (4 * d), 1000) if capacity is None else capacity
@@ -159,7 +162,7 @@ class Posterior(Saved):
 
         Where every list is followed by a refresh, each costs several passes with an H⁻¹ that is a little stale.
         """
-        n, d = max(self._at_rebuild, 4), len(self.theta)
+        n, d = max(self._at_rebuild, 4), self._n_free
         if not self._patient:
             return n + max(n // 20, d // 2)
         return max(GROWTH * n, min(2 * n, n + 4 * d))

@@ -120,9 +120,9 @@ class Additive(Units):
         precisions[blocks[blocks >= 0]] = np.repeat(self.stiffness, (blocks >= 0).sum(axis=1))
         return precisions
 
-    def fix_pieces(self, lists: Sequence[FloatArray]) -> bool:
+    def fix_pieces(self, lists: Sequence[FloatArray], stiffness: float = 1.0) -> bool:
         """Lay the knots by the documents of these lists, once and for all, and measure the deviations in them."""
-        self.lay_pieces(lists)
+        self.lay_pieces(lists, stiffness)
         measured = Units(self.n_inputs, self.kind)
         for X in lists:
             measured.watch(self.columns(X), None)
@@ -145,7 +145,7 @@ class Additive(Units):
         absences[self.missing] = units[d + n_bends :]
         self.bends, self.absences = bends, absences
 
-    def lay_pieces(self, lists: Sequence[FloatArray]) -> None:
+    def lay_pieces(self, lists: Sequence[FloatArray], stiffness: float = 1.0) -> None:
         """Knots by the documents of these lists; the deviations' units are 1, in which they can be measured."""
         X = np.concatenate(lists)
         lacking = np.isnan(X)
@@ -154,7 +154,7 @@ class Additive(Units):
         self.middle = np.array([np.median(column) if len(column) else 0.0 for column in known])
         self.knots = np.array([knots(column) for column in known])
         self.few = np.array([len(np.unique(column)) <= PIECES + 1 for column in known])
-        self.fixed, self.stiffness = True, np.ones(X.shape[1])
+        self.fixed, self.stiffness = True, np.full(X.shape[1], stiffness)
         n_knots = np.sum(~np.isnan(self.knots), axis=1)
         self.bends = np.where(np.arange(MODES)[:, None] < n_knots - 2, 1.0, 0.0)
         self.absences = np.where(self.missing, 1.0, 0.0)

@@ -81,8 +81,11 @@ class Units(Saved):
         """These are how far the columns (n_inputs,) differ, in a log's lists: the units from here on."""
         self.fix(units)
 
-    def fix_pieces(self, lists: Sequence[FloatArray]) -> bool:
-        """The first lists are over; whether that changes the inputs. (Only an additive model has pieces.)"""
+    def fix_pieces(self, lists: Sequence[FloatArray], stiffness: float = 1.0) -> bool:
+        """The first lists are over; whether that changes the inputs. (Only an additive model has pieces.)
+
+        ``stiffness`` : the prior's precision of a deviation, over λ, to begin with.
+        """
         return False
 
     def may_lack(self) -> BoolArray:

@@ -205,7 +205,7 @@ class _Job:
         theta, done, M, resumed = self._resume(problems)
         if done is None:
             if isinstance(self.units, Additive) and not self.units.fixed:
-                self.units.lay_pieces(self._some_lists(engine))
+                self.units.lay_pieces(self._some_lists(engine), evidence.LINE)
             theta = self._first_guess(engine)
             done = self.sweep(engine, theta, resumed)
             if not done.n_pairs:

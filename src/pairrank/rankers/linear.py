@@ -64,6 +64,11 @@ class LinearRanker(Ranker, Explained):
         return "range"
 
     @property
+    def _stiff_at_first(self) -> float:
+        """How stiff the functions of an additive model are when its pieces are fixed; see `features.additive`."""
+        return 1.0
+
+    @property
     def n_inputs(self) -> int:
         """How many columns `_rank` and `_learn` see: those of the features, or of an additive model's functions."""
         return self._units.n_inputs
@@ -95,7 +100,7 @@ class LinearRanker(Ranker, Explained):
         changed = self._units.watch(impression.features, impression.memory.get("ranges"))
         self._first = () if before else (*self._first, (impression, clicks))
         if self._units.settled and not before:
-            changed |= self._units.fix_pieces([shown.features for shown, _ in self._first])
+            changed |= self._units.fix_pieces([shown.features for shown, _ in self._first], self._stiff_at_first)
         if changed:
             self._learn_anew()
         else:

@@ -95,7 +95,7 @@ class P2LinRank(PairwiseRanker):
     # Ranking.
 
     def _start(self) -> Posterior:
-        return Posterior(np.full(self.n_inputs, float(self.lam)), tolerance=TOLERANCE)
+        return Posterior(self.lam * self._units.precisions, tolerance=TOLERANCE)
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         order, agreement = self._sorted(inputs)

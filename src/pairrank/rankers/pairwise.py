@@ -70,10 +70,19 @@ class PairwiseRanker(LinearRanker):
     def _covariance(self) -> FloatArray:
         return self._posterior.inverse[: self.n_inputs, : self.n_inputs]
 
+    @property
+    def _bends(self) -> bool:
+        """Whether the functions of an additive model are as stiff as the evidence says, lines to begin with."""
+        return True
+
+    @property
+    def _stiff_at_first(self) -> float:
+        return evidence.LINE if self._bends else 1.0
+
     def _bend(self) -> None:
         """After 64, 128, 256, … lists: how stiff each function of an additive model is, by the evidence."""
         n = self._posterior.n_lists
-        if n < BEND_FROM or n & (n - 1):
+        if n < BEND_FROM or n & (n - 1) or not self._bends:
             return
         units, posterior = self._units, self._posterior
         if not (units.blocks() >= 0).any():
@@ -84,7 +93,8 @@ class PairwiseRanker(LinearRanker):
         )
         change = np.zeros(len(posterior.theta))
         change[: self.n_inputs] = self.lam * (units.precisions - before)
-        posterior.stiffen(change)
+        if change.any():
+            posterior.stiffen(change)
 
     def _design(self, impression: Impression) -> FloatArray:
         """(k, m), the rows that the posterior learns from: the documents' inputs, and what else explains clicks."""

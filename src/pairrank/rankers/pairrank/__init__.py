@@ -114,10 +114,10 @@ class PairRank(PairRankOptions):
             return impression.features
         return position.with_column(impression.features)
 
-    def _bend(self) -> None:
+    @property
+    def _bends(self) -> bool:
         # The paper's M knows of no other prior than λI.
-        if self.loss == "sum" and self.width == "score":
-            super()._bend()
+        return self.loss == "sum" and self.width == "score"
 
     def _follow(self, impression: Impression, found: Pairs) -> None:
         if self._information is not None:
@@ -145,11 +145,11 @@ class PairRank(PairRankOptions):
         self._information = InformationMatrix(self.n_inputs, self.lam) if self.width == "probability" else None
 
     def _start(self) -> Posterior:
-        precision = np.full(self.n_inputs + self.offsets, float(self.lam))
-        precision[self.n_inputs :] = position.PRECISION
+        precision = np.append(self.lam * self._units.precisions, np.full(int(self.offsets), position.PRECISION))
+        n_free = self.n_features + self.offsets  # functions are lines until they bend
         if self.width == "score":
             # In the norm of H a width is z. A vector of length r there moves a pair of unit width by r/√d in the mean.
-            width = self.z * math.sqrt(len(precision))
+            width = self.z * math.sqrt(n_free)
         else:  # α in the norm of M, which is above H where σ is flat
             width = 0.25 * (1.0 if self.alpha == "theory" else float(self.alpha))
         return Posterior(
@@ -160,6 +160,7 @@ class PairRank(PairRankOptions):
             # penalty grows with the pairs, as that of the mean does.
             patient=self.width == "score" or self.loss == "mean",
             half_life=self.half_life or 0.0,
+            n_free=n_free,
         )
 
     def set_prior(
