@@ -115,15 +115,22 @@ def test_lists_of_a_learning_service_are_told_from(
         body = {"impression_id": shown["impression_id"], "clicks": clicks}
         assert service.post("/v1/rankers/a/feedback", json=body).status_code == 200
     row = service.get("/v1/rankers/a?wait=10").json()
-    for against in ("as-sent", "0", f"a@{row['model_version']}"):
+    service.put("/v1/rankers/other", json={"n_features": 2, "ranker": "pdgd"})
+    for against in ("as-sent", "0", f"a@{row['model_version']}", "other"):
         told = pairrank.evaluate(tmp_path / "store.db", ranker="a", against=against, metric="first-click")
         assert told.lists == 54
         assert told.left_out == {"without their candidates": 6}
         assert 0.0 <= told.value <= 1.0
         assert told.doubt  # sixty lists are few
-    assert main(["evaluate", str(tmp_path / "store.db"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["lists"] == 54
-    assert main(["evaluate", str(tmp_path / "store.db")]) == 0
+    words = ["--ranker", "a"]
+    assert main(["evaluate", str(tmp_path / "store.db"), *words, "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert json.loads(printed)["lists"] == 54
+    assert main(["store", "backup", str(tmp_path / "store.db"), str(tmp_path / "copy.db")]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "copy.db"), *words, "--json"]) == 0
+    assert capsys.readouterr().out == printed  # the same bits
+    assert main(["evaluate", str(tmp_path / "store.db"), *words]) == 0
     assert "Left out: 6 lists without their candidates." in capsys.readouterr().out
 
 
@@ -134,8 +141,10 @@ def test_what_cannot_be_told_says_so(tmp_path: Path) -> None:
         pairrank.evaluate(path)
     with pytest.raises(UnknownNameError, match="no ranker is called 'b'"):
         pairrank.evaluate(path, ranker="b")
-    with pytest.raises(OptionError, match="against is 'better'"):
+    with pytest.raises(UnknownNameError, match="no ranker is called 'better'"):
         pairrank.evaluate(path, against="better")
+    with pytest.raises(OptionError, match="shop@1200"):
+        pairrank.evaluate(path, against="no such arm")
     with pytest.raises(OptionError, match="version 99"):
         pairrank.evaluate(path, against=99)
     with pytest.raises(OptionError, match="positions"):
@@ -147,3 +156,8 @@ def test_what_cannot_be_told_says_so(tmp_path: Path) -> None:
         pairrank.evaluate(path)
     with pytest.raises(InputError, match="only PairRank's draws"):
         pairrank.evaluate(path, ranker="b")
+    store = open_store(path)
+    store.create("c", Config(3), Limits(), 0.0, "test")
+    store.close()
+    with pytest.raises(InputError, match="the same documents"):
+        pairrank.evaluate(path, ranker="a", against="c")

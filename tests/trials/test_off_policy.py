@@ -231,6 +231,15 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     assert widths[2] < widths[0]  # a model takes noise out
 
 
+def test_intervals_know_that_another_log_would_tell_of_other_lists() -> None:
+    """Every position earns 1, and of the second one half of the lists tell."""
+    told = np.column_stack([np.ones(1000), generator(0, 0, Purpose.DATA).random(1000) < 0.5])
+    ips, normalised, robust = estimates(Log(np.ones((1000, 2)), told, told, told))
+    for found in (normalised, robust):
+        assert found.interval == pytest.approx(ips.interval)
+    assert ips.interval[1] - ips.interval[0] == pytest.approx(2 * 1.96 * 0.5 / np.sqrt(1000), rel=0.05)
+
+
 def test_where_the_log_cannot_tell_it_says_so() -> None:
     log, _ = simulated(0, 2000)
     assert all(e.doubt == "" and e.effective > ENOUGH and e.told == pytest.approx(1.0) for e in estimates(log))

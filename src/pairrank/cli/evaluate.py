@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("store", metavar="STORE", help="sqlite:///FILE, a path, or postgresql://…")
     parser.add_argument("--ranker", metavar="NAME", help="whose log (where the store holds more than one ranker)")
-    parser.add_argument("--against", default="as-sent", metavar="ORDER", help="as-sent, or a version of the ranker")
+    parser.add_argument("--against", default="as-sent", metavar="ORDER", help="as-sent, a version, or another ranker")
     parser.add_argument(
         "--metric", choices=METRICS, default="clicks", help="per list (clicks); interleaved: against the ranker's own"
     )

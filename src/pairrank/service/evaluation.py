@@ -28,7 +28,7 @@ from pairrank.service.store import open_store
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import RankerRow
 from pairrank.trials import off_policy
-from pairrank.trials.experiment import AS_SENT
+from pairrank.trials.experiment import AS_SENT, Arm
 from pairrank.types import FloatArray, Impression, IntArray
 
 METRICS = ("clicks", "first-click", "interleaved")
@@ -86,7 +86,8 @@ def evaluate(
     ----------
     store : ``sqlite:///FILE``, a path, or ``postgresql://…``; the service may be running.
     ranker : whose log; None where the store holds one ranker only.
-    against : "as-sent", the order in which documents came, or a version of the ranker, by score.
+    against : "as-sent", the order in which documents came; a version of the ranker, or another ranker of the store, as
+        it is or a version of it ("other@12"), by score.
     metric : "clicks" per list; "first-click": the reciprocal rank of the first; or "interleaved": in lists that are a
         team draft of the ranker's order by score and the other, clicks on the ranker's picks less those on the other's.
     positions : from the top of a list, that count.
@@ -98,6 +99,10 @@ def evaluate(
     try:
         with opened.database.snapshot(), threads.single():
             row = _ranker(opened, ranker)
+            if not isinstance(row.config.make(), PairRank):
+                raise InputError(
+                    f"ranker {row.name!r} is {row.config.ranker}: only PairRank's draws have known chances"
+                )
             order, name = _other(opened, row, against)
             rows, left_out = _rows(opened, row, order, metric, positions)
     finally:
@@ -140,23 +145,26 @@ def _ranker(store: SqlStore, name: str | None) -> RankerRow:
     found = next((row for row in rows if name in (None, row.name)), None)
     if found is None:
         raise UnknownNameError(f"no ranker is called {name!r}")
-    if not isinstance(found.config.make(), PairRank):
-        raise InputError(f"ranker {found.name!r} is {found.config.ranker}: only PairRank's draws have known chances")
     return found
 
 
 def _other(store: SqlStore, row: RankerRow, against: str | int) -> tuple[Order, str]:
     """The other order as a function of candidates and k, and its name."""
-    text = str(against).rpartition("@")[2]
-    if text == AS_SENT:
+    text = str(against)
+    arm = Arm.parse(f"{row.name}@{text}" if text.isdigit() else text)
+    if arm.ranker is None:
         return lambda X, k: np.arange(len(X))[:k], AS_SENT
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise OptionError(f"against is {str(against)!r}; expected {AS_SENT} or a version of {row.name!r}")
-    version, kept = int(text), store.snapshot(row.id, int(text))
-    if kept is None and not row.base <= version <= row.applied:
-        raise OptionError(f"version {version} of ranker {row.name!r} is not kept, and its log does not reach it")
-    model = rebuild(store, row, version) if kept is None else Model.restore(kept)
-    return lambda X, k: model.ranker.rank(X, k, explore=False).ranking, f"{row.name}@{version}"
+    owner = _ranker(store, arm.ranker)
+    if owner.config.n_features != row.config.n_features:
+        raise InputError(
+            f"ranker {owner.name!r} takes other features than {row.name!r}; both must rank the same documents"
+        )
+    version = owner.version if arm.version is None else arm.version
+    kept = store.snapshot(owner.id, version)
+    if kept is None and not owner.base <= version <= owner.applied:
+        raise OptionError(f"version {version} of ranker {owner.name!r} is not kept, and its log does not reach it")
+    model = rebuild(store, owner, version) if kept is None else Model.restore(kept)
+    return lambda X, k: model.ranker.rank(X, k, explore=False).ranking, f"{owner.name}@{version}"
 
 
 class _Told(NamedTuple):

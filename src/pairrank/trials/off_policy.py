@@ -277,8 +277,8 @@ def estimates(log: Log, *, expected: FloatArray | None = None, level: float = 0.
     should, mean = told.mean(axis=0), here.mean(axis=0)
     scaled = np.divide(here * should, mean, out=np.zeros_like(here), where=mean > 0)
     rates = np.divide((scaled * log.earned).mean(axis=0), should, out=np.zeros(len(should)), where=should > 0)
-    # The linear part of a ratio: what each list moves it by.
-    normalised = (scaled * (log.earned - rates)).sum(axis=1) + float(rates @ should)
+    # The linear part of a ratio: what each list moves it by, the share told of included.
+    normalised = (scaled * (log.earned - rates)).sum(axis=1) + told @ rates
     effective = _effective(here, log.earned)
     curve = exposure(np.arange(1, told.shape[1] + 1))
     seen = float((told @ curve).mean() / curve.sum())
