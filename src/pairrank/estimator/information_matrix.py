@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pairrank.kernel.confidence import inverse_of, update_inverse
+from pairrank.kernel.confidence import add_product, inverse_of, update_inverse
 from pairrank.state import Saved
 from pairrank.types import FloatArray
 
@@ -33,7 +33,9 @@ class InformationMatrix(Saved):
 
     def add(self, rows: FloatArray) -> None:
         """M + VᵀV for ``rows`` V (m, d)."""
-        self.matrix = self.matrix + rows.T @ rows
+        matrix = self.matrix.copy()
+        add_product(matrix, rows.T, rows.T, 1.0)
+        self.matrix = matrix
         self._updates += 1
         if self._updates % REFACTOR_EVERY:
             inverse = self.inverse.copy()

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dgesv
+from scipy.special import expit
 
 from pairrank.kernel import jit
-from pairrank.kernel.logistic import CLOSE, MAX_STEPS, sigmoid
+from pairrank.kernel.logistic import CLOSE, MAX_STEPS
 from pairrank.types import FloatArray
 
 # Up to this many documents plain loops are faster than LAPACK, once they are compiled.
@@ -55,7 +56,7 @@ def solve_short_list(start: FloatArray, K: FloatArray, weights: FloatArray) -> S
 def _newton(start: FloatArray, K: FloatArray, weights: FloatArray, product: Product, solve: Product) -> Solution:
     scores, unit = start, np.eye(len(start))
     for _ in range(MAX_STEPS):
-        b, L = _forces(weights, sigmoid(scores - scores[:, None]))
+        b, L = _forces(weights, expit(scores - scores[:, None]))
         solved = solve(unit + product(K, L), np.column_stack([start + product(K, b) - scores, unit]))
         step = solved[:, 0]
         size = max(map(abs, step.tolist()))
@@ -83,7 +84,7 @@ def _forces(weights: FloatArray, doubt: FloatArray) -> tuple[FloatArray, FloatAr
 
 
 # In the order of a loop, one operation after the other: what `sum`, BLAS and LAPACK would not do, and what makes the
-# compiled twin give the same bits.
+# compiled twin give the same bits. So does expit, whose exp is the C library's.
 
 
 def _total(terms: FloatArray, axis: int = -1) -> FloatArray:
