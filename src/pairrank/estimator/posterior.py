@@ -7,9 +7,9 @@ A list's pairs are taken in exactly against the quadratic model of everything be
 documents shown, O(k d²) in all. What that model has strayed by is measured whenever the gradient of the whole history
 is taken again (a refresh), and the time to the next refresh is set so that the measured stray stays in ``tolerance``.
 
-H is made afresh from the whole history (a rebuild) each time that this has grown by a quarter. Where a tolerance is
-allowed, a rebuild goes through the history a piece per list that comes, at the θ̂ of its beginning, so that no list has
-to wait for a whole pass.
+H is made afresh from the whole history (a rebuild) each time that this has grown by a quarter, or earlier where
+refreshes have come to cost more than that. Where a tolerance is allowed, a rebuild goes through the history a piece per
+list that comes, at the θ̂ of its beginning, so that no list has to wait for a whole pass.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from pairrank.types import FloatArray
 SMALL = 256
 # The curvature's weights σ'(x·θ̂) are taken anew each time many pairs have grown by this factor.
 GROWTH = 1.25
+# Refreshes that cost as much as two rebuilds of the same history.
+PASSES = 12
 MAX_STEPS = 100
 # What products in float32 lose of a sum of squares, and what of a width's square may be lost by it.
 ROUNDING, LOST = 1e-7, 0.01
@@ -55,7 +57,7 @@ class Posterior(Saved):
     n_free : how many weights the prior does not hold at zero; by default all.
     """
 
-    LATER: ClassVar[tuple[str, ...]] = ("_anchor", "_swept", "_fine", "_lag")
+    LATER: ClassVar[tuple[str, ...]] = ("_anchor", "_swept", "_fine", "_lag", "_passes")
     SAVED: ClassVar[tuple[str, ...]] = (
         "theta",
         "inverse",
@@ -69,6 +71,7 @@ class Posterior(Saved):
         "_swept",
         "_fine",
         "_lag",
+        "_passes",
         "_moved",
         "_allowance",
         "_contraction",
@@ -106,6 +109,7 @@ class Posterior(Saved):
         self._lag = 0.0  # by how much, in multiples of the first penalty, the penalty has grown since H⁻¹ was made
         self.n_pairs = 0
         self._at_rebuild = 0  # pairs when H was last computed afresh
+        self._passes = 0  # refreshes since then
         # A rebuild on its way: the θ̂ that it is made at, the oldest lists that it has seen, and what these add up to,
         # which follows from the history and is not saved. Products are in float64 once float32 was not enough.
         self._anchor, self._swept, self._fine = self.theta, 0, False
@@ -163,11 +167,15 @@ class Posterior(Saved):
     def _next_rebuild(self) -> float:
         """At how many pairs H⁻¹ is computed afresh: d³ costs much while there are few, a stale H⁻¹ later on.
 
-        Where every list is followed by a refresh, each costs several passes with an H⁻¹ that is a little stale.
+        A stale one also makes refreshes more frequent: once as many have passed over the history as cost two rebuilds,
+        it pays to rebuild early. Where every list is followed by a refresh, each costs several passes with an H⁻¹ that
+        is a little stale.
         """
         n, d = max(self._at_rebuild, 4), self._n_free
         if not self._patient:
             return n + max(n // 20, d // 2)
+        if self._passes >= PASSES:
+            return n + n // 16
         return max(GROWTH * n, min(2 * n, n + 4 * d))
 
     def _take_in(self, D: FloatArray, pairs: Pairs) -> float:
@@ -234,7 +242,7 @@ class Posterior(Saved):
         coarse = ROUNDING * float(np.trace(curvature) * np.trace(inverse)) > LOST
         if self._swept and not self._fine and coarse:
             return self._rebuild_finely()
-        self.inverse, self._at_rebuild, self._lag = inverse, self.n_pairs, 0.0
+        self.inverse, self._at_rebuild, self._lag, self._passes = inverse, self.n_pairs, 0.0, 0
         if self._mean_loss:
             self._pairs_part = curvature
         self._give_up_rebuild()
@@ -318,6 +326,7 @@ class Posterior(Saved):
         which is measured whenever there is a second step; from then on H⁻¹ is corrected by what the steps have shown.
         Where it is too old for that, Newton's own steps are taken.
         """
+        self._passes += 1
         goal = max(0.1 * self._tolerance, 1e-10)
         previous, contraction, measured = math.inf, self._contraction, 0.0
         seen: list[tuple[FloatArray, FloatArray]] = []
