@@ -90,7 +90,7 @@ class Units(Saved):
 
     def may_lack(self) -> BoolArray:
         """(d,), features in which NaN is a value: none in a linear model."""
-        return np.zeros(len(self.values), dtype=np.bool_)
+        return self.missing
 
     def blocks(self) -> IntArray:
         """(b, m), the inputs of each function that can bend: a line cannot."""

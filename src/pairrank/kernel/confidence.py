@@ -77,7 +77,7 @@ def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray
     """
     away: FloatArray = X - X[0]
     away -= away.mean(axis=0)
-    away /= unit
+    away *= 1.0 / unit
     return np.clip(away, -furthest, furthest, out=away)
 
 

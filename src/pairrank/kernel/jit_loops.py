@@ -31,12 +31,11 @@ def _compiled(signature: Any, **options: Any) -> Callable[[F], F]:
 # Ranking.
 
 
-# No unit is zero; a check of every division would keep the loop from using whole registers.
-@_compiled((_READ_ONLY, types.float64[::1], types.float64), error_model="numpy")
+@_compiled((_READ_ONLY, types.float64[::1], types.float64))
 def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray:
     """`confidence.standardised`."""
     n, d = X.shape
-    inputs, mean, first = np.empty((n, d)), np.zeros(d), X[0]
+    inputs, mean, first, scale = np.empty((n, d)), np.zeros(d), X[0], 1.0 / unit
     for i in range(n):
         for j in range(d):
             mean[j] += X[i, j] - first[j]
@@ -45,7 +44,7 @@ def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray
     for i in range(n):
         row, out = X[i], inputs[i]
         for j in range(d):
-            away = ((row[j] - first[j]) - mean[j]) / unit[j]
+            away = ((row[j] - first[j]) - mean[j]) * scale[j]
             out[j] = furthest if away > furthest else (-furthest if away < -furthest else away)
     return inputs
 
@@ -258,12 +257,19 @@ def solve_short_list(
 # The history.
 
 
+@_compiled("u8(i8, i8)")
+def _row(place: int, first: int) -> Any:
+    """The row of a document; without a sign, so that no time goes into rows counted from the end."""
+    return np.uint64(place) - np.uint64(first)
+
+
 @_compiled(["f8[::1](f4[::1], i8[::1], i8[::1], i8)", "f8[::1](f8[::1], i8[::1], i8[::1], i8)"])
 def gaps(scores: AnyArray, winner: IntArray, loser: IntArray, first: int) -> FloatArray:
     """`history.gaps`."""
     result = np.empty(len(winner))
     for pair in range(len(winner)):
-        result[pair] = np.float64(scores[winner[pair] - first]) - np.float64(scores[loser[pair] - first])
+        upper, lower = _row(winner[pair], first), _row(loser[pair], first)
+        result[pair] = np.float64(scores[upper]) - np.float64(scores[lower])
     return result
 
 
@@ -272,8 +278,8 @@ def scatter(winner: IntArray, loser: IntArray, force: FloatArray, first: int, n:
     """`history.scatter`."""
     won, lost = np.zeros(n), np.zeros(n)
     for pair in range(len(winner)):
-        won[winner[pair] - first] += force[pair]
-        lost[loser[pair] - first] += force[pair]
+        won[_row(winner[pair], first)] += force[pair]
+        lost[_row(loser[pair], first)] += force[pair]
     for row in range(n):
         won[row] -= lost[row]
     return won
