@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -118,16 +119,23 @@ class Watched:
         if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:")):
             self._note(f"request to another host: {request.url}")
 
-    def shot(self, name: str) -> None:
+    def shot(self, name: str, *, full_page: bool = True) -> None:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=full_page)
 
-    def fits(self) -> None:
-        """Nothing sticks out at the side: telephones, a tablet, a worker."""
-        for width in (360, 390, 820, 1400):
+    def fits(self, name: str) -> None:
+        """On telephones, a tablet and a desk, by day and by night: nothing sticks out, is cut or is hard to read."""
+        for width in (390, 820, 1400):
             self.page.set_viewport_size({"width": width, "height": 800})
-            self.page.wait_for_timeout(100)
-            assert self.page.evaluate("document.documentElement.scrollWidth") <= width
+            for scheme in ("dark", "light"):
+                self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                self.page.wait_for_timeout(100)
+                assert self.page.evaluate("document.documentElement.scrollWidth") <= width
+                assert self.page.evaluate(CONTRAST) == []
+                assert (cut := self.page.evaluate(CUT)) == [], (width, cut[0])
+                ground = self.page.evaluate("getComputedStyle(document.body).backgroundColor")
+                assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == (scheme == "dark")
+                self.shot(f"{name}-{width}-{scheme}", full_page=False)
 
 
 def until(page: Page, truth: str, seconds: float = 60.0) -> None:
@@ -153,6 +161,21 @@ AUDIT = """() => {
   if (!document.documentElement.lang || !document.querySelector('main h1')) problems.push('no language or no h1');
   return problems;
 }"""
+
+
+# How many visible controls there are, those left out that match; of a group of tabs, arrows reach the others.
+CONTROLS = """(but = '[inert]') =>
+  [...document.querySelectorAll('a[href], button, input, select, summary, [tabindex="0"]')].filter(
+    (e) => e.checkVisibility() && !e.disabled && e.tabIndex >= 0 && !e.matches(but)).length"""
+
+
+# Text that its box does not show whole, nor lets be scrolled to, nor tells in a title.
+CUT = """() => [...document.querySelectorAll('body *')].filter((e) => {
+  const style = getComputedStyle(e);
+  const shut = ['hidden', 'clip'].includes(style.overflowX) && e.scrollWidth > e.clientWidth + 1;
+  return shut && !e.ownerSVGElement && !e.matches('.away, .skip, svg') && e.checkVisibility()
+    && !(e.closest('[title]')?.title ?? '').includes(e.textContent.trim());
+}).map((e) => e.outerHTML.slice(0, 150))"""
 
 
 # The contrast of every visible text with what is behind it, by the formula of the accessibility guidelines (WCAG 2).

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from stage import AUDIT, CONTRAST, SCREENSHOTS, Server, Watched, until
+from stage import AUDIT, CONTROLS, SCREENSHOTS, Server, Watched, until
 
 import pairrank
 from pairrank.service.auth import new_key
@@ -58,35 +58,45 @@ def test_the_live_page_shows_a_ranker_and_follows_it(server: Server, open_page: 
     server.traffic("shop", 5, seed=1)
     until(page, "document.querySelector('.tiles').textContent.includes('45 lists with feedback')")
     assert page.evaluate("performance.timeOrigin") == before
-    watched.shot("live-desktop-light")
-    watched.fits()
+    watched.fits("live")
 
 
-def test_the_live_page_in_the_dark_and_on_a_telephone(server: Server, open_page: Open) -> None:
+def test_other_pages_fit_everywhere(server: Server, open_page: Open) -> None:
     server.traffic("curved", 5, options={"model": "additive"})
-    server.traffic("shop", 30)
-    for name, dark, width in (("desktop-dark", True, 1280), ("phone-light", False, 390), ("phone-dark", True, 390)):
-        watched = open_page(f"{server.address}/", dark=dark, width=width)
-        watched.page.wait_for_selector(".drawing .pr-document")
-        ground = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == dark
-        assert watched.page.evaluate(CONTRAST) == []
-        watched.shot(f"live-{name}")
-        watched.fits()
-        told = open_page(f"{server.address}/docs", dark=dark, width=width)
-        for summary in told.page.locator("summary").all():
-            summary.click()
-        assert told.page.evaluate(CONTRAST) == []
-        assert told.page.evaluate(AUDIT) == []
-        told.shot(f"api-{name}")
-        told.fits()
+    told = open_page(f"{server.address}/docs")
+    for summary in told.page.locator("summary").all():
+        summary.click()
+    assert told.page.evaluate(AUDIT) == []
+    told.fits("api")
+    phone = open_page(f"{server.address}/", dark=True, width=390).page  # drawn for a telephone from the start
+    phone.wait_for_selector(".drawing .pr-document")
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
     curved = open_page(f"{server.address}/?ranker=curved", dark=True, width=390)
     curved.page.wait_for_selector(".functions .band", state="attached")
     assert sorted(curved.page.locator(".functions .feature").all_inner_texts()) == ["age", "match", "price"]
     assert curved.page.locator(".functions .mark").count() > 20
-    assert curved.page.evaluate(CONTRAST) == []
-    curved.shot("functions-phone-dark")
-    curved.fits()
+    curved.fits("functions")
+
+
+def test_the_keyboard_alone_is_enough(server: Server, open_page: Open) -> None:
+    """Every control is reached by Tab, and what it does by Enter."""
+    server.traffic("shop", 30)
+    ready = {"/": ".drawing .pr-document", "/experiments": "#start", "/docs": "summary", "/play?q=file": ".hit"}
+    for address, selector in ready.items():
+        page = open_page(f"{server.address}{address}").page
+        page.wait_for_selector(selector)
+        presses = 2 * page.evaluate(CONTROLS)  # what comes anew meanwhile is reached in the second round
+        while page.evaluate(f"({CONTROLS})('[data-reached]')"):
+            page.keyboard.press("Tab")
+            page.evaluate("document.activeElement.dataset.reached = '1'")
+            presses -= 1
+            assert presses > 0, address
+    live = open_page(f"{server.address}/?ranker=shop").page
+    live.wait_for_selector("[aria-label='Last impressions'] tbody tr")
+    while live.evaluate("document.activeElement.textContent") != "Older":
+        live.keyboard.press("Tab")
+    live.keyboard.press("Enter")
+    until(live, "document.querySelectorAll(\"[aria-label='Last impressions'] tbody tr\").length === 10")
 
 
 def test_impressions_can_be_paged_and_chosen(server: Server, open_page: Open) -> None:
@@ -444,13 +454,6 @@ def test_an_experiment_is_made_watched_and_decided(server: Server, open_page: Op
     server.call("PUT", "/v1/rankers/shop/launch", {"mode": "shadow"})
     until(page, "document.querySelector('[data-launch=shop]')?.textContent.includes('Users see the present order')")
     assert page.evaluate(AUDIT) == []
-    watched.shot("experiments-desktop-light")
-    watched.fits()
+    watched.fits("experiments")
     page.get_by_role("button", name="Stop").click()
     until(page, "document.querySelector('[data-experiment=new]').textContent.includes('Ended ')")
-
-    phone = open_page(f"{server.address}/experiments", dark=True, width=390)
-    phone.page.wait_for_selector("[data-experiment=new] .chart .line", state="attached")
-    assert phone.page.evaluate(CONTRAST) == []
-    phone.shot("experiments-phone-dark")
-    phone.fits()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from stage import AUDIT, CONTRAST, Server, Watched, until
+from stage import AUDIT, Server, Watched, until
 
 import pairrank
 
@@ -38,9 +38,6 @@ def test_the_playground_learns_what_a_person_clicks(server: Server, open_page: O
     assert len(results(page)) == 10
     assert "60 documents in open order" in page.inner_text(".band .of")
     assert page.evaluate(AUDIT) == []
-    for scheme in ("dark", "light"):
-        page.emulate_media(color_scheme=scheme)
-        assert page.evaluate(CONTRAST) == []
     watched.shot("play-before")
 
     # A click on the row marks it, a second one takes the mark away, and so do the button and the keyboard.
@@ -80,7 +77,7 @@ def test_the_playground_learns_what_a_person_clicks(server: Server, open_page: O
     shown = server.call("POST", "/play/search", {"query": "temporary file"})
     assert len(shown["blocks"]) > 2
     watched.shot("play-after")
-    watched.fits()
+    watched.fits("play")
 
 
 def test_the_playground_simulates_compares_exports_and_resets(server: Server, open_page: Open) -> None:
@@ -109,7 +106,6 @@ def test_the_playground_simulates_compares_exports_and_resets(server: Server, op
     assert page.locator("#drawing .pr-document").count() == 60
     assert page.locator("#drawing .pr-band-open").count() + page.locator("#drawing .pr-band").count() > 1
     watched.shot("play-blocks")
-    watched.fits()
 
     with page.expect_download() as coming:
         page.get_by_role("link", name="Download the model").click()

@@ -15,7 +15,7 @@ export function drawFunctions(host, functions) {
   const low = Math.min(0, ...ends);
   const high = Math.max(low + 1e-9, ...ends);
   const y = (value) => TOP + (1 - (value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
-  put(host, functions.map((f) => h("li", {}, h("span", { class: "feature" }, f.name), curve(f, low, high, y), absent(f))));
+  put(host, functions.map((f) => h("li", {}, h("span", { class: "feature", title: f.name }, f.name), curve(f, low, high, y), absent(f))));
 }
 
 function curve(f, low, high, y) {

@@ -29,7 +29,7 @@ function row(feature, reach, last) {
     svg.append(s("line", { class: "whisker", ...span, "vector-effect": "non-scaling-stroke" }));
   }
   const spread = deviation === null || deviation === undefined ? "" : ` ± ${fixed(deviation)}`;
-  const title = `${feature.explanation ? `${feature.explanation}. ` : ""}Weight ${fixed(weight)}${spread}`;
+  const title = `${name}: ${feature.explanation ? `${feature.explanation}. ` : ""}Weight ${fixed(weight)}${spread}`;
   const moved = last.size > 0 && Math.abs((last.get(name) ?? 0) - weight) > 0.005 * reach;
   return h(
     "li",
