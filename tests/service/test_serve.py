@@ -90,9 +90,10 @@ TAKEOVER_SECONDS = 30.0
 
 def learners(store: SqlStore) -> int:
     """How many learners a PostgreSQL has."""
-    from pairrank.service.store.postgres import LEARNER_LOCK
+    from pairrank.service.store.postgres import LEARNER_LOCK, PostgresDatabase
 
-    return len(store.database.all("SELECT 1 FROM pg_locks WHERE objid = ? AND granted", (LEARNER_LOCK,)))
+    assert isinstance(store.database, PostgresDatabase)
+    return store.database.locks()[0, LEARNER_LOCK]
 
 
 @pytest.mark.slow

@@ -115,12 +115,7 @@ class PostgresDatabase(Database):
             held = self._join() if self._slots is None else self._slots
             if held is None:
                 return set()
-            locks = Counter(
-                self.all(
-                    "SELECT classid::bigint, objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted "
-                    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-                )
-            )
+            locks = self.locks()
             slots = {thing % SLOTS for thing in things}
             share = -(-len(slots) // locks[0, LEARNER_LOCK])
             back = list(held - slots) + sorted(held & slots)[share:]
@@ -130,6 +125,15 @@ class PostgresDatabase(Database):
             got = "SELECT slot FROM unnest(?::int[]) slot WHERE pg_try_advisory_lock(?, slot)"
             held.update(row[0] for row in self.all(got, (free, SLOT_LOCK)))
             return {thing for thing in things if thing % SLOTS in held}
+
+    def locks(self) -> Counter[Row]:
+        """The advisory locks of this database, and how many hold each."""
+        return Counter(
+            self.all(
+                "SELECT classid::bigint, objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted "
+                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            )
+        )
 
     def _join(self) -> set[int] | None:
         """Become one of the learners, with nothing held yet; None while one of an older version works alone."""

@@ -157,20 +157,20 @@ class RankerTables:
 
     def due(self, among: Collection[int] | None = None) -> dict[int, Head]:
         """The heads of rankers that a learner has something to do for, of all or of some."""
-        some = "" if among is None else f" AND r.id IN ({', '.join(map(str, among)) or 'NULL'})"
-        return self.heads(f" WHERE (r.log_seq > h.applied OR c.mode = 'guarded'){some}")
+        return self.heads(among, "(r.log_seq > h.applied OR c.mode = 'guarded')")
 
-    def heads(self, where: str = "") -> dict[int, Head]:
-        """Where each ranker stands, by its id."""
+    def heads(self, among: Collection[int] | None = None, where: str = "true") -> dict[int, Head]:
+        """Where each ranker stands, of all or of some, by its id."""
+        some = "" if among is None else f" AND r.id IN ({', '.join(map(str, among)) or 'NULL'})"
         with self.database.reading():
-            rows = self.database.named(
+            rows = self.database.all(
                 f"SELECT r.id, h.version, h.applied, r.log_seq, h.open_count, h.stopped, {_LAUNCH} FROM rankers r "
-                f"JOIN heads h ON h.ranker_id = r.id LEFT JOIN launches c ON c.ranker_id = r.id{where}"
+                f"JOIN heads h ON h.ranker_id = r.id LEFT JOIN launches c ON c.ranker_id = r.id WHERE {where}{some}"
             )
         heads = {}
-        for row in rows:
-            launch, ranker_id = _launch(row), row.pop("id")
-            heads[ranker_id] = Head(**row | {"stopped": row["stopped"] is not None, "launch": launch})
+        for ranker_id, version, applied, log_seq, open_count, stopped, *launch in rows:
+            how = None if launch[0] is None else LaunchHead(*launch)
+            heads[ranker_id] = Head(version, applied, log_seq, open_count, stopped is not None, how)
         return heads
 
     # Keys and the audit.
