@@ -85,10 +85,10 @@ class RankerTables:
         with self.database.reading():
             return self._find(name)
 
-    def rankers(self) -> list[RankerRow]:
-        """All rankers, by name."""
+    def rankers(self, among: Collection[int] | None = None) -> list[RankerRow]:
+        """All rankers, or some, by name."""
         with self.database.reading():
-            return [_row(row) for row in self.database.named(f"{_RANKER} ORDER BY r.name")]
+            return [_row(row) for row in self.database.named(f"{_RANKER} WHERE {_of(among)} ORDER BY r.name")]
 
     def ranker_by_id(self, ranker_id: int) -> RankerRow | None:
         """The ranker with this number, or None."""
@@ -161,11 +161,11 @@ class RankerTables:
 
     def heads(self, among: Collection[int] | None = None, where: str = "true") -> dict[int, Head]:
         """Where each ranker stands, of all or of some, by its id."""
-        some = "" if among is None else f" AND r.id IN ({', '.join(map(str, among)) or 'NULL'})"
         with self.database.reading():
             rows = self.database.all(
                 f"SELECT r.id, h.version, h.applied, r.log_seq, h.open_count, h.stopped, {_LAUNCH} FROM rankers r "
-                f"JOIN heads h ON h.ranker_id = r.id LEFT JOIN launches c ON c.ranker_id = r.id WHERE {where}{some}"
+                f"JOIN heads h ON h.ranker_id = r.id LEFT JOIN launches c ON c.ranker_id = r.id "
+                f"WHERE {where} AND {_of(among)}"
             )
         heads = {}
         for ranker_id, version, applied, log_seq, open_count, stopped, *launch in rows:
@@ -236,6 +236,11 @@ class RankerTables:
         )
         if not marked:
             raise VersionError(f"version {version} of ranker {ranker.name!r} is not kept: list its versions")
+
+
+def _of(among: Collection[int] | None) -> str:
+    """The condition that a ranker is one of some, or any."""
+    return "true" if among is None else f"r.id IN ({', '.join(map(str, among)) or 'NULL'})"
 
 
 def _launch(row: dict[str, Any]) -> LaunchHead | None:

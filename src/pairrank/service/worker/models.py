@@ -60,7 +60,7 @@ class Models:
     async def start(self) -> None:
         """Read the store once, then follow it."""
         await self.refresh()
-        for row in (await self.read(self._store.rankers))[:WARM]:
+        for row in await self.read(lambda: self._store.rankers(self._store.ranker_ids()[:WARM])):
             try:
                 await self._load(row.name)
             except PairRankError as problem:  # it will be told to who asks for it
@@ -154,7 +154,8 @@ class Models:
         self._heads |= heads
         if epoch != self._epoch:
             self.keys = await self.read(self._store.access_keys)
-            rows = {row.name: row for row in await self.read(self._store.rankers)}
+            loaded = [item.row.id for item in self._items.values()]
+            rows = {row.name: row for row in await self.read(self._store.rankers, loaded)}
             for name, item in list(self._items.items()):
                 row = rows.get(name)
                 if row is None or row.id != item.row.id:
