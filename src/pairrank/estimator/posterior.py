@@ -173,7 +173,7 @@ class Posterior(Saved):
         """
         n, d = max(self._at_rebuild, 4), self._n_free
         if not self._patient:
-            return n + max(n // 20, d // 2)
+            return n + max(n // 20, d // 8)
         if self._passes >= PASSES:
             return n + n // 16
         return max(GROWTH * n, min(2 * n, n + 4 * d))
