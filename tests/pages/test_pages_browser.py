@@ -192,6 +192,11 @@ def test_versions_can_be_pinned_gone_back_to_and_taken_along(server: Server, ope
     page.wait_for_selector("#rankers >> text=frozen")
     press(page.get_by_role("button", name="Learn again"), lambda: server.call("GET", one)["frozen"] is False)
     press(rows.last.get_by_role("button", name="Go back"), lambda: server.call("GET", one)["learned_count"] == 0)
+    server.traffic("shop", 3, seed=1)
+    until(page, "[...document.querySelectorAll('.acts a')].some((link) => link.textContent === 'Compare')")
+    page.get_by_role("link", name="Compare").last.click()
+    until(page, "document.getElementById('b')?.value === 'shop@0'")
+    assert page.input_value("#a") == "shop"
 
 
 def test_a_ranker_that_is_not_there_is_missed(server: Server, open_page: Open) -> None:

@@ -86,6 +86,9 @@ async function act(address, options) {
 
 const stop = (name) => act(v1(name, "/stop"), { method: "POST" });
 
+// The live page names two versions to compare.
+for (const [name, value] of new URLSearchParams(location.search)) if (["a", "b"].includes(name)) $(name).value = value;
+
 $("start").addEventListener("submit", (event) => {
   event.preventDefault();
   const body = { a: $("a").value.trim(), b: $("b").value.trim(), kind: $("kind").value, share: Number($("share").value), signals: $("signals").value.split(" ").filter(Boolean) };

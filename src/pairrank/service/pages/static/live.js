@@ -226,7 +226,9 @@ function listVersions(row, versions) {
     cells: [whole(v.version), whole(v.learned_count), clock(v.created), h("div", { class: "acts" },
       h("a", { href: v1(row.name, `/model?version=${v.version}`), download: `${row.name}-${v.version}.pairrank`, onclick: download }, "File"),
       v.version === row.pinned ? act("Unpin", "/pin", { version: null }) : act("Pin", "/pin", { version: v.version }),
-      v.version === row.model_version ? null : act("Go back", "/rollback", { version: v.version }))],
+      v.version === row.model_version ? null : [
+        h("a", { href: `/experiments?${new URLSearchParams({ a: row.name, b: `${row.name}@${v.version}` })}` }, "Compare"),
+        act("Go back", "/rollback", { version: v.version })])],
   }))));
   put(parts.acts, act(row.frozen ? "Learn again" : "Stop learning", "/freeze", { frozen: !row.frozen }));
 }
