@@ -154,6 +154,39 @@ def test_the_command(ranker: PairRank, tmp_path: Path, capsys: pytest.CaptureFix
     assert "cannot hold a function per feature" in capsys.readouterr().err
 
 
+def test_products_go_out_as_json_and_onnx_alone(tmp_path: Path) -> None:
+    session = pytest.importorskip("onnxruntime").InferenceSession
+    pytest.importorskip("onnx")
+    ranker, rng = PairRank(4, model="additive", interactions=3), np.random.default_rng(0)
+    for _ in range(140):
+        X = rng.random((10, 4)).astype(np.float32)
+        X[rng.random((10, 4)) < 0.05] = np.nan
+        shown = ranker.rank(X)
+        x = np.nan_to_num(shown.features, nan=0.5) - 0.5
+        ranker.learn(shown, rng.random(10) < 1 / (1 + np.exp(-20 * x[:, 0] * x[:, 1])))
+    units = ranker._units
+    assert units.stiffness[4:].min() < 10
+    assert sorted(units.products[units.stiffness[4:].argmin()]) == [0, 1]
+    X = np.vstack([X, 3 * X, -X])  # beyond the knots, too
+    X[0, 0] = np.nan
+    scores = ranker.score(X)
+    np.testing.assert_allclose(ranker.explain(X).contribution.sum(axis=1), scores - scores.mean(), atol=1e-12)
+    assert ranker.explain(X).contribution.shape == (30, 4)
+    again = PairRank.from_bytes(ranker.to_bytes())
+    np.testing.assert_array_equal(again.score(X), scores)
+    model = AdditiveModel.from_ranker(ranker)
+    read = additive.loads(export.dumps(model, "json"))
+    (told,) = session(export.dumps(model, "onnx")).run(None, {"features": X})
+    for other in (model.score(X), read.score(X), told):
+        np.testing.assert_allclose(np.diff(other), np.diff(scores), atol=1e-12)
+    with pytest.raises(ExportError, match="cannot hold products"):
+        export.dumps(model, "xgboost")
+    damaged = json.loads(export.dumps(model, "json"))
+    damaged["products"][0]["features"] = [0, 9]
+    with pytest.raises(ExportError, match="a product of the features 0 and 9"):
+        additive.loads(json.dumps(damaged).encode())
+
+
 def test_what_is_refused(ranker: PairRank, tmp_path: Path) -> None:
     model = AdditiveModel.from_ranker(ranker)
     with pytest.raises(ExportError, match="elasticsearch cannot hold a function"):

@@ -14,7 +14,7 @@ from pairrank.errors import FeatureError, NoWeightsError, OptionError, UnknownNa
 from pairrank.estimator import evidence
 from pairrank.features.linear import LISTS
 from pairrank.kernel.logistic import sigmoid
-from pairrank.rankers import Ranker, pairwise
+from pairrank.rankers import Ranker, pairwise, priors
 from pairrank.rankers.monotone import projected
 from pairrank.types import BoolArray, FloatArray, Impression
 
@@ -180,6 +180,41 @@ def test_what_one_feature_explains_another_need_not() -> None:
     theta, found = evidence.stiffened(inverse @ X.T @ y, inverse, block, change)
     np.testing.assert_allclose(found, np.linalg.inv(X.T @ X + P), atol=1e-9)
     np.testing.assert_allclose(theta, np.linalg.solve(X.T @ X + P, X.T @ y), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["pairrank", "p2linrank", "posterior-sampling"])
+def test_products_are_asked_about_on_request(name: str) -> None:
+    ranker = rankers.make(name, n_features=D, model="additive", interactions=2)
+    line, rng = rankers.make(name, n_features=D, model="additive"), np.random.default_rng(2)
+    for number in range(140):
+        for one in (ranker, line):
+            shown = one.rank(candidates(number), 6)
+            x = shown.features - 0.5
+            one.learn(shown, rng.random(6) < sigmoid(24 * x[:, 0] * x[:, 2]))
+    assert isinstance(ranker, pairwise.PairwiseRanker)
+    assert [0, 2] in ranker._units.products.tolist()
+    X = candidates(1000, 300)
+    truth = (X[:, 0] - 0.5) * (X[:, 2] - 0.5)
+    assert np.corrcoef(ranker.score(X), truth)[0, 1] > 0.7 > 0.4 > np.corrcoef(line.score(X), truth)[0, 1]
+    assert ranker.settings.interactions == 2
+    assert "interactions" not in line.settings
+    again = type(ranker).from_bytes(ranker.to_bytes())
+    assert again.digest() == ranker.digest()
+
+
+def test_where_products_are_refused() -> None:
+    for options in (
+        {"interactions": 0},
+        {"interactions": 2, "monotone": {0: 1}},
+        {"interactions": 2, "preset": "paper"},
+    ):
+        with pytest.raises(OptionError, match="interactions"):
+            PairRank(D, model="additive", **options)
+    for wrong in ({"interactions": 2}, {"interactions": 2, "model": "linear"}):
+        with pytest.raises(OptionError, match="interactions"):
+            PairRank(D, **wrong)
+    with pytest.raises(OptionError, match="look for no interactions"):
+        priors.settings_of(PairRank(D, model="additive", interactions=2))
 
 
 def test_gains_of_evidence_are_those_of_the_integral() -> None:

@@ -71,9 +71,17 @@ class Function:
         return Steps(bounds[1:-1], 0.5 * (heights[1:] + heights[:-1]), self.missing, error)
 
 
+class Product(NamedTuple):
+    """weight · (x_f - m_f)(x_g - m_g): numbers and medians of two features, each taken within its outermost knots."""
+
+    features: tuple[int, int]
+    middles: tuple[float, float]
+    weight: float
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class AdditiveModel:
-    """score(x) = Σ_f g_f(x_f), with features as they come.
+    """score(x) = Σ_f g_f(x_f), and products of two features where there are any, with features as they come.
 
     >>> from pairrank import PairRank
     >>> AdditiveModel.from_ranker(PairRank(n_features=2, model="additive")).score([[1.0, 2.0]])
@@ -83,6 +91,7 @@ class AdditiveModel:
     name: str
     feature_names: tuple[str, ...]
     functions: tuple[Function, ...]
+    products: tuple[Product, ...] = ()
 
     @classmethod
     def from_ranker(cls, ranker: Ranker, *, name: str = "pairrank", feature_names: Sequence[str] | None = None) -> Self:
@@ -95,14 +104,21 @@ class AdditiveModel:
         weights = ranker._weights / units.units
         slopes = weights[: ranker.n_features].copy()
         there = units.bends > 0.0
-        np.subtract.at(slopes, np.nonzero(there)[1], weights[units.blocks().T[there]] * units.tilts[there])
+        np.subtract.at(
+            slopes, np.nonzero(there)[1], weights[units.blocks()[: ranker.n_features].T[there]] * units.tilts[there]
+        )
         functions = []
         for f in range(ranker.n_features):
             own = units.knots_of(f)
             told = ranker.effect(f, own if len(own) else [units.middle[f]])
             missing = None if told.missing is None else told.missing[0]
             functions.append(Function(told.x, told.value, float(slopes[f]), missing, bool(units.few[f])))
-        return cls(name, tuple(names), tuple(functions))
+        there, end = units.product_units > 0.0, ranker.n_features + np.count_nonzero(units.bends)
+        products = tuple(
+            Product((f, g), (float(units.middle[f]), float(units.middle[g])), float(weight))
+            for (f, g), weight in zip(units.products[there].tolist(), weights[end:], strict=False)
+        )
+        return cls(name, tuple(names), tuple(functions), products)
 
     @property
     def n_features(self) -> int:
@@ -115,13 +131,23 @@ class AdditiveModel:
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise FeatureError(f"features have shape {X.shape}; expected (n_docs, {self.n_features})")
         scores: FloatArray = np.sum([function(x) for function, x in zip(self.functions, X.T, strict=True)], axis=0)
+        for product in self.products:
+            away = [self._away(X, f, middle) for f, middle in zip(product.features, product.middles, strict=True)]
+            scores = scores + product.weight * away[0] * away[1]
         return scores
+
+    def _away(self, X: FloatArray, feature: int, middle: float) -> FloatArray:
+        """(n,), a feature within its outermost knots, less its median; 0 where it is missing."""
+        x, ends = X[:, feature], self.functions[feature].x
+        return np.asarray(np.clip(np.where(np.isnan(x), middle, x), ends[0], ends[-1]) - middle)
 
     def steps(self, leaves: int = LEAVES) -> tuple[Steps, ...]:
         """Every function in steps, about ``leaves`` in all, each as high as any other.
 
         Between the knots scores are within Σ_f error_f of the model's; beyond them a step stays where it is.
         """
+        if self.products:
+            raise ExportError("trees of one feature each cannot hold products of two; json and onnx can")
         smooth = [f for f in self.functions if not f.few and len(f.x) > 1]
         spare = leaves - sum(len(f.x) for f in self.functions)
         if spare < 1:
@@ -150,7 +176,9 @@ def document(model: AdditiveModel) -> dict[str, Any]:
             | missing
             | ({"few": True} if function.few else {})
         )
-    return {"format": FORMAT, "version": VERSION, "name": model.name, "features": features}
+    products = [{"features": p.features, "middles": p.middles, "weight": p.weight} for p in model.products]
+    found = {"format": FORMAT, "version": VERSION, "name": model.name, "features": features}
+    return found | ({"products": products} if products else {})
 
 
 def loads(blob: bytes, *, source: str = "this model") -> AdditiveModel:
@@ -173,4 +201,12 @@ def loads(blob: bytes, *, source: str = "this model") -> AdditiveModel:
         missing = None if "missing" not in feature else strict_json.number(feature["missing"], "missing")
         slope = strict_json.number(feature.get("slope"), f"the slope of {names[-1]!r}")
         functions.append(Function(x, y, slope, missing, feature.get("few") is True))
-    return AdditiveModel(strict_json.entry(content, "name", str, source), tuple(names), tuple(functions))
+    products = []
+    for product in content.get("products", ()):
+        f, g = (int(v) for v in strict_json.entry(product, "features", list, source))
+        if not 0 <= min(f, g) <= max(f, g) < len(functions):
+            raise ExportError(f"{source}: a product of the features {f} and {g}; there are {len(functions)}")
+        a, b = (strict_json.number(v, "a middle") for v in strict_json.entry(product, "middles", list, source))
+        products.append(Product((f, g), (a, b), strict_json.number(product.get("weight"), "the weight of a product")))
+    name = strict_json.entry(content, "name", str, source)
+    return AdditiveModel(name, tuple(names), tuple(functions), tuple(products))

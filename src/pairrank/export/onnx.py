@@ -97,6 +97,28 @@ def dumps_additive(model: AdditiveModel) -> bytes:
         "one": np.array(1.0),
     }
     node = helper.make_node
+    together = []
+    if model.products:
+        middles = np.zeros(len(functions))
+        for product in model.products:
+            middles[list(product.features)] = product.middles
+        constants |= {
+            "middles": middles,
+            "left": np.array([product.features[0] for product in model.products]),
+            "right": np.array([product.features[1] for product in model.products]),
+            "of_products": np.array([product.weight for product in model.products]),
+        }
+        together = [
+            node("Where", ["is_lost", "middles", "wide"], ["filled"]),
+            node("Max", ["filled", "low"], ["filled_above"]),
+            node("Min", ["filled_above", "high"], ["filled_between"]),
+            node("Sub", ["filled_between", "middles"], ["away"]),
+            node("Gather", ["away", "left"], ["of_left"], axis=1),
+            node("Gather", ["away", "right"], ["of_right"], axis=1),
+            node("Mul", ["of_left", "of_right"], ["products"]),
+            node("MatMul", ["products", "of_products"], ["together"]),
+        ]
+    terms = ["inside", "outside", "absent", "first", *(["together"] if together else [])]
     graph = helper.make_graph(
         [
             node("Cast", ["features"], ["wide"], to=kind.DOUBLE),
@@ -113,7 +135,8 @@ def dumps_additive(model: AdditiveModel) -> bytes:
             node("MatMul", ["beyond", "slopes"], ["outside"]),
             node("Cast", ["is_lost"], ["gone"], to=kind.DOUBLE),
             node("MatMul", ["gone", "lost"], ["absent"]),
-            node("Sum", ["inside", "outside", "absent", "first"], ["scores"]),
+            *together,
+            node("Sum", terms, ["scores"]),
         ],
         "pairrank-additive",
         [helper.make_tensor_value_info("features", kind.FLOAT, ["n_docs", model.n_features])],

@@ -10,6 +10,9 @@ shorter they are. c_j takes away what of s_j is a line (by regression within lis
 the line could say. Each column has its own unit, as the line has, and deviations are seen `STIFFNESS` times smaller in
 square: under one prior N(0, 1/λ) for all weights a function starts near a line. Until the first lists are over, and for
 features with fewer than three values, there is nothing but the line.
+
+On request there are products, too: w (x_f - m_f)(x_g - m_g) for a few pairs of features, m their medians, each feature
+taken within its outermost knots.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ STIFFNESS = 10.0
 class Additive(Units):
     """What `features.linear.Units` is to a linear model, for an additive one: a map, its knots and its units.
 
-    Inputs are the lines (d), then the deviations term by term, then what missing values are worth.
+    Inputs are the lines (d), then the deviations term by term, the products, and what missing values are worth.
 
     Attributes
     ----------
@@ -44,21 +47,26 @@ class Additive(Units):
     bends : (MODES, d), the units of the deviations; 0 where there is none.
     tilts : (MODES, d), c: what of each deviation is a line.
     absences : (d,), the units of missing values; 0 where there is no such column.
-    stiffness : (d,), the prior's precision of each deviation, over λ, as the evidence has set it.
+    stiffness : (d + n_products,), the prior's precision of each deviation and product, over λ, as the evidence set it.
+    products : (n_products, 2), the features of each product; -1 where there is none.
+    product_units : (n_products,), 0 where there is none.
     """
+
+    LATER: ClassVar[tuple[str, ...]] = ("products", "product_units")
 
     SAVED: ClassVar[tuple[str, ...]] = (
         *Units.SAVED,
-        *("knots", "few", "middle", "missing", "bends", "tilts", "absences", "stiffness", "fixed"),
+        *("knots", "few", "middle", "missing", "bends", "tilts", "absences", "stiffness", "fixed", *LATER),
     )
 
-    def __init__(self, n_features: int, kind: str) -> None:
+    def __init__(self, n_features: int, kind: str, n_products: int = 0) -> None:
         super().__init__(n_features, kind)
         self.knots = np.full((n_features, PIECES + 1), np.nan)
         self.few = np.zeros(n_features, dtype=np.bool_)
         self.bends, self.tilts = np.zeros((MODES, n_features)), np.zeros((MODES, n_features))
         self.absences = np.zeros(n_features)
-        self.stiffness = np.ones(n_features)
+        self.stiffness = np.ones(n_features + n_products)
+        self.products, self.product_units = np.full((n_products, 2), -1), np.zeros(n_products)
         self.fixed = False
         self._table: Table | None = None
 
@@ -74,23 +82,37 @@ class Additive(Units):
     @property
     def n_inputs(self) -> int:
         """Columns that the model sees."""
-        return int(len(self.values) + np.count_nonzero(self.bends) + np.count_nonzero(self.absences))
+        parts = (self.bends, self.product_units, self.absences)
+        return int(len(self.values) + sum(np.count_nonzero(part) for part in parts))
 
     @property
     def owner(self) -> IntArray:
         """(n_inputs,), the feature that each column belongs to."""
-        parts = [np.arange(len(self.values)), np.nonzero(self.bends)[1], np.flatnonzero(self.absences)]
+        return self._owner(0)
+
+    @property
+    def partner(self) -> IntArray:
+        """(n_inputs,), as `owner`, but for products the other feature."""
+        return self._owner(1)
+
+    def _owner(self, which: int) -> IntArray:
+        products = self.products[self.product_units > 0.0, which]
+        parts = [np.arange(len(self.values)), np.nonzero(self.bends)[1], products, np.flatnonzero(self.absences)]
         return np.concatenate(parts, dtype=np.int64)
 
     def blocks(self) -> IntArray:
-        """(d, MODES), the columns of each feature's deviation, -1 beyond those that it has."""
-        there = self.bends > 0.0
-        return np.where(there, len(self.values) - 1 + np.cumsum(there).reshape(there.shape), -1).T
+        """(d + n_products, MODES), the columns of each feature's deviation and of each product, -1 beyond them."""
+        there = np.concatenate([self.bends.ravel(), self.product_units]) > 0.0
+        places = np.where(there, len(self.values) - 1 + np.cumsum(there), -1)
+        products = np.full((len(self.products), MODES), -1)
+        products[:, 0] = places[self.bends.size :]
+        return np.vstack([places[: self.bends.size].reshape(self.bends.shape).T, products])
 
     @property
     def units(self) -> FloatArray:
         """(n_inputs,), the unit of every column."""
-        return np.concatenate([super().units, self.bends[self.bends > 0.0], self.absences[self.absences > 0.0]])
+        parts = (self.bends, self.product_units, self.absences)
+        return np.concatenate([super().units, *(part[part > 0.0] for part in parts)])
 
     def inputs(self, X: FloatArray) -> FloatArray:
         """(n, n_inputs): φ(X) centred, in units."""
@@ -120,9 +142,9 @@ class Additive(Units):
         precisions[blocks[blocks >= 0]] = np.repeat(self.stiffness, (blocks >= 0).sum(axis=1))
         return precisions
 
-    def fix_pieces(self, lists: Sequence[FloatArray], stiffness: float = 1.0) -> bool:
+    def fix_pieces(self, lists: Sequence[FloatArray], stiffness: float = 1.0, products: IntArray | None = None) -> bool:
         """Lay the knots by the documents of these lists, once and for all, and measure the deviations in them."""
-        self.lay_pieces(lists, stiffness)
+        self.lay_pieces(lists, stiffness, products)
         measured = Units(self.n_inputs, self.kind)
         for X in lists:
             measured.watch(self.columns(X), None)
@@ -135,17 +157,14 @@ class Additive(Units):
         self._measure_deviations(units)
 
     def _measure_deviations(self, units: FloatArray) -> None:
-        bends, absences, d, n_bends = (
-            self.bends.copy(),
-            self.absences.copy(),
-            len(self.values),
-            np.sum(self.bends > 0.0),
-        )
+        bends, products, absences = self.bends.copy(), self.product_units.copy(), self.absences.copy()
+        d, n_bends, there = len(self.values), np.sum(self.bends > 0.0), products > 0.0
         bends[bends > 0.0] = np.sqrt(STIFFNESS) * units[d : d + n_bends]
-        absences[self.missing] = units[d + n_bends :]
-        self.bends, self.absences = bends, absences
+        products[there] = units[d + n_bends : d + n_bends + np.sum(there)]
+        absences[self.missing] = units[len(units) - np.sum(self.missing) :]
+        self.bends, self.product_units, self.absences = bends, products, absences
 
-    def lay_pieces(self, lists: Sequence[FloatArray], stiffness: float = 1.0) -> None:
+    def lay_pieces(self, lists: Sequence[FloatArray], stiffness: float = 1.0, products: IntArray | None = None) -> None:
         """Knots by the documents of these lists; the deviations' units are 1, in which they can be measured."""
         X = np.concatenate(lists)
         lacking = np.isnan(X)
@@ -154,7 +173,11 @@ class Additive(Units):
         self.middle = np.array([np.median(column) if len(column) else 0.0 for column in known])
         self.knots = np.array([knots(column) for column in known])
         self.few = np.array([len(np.unique(column)) <= PIECES + 1 for column in known])
-        self.fixed, self.stiffness = True, np.full(X.shape[1], stiffness)
+        self.fixed, self.stiffness = True, np.full(len(self.stiffness), stiffness)
+        if products is not None:  # of features that vary
+            varied = products[~np.isnan(self.knots[products, 1]).any(axis=1)]
+            self.products = np.append(varied, self.products[len(varied) :], axis=0)
+            self.product_units = np.where(self.products[:, 0] >= 0, 1.0, 0.0)
         n_knots = np.sum(~np.isnan(self.knots), axis=1)
         self.bends = np.where(np.arange(MODES)[:, None] < n_knots - 2, 1.0, 0.0)
         self.absences = np.where(self.missing, 1.0, 0.0)
@@ -185,9 +208,17 @@ class Additive(Units):
         for tilt, features, wave in zip(self.tilts, table.having, table.waves(out[:, :d]), strict=True):
             np.subtract(wave, tilt[features] * away[:, features], out=out[:, end : end + len(features)])
             end += len(features)
+        for f, g in self.products[self.product_units > 0.0]:
+            out[:, end] = self._within(out, f) * self._within(out, g)
+            end += 1
         if lacking is not None:
             out[:, end:] = lacking[:, self.missing]
         return out
+
+    def _within(self, X: FloatArray, feature: int) -> FloatArray:
+        """(n,), how far a feature of X is above its median, within its outermost knots."""
+        ends = self.knots_of(feature)
+        return np.asarray(np.clip(X[:, feature], ends[0], ends[-1]) - self.middle[feature])
 
 
 class Table(NamedTuple):

@@ -81,10 +81,11 @@ class Units(Saved):
         """These are how far the columns (n_inputs,) differ, in a log's lists: the units from here on."""
         self.fix(units)
 
-    def fix_pieces(self, lists: Sequence[FloatArray], stiffness: float = 1.0) -> bool:
+    def fix_pieces(self, lists: Sequence[FloatArray], stiffness: float = 1.0, products: IntArray | None = None) -> bool:
         """The first lists are over; whether that changes the inputs. (Only an additive model has pieces.)
 
-        ``stiffness`` : the prior's precision of a deviation, over λ, to begin with.
+        ``stiffness`` : the prior's precision of a deviation, over λ, to begin with. ``products`` (n, 2) : of which
+        features there are products.
         """
         return False
 
@@ -133,6 +134,11 @@ class Units(Saved):
     def owner(self) -> IntArray:
         """(n_inputs,), the feature that each column belongs to."""
         return np.arange(len(self.values))
+
+    @property
+    def partner(self) -> IntArray:
+        """(n_inputs,), as `owner`; other than it only for a product of two features."""
+        return self.owner
 
     def columns(self, X: FloatArray) -> FloatArray:
         """(n, n_inputs), what the model sees of X, neither centred nor in units."""

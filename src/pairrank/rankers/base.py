@@ -296,9 +296,8 @@ class Ranker(Saved, ABC):
         """Every option as it acts, without ``n_features`` and ``seed``: what files, stores and fingerprints hold."""
         acting = {f.name: getattr(self, f.name) for f in fields(self) if f.init and f.name not in self.NO_SETTINGS}
         # Only where they are given, so that rankers of before they existed keep their fingerprint.
-        return Settings(
-            {k: v for k, v in acting.items() if v is not None or k not in ("feature_names", "missing", "monotone")}
-        )
+        later = ("feature_names", "missing", "monotone", "interactions")
+        return Settings({k: v for k, v in acting.items() if v is not None or k not in later})
 
     def _repr_html_(self) -> str:
         return notebook.ranker(self)

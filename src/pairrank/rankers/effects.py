@@ -170,7 +170,9 @@ class Explained(ABC):
         array([False])
         """
         X = self.check_features(features)
-        parts = by_feature(self._units.inputs(X), self._weights, self._units.owner, self.n_features)
+        inputs, owners = self._units.inputs(X), (self._units.owner, self._units.partner)
+        halves = [by_feature(inputs, 0.5 * self._weights, owner, self.n_features) for owner in owners]
+        parts: FloatArray = halves[0] + halves[1]  # of a product each feature has one half
         scores = parts.sum(axis=1)
         looked = self.inspect(X)
         order = np.argsort(-scores, kind="stable") if looked is None else looked.order

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pairrank.checking import check_choice
+from pairrank.checking import check_choice, check_number_in
 from pairrank.documents import Features
 from pairrank.errors import NoWeightsError, OptionError
 from pairrank.features.additive import Additive, filled
@@ -20,7 +20,7 @@ from pairrank.rankers.effects import Explained
 from pairrank.rankers.first_lists import FirstLists, packed, unpacked
 from pairrank.rankers.monotone import constraints, projected
 from pairrank.state import restore
-from pairrank.types import AnyArray, BoolArray, FloatArray, Impression
+from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, IntArray
 
 
 @dataclass(eq=False, kw_only=True)
@@ -30,7 +30,8 @@ class LinearRanker(Ranker, Explained):
     `_rank` and `_learn` see ``n_inputs`` inputs φ(x): with ``model`` "linear" the documents centred on their list, in
     units taken from the first lists (`features.linear`); with "additive" as many columns per feature as its own
     function has terms (`features.additive`). ``_weights`` are weights of those inputs. ``monotone`` names features, by
-    number or name, of which more may only raise (1) or lower (-1) the score.
+    number or name, of which more may only raise (1) or lower (-1) the score. ``interactions`` : how many products of
+    two features an additive model may ask the evidence about; those that explain most of the first lists' clicks.
 
     >>> from pairrank import rankers
     >>> rankers.make("pdgd", n_features=2).weights
@@ -41,6 +42,7 @@ class LinearRanker(Ranker, Explained):
 
     model: str = "linear"
     monotone: Mapping[str, int] | Mapping[int, int] | None = None
+    interactions: int | None = None
 
     def _reset(self) -> None:
         self._signs = {self.feature_number(f): s for f, s in (self.monotone or {}).items()}
@@ -48,6 +50,13 @@ class LinearRanker(Ranker, Explained):
             raise OptionError(f"monotone is {self.monotone!r}; expected 1 or -1 for each feature")
         if self.monotone is not None:  # as files hold it
             self.monotone = {str(f): int(s) for f, s in self.monotone.items()}
+        if self.interactions is not None:
+            check_number_in("interactions", self.interactions, 1, 1000)
+            if self.model != "additive" or self._stiff_at_first == 1.0 or self.monotone:
+                raise OptionError(
+                    'interactions are for model="additive" in rankers that ask the evidence (pairrank, p2linrank, '
+                    "posterior-sampling), and not beside monotone"
+                )
         self._weights = np.zeros(self.n_inputs)
         # Lists learned while units may still change, to be learned anew in the units that they turn out to have.
         self._first: FirstLists = ()
@@ -56,7 +65,9 @@ class LinearRanker(Ranker, Explained):
     def _units(self) -> Units:
         """What makes inputs of features; made once, and kept when the rest is reset."""
         check_choice("model", self.model, ("linear", "additive"))
-        return (Additive if self.model == "additive" else Units)(self.n_features, self._unit_kind)
+        if self.model == "additive":
+            return Additive(self.n_features, self._unit_kind, int(self.interactions or 0))
+        return Units(self.n_features, self._unit_kind)
 
     @property
     def _unit_kind(self) -> str:
@@ -100,7 +111,9 @@ class LinearRanker(Ranker, Explained):
         changed = self._units.watch(impression.features, impression.memory.get("ranges"))
         self._first = () if before else (*self._first, (impression, clicks))
         if self._units.settled and not before:
-            changed |= self._units.fix_pieces([shown.features for shown, _ in self._first], self._stiff_at_first)
+            products = self._products() if self.interactions else None
+            lists = [shown.features for shown, _ in self._first]
+            changed |= self._units.fix_pieces(lists, self._stiff_at_first, products)
         if changed:
             self._learn_anew()
         else:
@@ -112,6 +125,10 @@ class LinearRanker(Ranker, Explained):
     def _keep_monotone(self) -> None:
         if self._signs:
             self._weights = projected(self._weights, constraints(self._units, self._signs), self._covariance())
+
+    def _products(self) -> IntArray | None:
+        """(n, 2), the features whose products are to be asked about."""
+        return None
 
     def _seen(self, impression: Impression) -> Impression:
         """The impression with inputs in place of features."""

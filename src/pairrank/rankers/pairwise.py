@@ -11,12 +11,14 @@ import numpy as np
 
 from pairrank.estimator import evidence
 from pairrank.estimator.posterior import Posterior
+from pairrank.features.additive import filled
 from pairrank.kernel import pairs
+from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import State
 from pairrank.rankers.linear import LinearRanker
 from pairrank.rng import Purpose, generator
-from pairrank.types import BoolArray, FloatArray, Impression
+from pairrank.types import BoolArray, FloatArray, Impression, IntArray
 
 # Preferences that clicks can be taken for; see `kernel.pairs`.
 PairKind = Literal["adjacent", "matched", "all", "averaged", "shown"]
@@ -69,6 +71,30 @@ class PairwiseRanker(LinearRanker):
 
     def _covariance(self) -> FloatArray:
         return self._posterior.inverse[: self.n_inputs, : self.n_inputs]
+
+    def _products(self) -> IntArray:
+        """(interactions, 2), by the score test: the largest g²/v of a product's gradient g and its variance v.
+
+        v is what the product's own curvature leaves beside all inputs; both are over the first lists, at θ̂.
+        """
+        f, g = np.triu_indices(self.n_features, 1)
+        middle = np.median(np.concatenate([filled(shown.features) for shown, _ in self._first]), axis=0)
+        theta, inverse = self._posterior.theta, self._posterior.inverse
+        gradient, own, both = np.zeros(len(f)), np.zeros(len(f)), np.zeros((len(theta), len(f)))
+        for impression, clicks in self._first:
+            found = preferred(self.pairs, impression, clicks)
+            design, away = self._design(self._seen(impression)), filled(impression.features) - middle
+            products = away[:, f] * away[:, g]
+            x, z = (rows[found.winner] - rows[found.loser] for rows in (design, products))
+            gap = x @ theta
+            bent = found.weight * slope(gap)
+            gradient += (found.weight * sigmoid(-gap)) @ z
+            own += bent @ z**2
+            both += (bent[:, None] * x).T @ z
+        v = own - np.einsum("ij,ij->j", both, inverse @ both)
+        score = np.where(v > 1e-9 * own, gradient**2 / np.where(v > 0.0, v, 1.0), 0.0)
+        best = np.argsort(-score, kind="stable")[: self.interactions]
+        return np.column_stack([f[best], g[best]])
 
     @property
     def _bends(self) -> bool:

@@ -176,4 +176,6 @@ def _check_strength(strength: float) -> float:
 def _pairrank(ranker: Ranker) -> PairRank:
     if not isinstance(ranker, PairRank):
         raise OptionError(f"a {ranker.name} cannot take a prior; expected a pairrank ranker")
+    if ranker.interactions:
+        raise OptionError("fits and warm starts look for no interactions; leave interactions out")
     return ranker

@@ -48,6 +48,8 @@ class PairRank(PairRankOptions):
     n_features : width of a document's features.
     seed : with the impression's number, the key of all randomness.
     model : "linear", or "additive": a function per feature, a line that bends where the evidence says so.
+    interactions : with model="additive", how many products of two features the evidence is asked about; those that a
+        score test over the first lists finds largest. None: no products.
     preset : where options that are not given come from: "best" (what we know to work best), "paper" (as published) or
         "authors" (as the authors' program does it).
     exploration : "conservative" keeps certain orders inside a block, "random" shuffles it whole.
