@@ -396,10 +396,13 @@ def test_a_restart_and_a_compaction_keep_every_bit(store_url: str, tmp_path: Pat
         with running_app(store_url, clock) as client:
             client.put("/v1/rankers/a", json={"n_features": 2})
             client.put("/v1/experiments/new", json={"a": "a", "b": "as-sent", "share": 0.5})
-            client.put("/v1/experiments/split", json={"a": "a@0", "b": "as-sent", "share": 0.5, "kind": "split"})
+            body = {"a": "a@0", "b": "as-sent", "share": 0.5, "kind": "split", "signals": ["purchase", "reformulation"]}
+            client.put("/v1/experiments/split", json=body)
             for number in range(8):
                 shown = ranked(client, k=3, client_id=f"client {number + 4 * life}")
                 clicked(client, shown, shown["ranking"][-1]["id"])
+                event(client, shown, "purchase", shown["ranking"][0]["id"])
+                event(client, shown, "reformulation")
             clock.now += 601.0
             while rows(client, "count(*)", "impressions") != [(0,)]:
                 pass
@@ -415,6 +418,7 @@ def test_a_restart_and_a_compaction_keep_every_bit(store_url: str, tmp_path: Pat
         assert {name: told(client, name) for name in ("new", "split")} == states[-1]
     # Twelve clients, of whom four came in both lives: in the split they count once.
     assert states[-1]["split"]["impressions"] < 12
+    assert {arm["share"] for arm in states[-1]["split"]["guardrails"]["reformulations"].values()} == {1.0}
     assert states[-1]["new"]["impressions"] > states[-2]["new"]["impressions"] > 0
 
 
