@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -241,12 +243,15 @@ def test_a_rebuild_goes_through_the_history_piece_by_piece(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("by_eights")
+@pytest.mark.parametrize("preset", ["best", "authors"])
 @pytest.mark.parametrize("history", [True, False])
-def test_a_rebuild_that_was_interrupted_goes_on_to_the_same_bits(history: bool) -> None:
+def test_a_rebuild_that_was_interrupted_goes_on_to_the_same_bits(
+    history: bool, preset: Literal["best", "authors"]
+) -> None:
     """Saved in the middle of a rebuild, with the lists or with a log to read them back from."""
     rng = np.random.default_rng(0)
-    ranker, log, interrupted = PairRank(n_features=4, seed=1), [], 0
-    other = PairRank(n_features=4, seed=1)
+    ranker, log, interrupted = PairRank(n_features=4, seed=1, preset=preset), [], 0
+    other = PairRank(n_features=4, seed=1, preset=preset)
     for _ in range(300):
         impression = ranker.rank(rng.random((12, 4)), 6)
         log.append((impression, rng.random(6) < 0.4))
@@ -293,3 +298,25 @@ def test_a_step_is_corrected_by_those_before_it_as_bfgs_does() -> None:
     np.testing.assert_allclose(secant_step(inverse, gradient, [rounding, *seen]), expected @ gradient)
     s, y = seen[-1]
     np.testing.assert_allclose(secant_step(inverse, y, seen), s)
+
+
+def test_an_inverse_that_lags_behind_the_penalty_moves_theta_as_a_fresh_one() -> None:
+    lagging, fresh = (Posterior(np.full(D, 0.1), mean_loss=True, tolerance=1.0, capacity=10**6) for _ in range(2))
+    lagged = 0
+    for X, found in lists(3, 400):
+        lagging.add(X, found)
+        fresh.inverse, fresh._lag = np.linalg.inv(fresh.P + fresh._pairs_part), 0.0
+        fresh.add(X, found)
+        lagged += lagging._lag > 0.0
+        np.testing.assert_allclose(lagging.theta, fresh.theta, rtol=0, atol=5e-5)
+    assert lagged > 200
+
+
+def test_a_rebuild_comes_early_after_many_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rebuilds() -> int:
+        posterior = Posterior(np.full(D, 1.0), tolerance=1e-3)
+        return len({posterior.add(X, found) or posterior._at_rebuild for X, found in lists(4, 300)})
+
+    seldom = rebuilds()
+    monkeypatch.setattr(posterior_module, "PASSES", 1)
+    assert rebuilds() > 1.5 * seldom
