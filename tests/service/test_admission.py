@@ -14,7 +14,7 @@ from httpx import Response
 from web import DOCUMENTS, clicked, ranked, running_app
 
 from pairrank.service.http import observation
-from pairrank.service.worker.admission import Admission
+from pairrank.service.worker.admission import Admission, Rates
 
 
 def test_one_ranker_alone_has_all_of_it() -> None:
@@ -40,6 +40,28 @@ def test_a_busy_ranker_shuts_out_no_other() -> None:
         assert not room.fits("a")
     assert room.fits("a", 4)
     assert not room._inside
+
+
+def test_a_busy_key_shuts_out_no_other_of_the_same_ranker() -> None:
+    room = Admission(4)
+    with ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(room.enter(("a", "busy")))
+        stack.enter_context(room.enter(("a", "other")))
+        assert room.fits(("a", "other"))
+        assert not room.fits(("a", "busy"))
+
+
+def test_a_key_sends_so_many_per_second_and_a_second_of_them_at_once() -> None:
+    now = 100.0
+    rates = Rates(10.0, lambda: now)
+    assert [rates.wait("a") for _ in range(10)] == [0.0] * 10
+    assert rates.wait("a") == pytest.approx(0.1)
+    assert rates.wait("b") == 0.0  # another key's are its own
+    now += 0.1
+    assert [rates.wait("a") > 0 for _ in range(2)] == [False, True]
+    now += 1000.0
+    assert [rates.wait("a") > 0 for _ in range(12)] == [False] * 10 + [True] * 2
 
 
 def test_many_events_count_as_many_but_one_request_always_fits() -> None:
@@ -68,13 +90,13 @@ def test_while_the_store_is_slow_few_wait_and_the_rest_hears_it_at_once(tmp_path
             waiting = [pool.submit(clicked, client, shown) for shown in lists[:2]]
             waiting += [pool.submit(rank, "a") for _ in range(2)]
             state = client.app.state.worker  # type: ignore[attr-defined]
-            while state.ranking._inside["a"] < 2 or state.writing._inside["a"] < 2:
+            while min(state.ranking._inside["a", "local"], state.writing._inside["a", "local"]) < 2:
                 time.sleep(0.005)
             for refused in (clicked(client, lists[2]), rank("a")):
                 assert (refused.status_code, refused.json()["error"]) == (503, "busy")
                 assert refused.headers["retry-after"] == "1"
             other = pool.submit(rank, "b")  # another ranker's share is free
-            while not state.ranking._inside["b"]:
+            while not state.ranking._inside["b", "local"]:
                 time.sleep(0.005)
             assert client.get("/healthz").status_code == 200
             slow.execute("ROLLBACK")

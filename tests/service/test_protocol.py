@@ -14,8 +14,9 @@ import pytest
 from web import running_server
 
 from pairrank.client import Client
+from pairrank.service.auth import new_key
 from pairrank.service.http.protocol import MAX_HEAD_BYTES, MAX_HEADERS, HttpProtocol
-from pairrank.service.worker.admission import BUSY, Door
+from pairrank.service.worker.admission import BUSY, FULL, Door
 
 LINE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
@@ -109,14 +110,14 @@ def test_a_full_worker_refuses_at_the_door_and_the_connection_goes_on(tmp_path: 
     refused: list[int] = []
 
     class Protocol(HttpProtocol):
-        door = Door(1, 1, lambda: refused.append(503))
+        door = Door(1, 1, refused=refused.append)
 
     def post(name: str, what: str, more: str = "", size: int = 300_000) -> bytes:
         head = f"POST /v1/rankers/{name}/{what}?k=3 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n{more}\r\n"
         return head.encode() + b" " * size
 
     room = Protocol.door._rooms[b"rank"]
-    room.take("a")
+    room.take(("a", ""))
     with running_server(tmp_path / "store.db", Protocol) as url:
         place = ("127.0.0.1", int(url.rpartition(":")[2]))
         with socket.create_connection(place, timeout=30) as connection, connection.makefile("rb") as answers:
@@ -136,22 +137,46 @@ def test_a_full_worker_refuses_at_the_door_and_the_connection_goes_on(tmp_path: 
         assert body["message"] == BUSY
         status, _ = ask(place, post("a", "rank", "Expect: 100-continue\r\n", 0))
         assert status == 503
-        room.take("a", -1)
+        room.take(("a", ""), -1)
         assert ask(place, post("a", "rank", size=2))[0] == 404
-    assert len(refused) == 3
+    assert refused == [503] * 3
     assert not room._inside
 
 
 def test_the_more_are_refused_the_longer_connections_wait() -> None:
-    door = Door(1, 1, lambda: None)
-    pauses = [door.refused() for _ in range(2000)]
+    door = Door(1, 1)
+    pauses = [door.refused(FULL) for _ in range(2000)]
     assert pauses[0] < 0.01
     assert pauses[-1] == 1.0
 
 
+def test_a_key_that_sends_too_much_hears_it_and_no_other_does(tmp_path: Path) -> None:
+    made = {name: new_key(name, ["rank"], 0.0) for name in ("shop", "other")}
+    refused: list[int] = []
+
+    class Protocol(HttpProtocol):
+        door = Door(9, 9, 0.5, refused=refused.append, keys=lambda: [key for key, _ in made.values()])
+
+    def ask_as(secret: str) -> tuple[int, bytes]:
+        return ask(place, LINE + b"Authorization: Bearer %s\r\n\r\n" % secret.encode())
+
+    with running_server(tmp_path / "store.db", Protocol) as url:
+        place = ("127.0.0.1", int(url.rpartition(":")[2]))
+        answers = [ask_as(made["shop"][1]) for _ in range(2)]
+        assert sorted({status for status, _ in answers}) == [200, 429]
+        assert answers[0][0] == 200
+        problem = next(json.loads(body) for status, body in answers if status == 429)
+        assert problem["error"] == "rate"
+        assert problem["message"].startswith("the key 'shop' has sent more than 0.5 requests per second")
+        assert ask_as(made["other"][1])[0] == 200
+        assert [ask_as("wrong")[0] for _ in range(4)] == [200] * 4  # health needs no key
+        until(lambda: ask_as(made["shop"][1])[0] == 200)
+    assert set(refused) == {429}
+
+
 def test_a_slow_body_holds_no_place(tmp_path: Path) -> None:
     class Protocol(HttpProtocol):
-        door = Door(1, 1, lambda: None)
+        door = Door(1, 1)
 
     room = Protocol.door._rooms[b"rank"]
     head = b"POST /v1/rankers/a/rank HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n"
@@ -161,9 +186,9 @@ def test_a_slow_body_holds_no_place(tmp_path: Path) -> None:
             client.create("a", 2)
         with socket.create_connection(place, timeout=30) as slow:
             slow.sendall(head + b"{")
-            until(lambda: room._inside["a"] == 1)
+            until(lambda: room._inside["a", ""] == 1)
             assert ask(place, head + b"{}")[0] == 503
-            until(lambda: not room._inside["a"])
+            until(lambda: not room._inside["a", ""])
             assert ask(place, head + b"{}")[0] == 422
             slow.sendall(b"}")
             assert b" 422 " in slow.recv(65_536)

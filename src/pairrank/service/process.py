@@ -82,7 +82,13 @@ def _work(settings: Settings, handle: int) -> None:
     worker = app.state.worker
 
     class Protocol(HttpProtocol):
-        door = Door(settings.max_ranking, settings.max_writing, lambda: worker.metrics.answered(503))
+        door = Door(
+            settings.max_ranking,
+            settings.max_writing,
+            settings.key_rate,
+            refused=worker.metrics.answered,
+            keys=lambda: worker.models.keys,
+        )
 
     config = uvicorn.Config(
         telemetry.wrapped(app),

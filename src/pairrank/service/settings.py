@@ -24,6 +24,7 @@ class Settings:
     host, port, workers : where to listen, and how many processes rank.
     max_body_bytes, max_documents, max_features, max_rankers : what a request may ask for.
     max_ranking, max_writing : rank requests, and feedbacks or events, that one worker has in work; the rest is refused.
+    key_rate : requests per second that one worker takes from one key; the rest is refused. 0: any number.
     body_seconds : how long a client may take to send a body.
     drain_seconds : how long a stop waits for requests that are under way.
     allowed_hosts : names (comma-separated; * for all) under which clients may call the service, beside addresses,
@@ -48,6 +49,7 @@ class Settings:
     max_rankers: int = 1000
     max_ranking: int = 128
     max_writing: int = 1024
+    key_rate: float = 0.0
     body_seconds: float = 15.0
     drain_seconds: float = 15.0
     allowed_hosts: str = ""
@@ -70,6 +72,7 @@ class Settings:
             ("max_rankers", 1, 1_000_000),
             ("max_ranking", 1, 100_000),
             ("max_writing", 1, 100_000),
+            ("key_rate", 0, 1_000_000),
             ("body_seconds", 0.1, 3600),
             ("drain_seconds", 0, 3600),
         ):

@@ -133,7 +133,7 @@ def routes(worker: WorkerState) -> APIRouter:
         summary="Create a ranker",
         description="201 when it is new, 200 when it was there with the same configuration.",
         status_code=201,
-        responses=answers(RankerAnswer, 409, 429, status=201, also=200, body=True),
+        responses=answers(RankerAnswer, 409, status=201, also=200, body=True),
     )
     async def create(name: str, request: Request) -> Response:
         actor = worker.allow(request, "admin")

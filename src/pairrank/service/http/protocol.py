@@ -1,4 +1,5 @@
-"""HTTP as uvicorn speaks it, with an end to headers, in bytes and in number, and a door where a worker is full.
+"""HTTP as uvicorn speaks it, with an end to headers, in bytes and in number, and a door where a worker is full or a key
+asks too much.
 
 Either is refused before a request is made of it, and after the latter the connection is not read for a moment: refusing
 must not become what a worker does all the time, and each turn of the event loop must stay short for those inside.
@@ -7,12 +8,13 @@ must not become what a worker does all the time, and each turn of the event loop
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from pairrank.service.worker.admission import BUSY, Door, Place
+from pairrank.service.worker.admission import Door, Place, Refusal
 
 MAX_HEAD_BYTES = 64 * 2**10
 MAX_HEADERS = 100
@@ -29,10 +31,9 @@ _BODY = b'{"error":"headers","message":"expected at most %d headers of %d bytes 
     MAX_HEADERS,
     MAX_HEAD_BYTES,
 )
-BUSY_BODY = b'{"error":"busy","message":"%s"}' % BUSY.encode()
-_BUSY = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
-    b"content-length: %d\r\n%s\r\n%s"
+_AT_THE_DOOR = (
+    "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nretry-after: {seconds}\r\n"
+    "content-length: {length}\r\n{last}\r\n{body}"
 )
 
 
@@ -96,17 +97,20 @@ class HttpProtocol(HttpToolsProtocol):
         """Begin with the request, if there is room for it."""
         self._in_head, self._unread = False, 0
         alone = self.cycle is None or self.cycle.response_complete  # else answers of before it are still due
-        self._asked = self.door.place(self.url) if self.door is not None and alone else None
-        self._refused = self._asked is not None and not self._asked.free
-        if not self._refused:
+        asked = self.door.ask(self.url, self.headers) if self.door is not None and alone else None
+        self._refused = isinstance(asked, Refusal)
+        self._asked = asked if isinstance(asked, Place) else None
+        if self.door is None or not isinstance(asked, Refusal):
             super().on_headers_complete()
             self._hold()
             return
-        assert self.door is not None
-        self._pause = self.door.refused()
+        self._pause = self.door.refused(asked)
         # A client that waits for leave to send a body may or may not send it now: only a new connection is clear.
         last = self.expect_100_continue or not self.parser.should_keep_alive()
-        self.transport.write(_BUSY % (len(BUSY_BODY), b"connection: close\r\n" if last else b"", BUSY_BODY))
+        body = json.dumps({"error": asked.code, "message": asked.message})
+        head = {"status": asked.status, "seconds": asked.seconds, "length": len(body)}
+        close = "connection: close\r\n" if last else ""
+        self.transport.write(_AT_THE_DOOR.format(**head, last=close, body=body).encode())
         if last:
             self.transport.close()
 

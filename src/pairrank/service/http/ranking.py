@@ -64,7 +64,7 @@ def routes(worker: WorkerState) -> APIRouter:
         "/rank",
         openapi_extra=RANK_BODY,
         summary="Order documents for one query",
-        responses=answers(RankAnswer, 404, 410, 415, 429, body=True),
+        responses=answers(RankAnswer, 404, 410, 415, body=True),
     )
     async def rank(name: str, request: Request) -> Response:
         return await _rank(worker, name, request)
@@ -85,9 +85,8 @@ def routes(worker: WorkerState) -> APIRouter:
         responses=answers(list[EventAnswer], 404, body=True),
     )
     async def events(name: str, request: Request) -> Response:
-        if not worker.settings.public_events:
-            worker.allow(request, "feedback")
-        worker.writing.check(name)
+        who = (name, "" if worker.settings.public_events else worker.allow(request, "feedback"))
+        worker.writing.check(who)
         item = await worker.models.get(name)
         sent = parse_json(await worker.body(request))
         if not isinstance(sent, list) or len(sent) > MAX_EVENTS:
@@ -104,7 +103,7 @@ def routes(worker: WorkerState) -> APIRouter:
             for body, place in zip(bodies, found, strict=True)
             if place is not None
         ]
-        with worker.writing.enter(name, len(known)):
+        with worker.writing.enter(who, len(known)):
             verdicts = iter(await worker.writer.events(known)) if known else iter(())
         statuses = [Status.UNKNOWN if place is None else next(verdicts).status for place in found]
         for status in statuses:
@@ -132,11 +131,11 @@ class PlainRoute(APIRoute):
 
 async def _rank(worker: WorkerState, name: str, request: Request) -> Response:
     started = time.perf_counter()
-    worker.allow(request, "rank")
-    worker.ranking.check(name)  # before the body is read
+    who = (name, worker.allow(request, "rank"))
+    worker.ranking.check(who)  # before the body is read
     item = await worker.models.get(name)
     body = await worker.body(request)
-    with worker.ranking.enter(name):
+    with worker.ranking.enter(who):
         return await _ranked(worker, request, item, body, started)
 
 
@@ -155,15 +154,15 @@ async def _ranked(worker: WorkerState, request: Request, item: LoadedModel, body
 
 async def _feedback(worker: WorkerState, name: str, request: Request) -> Response:
     """Answered once the feedback is on disk."""
-    worker.allow(request, "feedback")
-    worker.writing.check(name)
+    who = (name, worker.allow(request, "feedback"))
+    worker.writing.check(who)
     item = await worker.models.get(name)
     body = parse(FeedbackBody, await worker.body(request))
     found = parse_impression(body.impression_id)
     if found is None:
         worker.metrics.feedback.labels(name, "unknown").inc()
         raise RefusalError(404, "unknown", "no such impression was served")
-    with worker.writing.enter(name):
+    with worker.writing.enter(who):
         verdict = await worker.writer.feedback(Feedback(item.row.id, *found, frozenset(body.clicks)))
     worker.metrics.feedback.labels(name, verdict.status.value).inc()
     match verdict.status:

@@ -65,7 +65,7 @@ def routes(worker: WorkerState) -> APIRouter:
             methods=["POST"],
             openapi_extra=RERANK_BODY,
             summary="Order texts for one query, as Cohere's and Jina's clients ask for it",
-            responses=answers(RerankAnswer, 404, 429, body=True),
+            responses=answers(RerankAnswer, 404, body=True),
             include_in_schema=address == ADDRESSES[0],
         )
     return router
@@ -75,9 +75,9 @@ async def _rerank(
     worker: WorkerState, request: Request, upstream: RerankEndpoint | None, plain: bool
 ) -> dict[str, Any]:
     started = time.perf_counter()
-    worker.allow(request, "rank")
+    key = worker.allow(request, "rank")
     asked = parse_rerank(await worker.body(request), worker.settings.max_documents)
-    with worker.ranking.enter(asked.model):
+    with worker.ranking.enter((asked.model, key)):
         return await _ranked(worker, request, asked, upstream, plain, started)
 
 

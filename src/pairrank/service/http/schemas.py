@@ -438,7 +438,7 @@ _REFUSED = {
 # For the OpenAPI text alone: the worker itself looks at the header, since it may have no keys.
 KEY = Security(HTTPBearer(auto_error=False, scheme_name="key", description="from `pairrank keys add`"))
 _ALWAYS = (421, 431, 500)
-_KEYED = (401, 403, 503)
+_KEYED = (401, 403, 429, 503)
 _BODY = (400, 408, 413, 422)
 _PROBLEM = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 
