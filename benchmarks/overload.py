@@ -1,37 +1,36 @@
-"""What the service does when more is asked of it than it can do: goodput, latency and health.
+"""What the service does when more is asked of it than it can do: goodput, latency, memory and health.
 
-    python benchmarks/overload.py [--seconds 5] [--times 1 2 10] [--workers 1]
+    python benchmarks/overload.py [--seconds 5] [--times 1 2 10] [--connections 6000] [--idle 10000] [--slow 200]
 
 Capacity is what eight clients get that each wait for their answer. Then visitors come so many times as often, whether
-or not anybody has been answered, each on one of --connections; who is refused does not come again. A visitor that finds
-no connection free is counted under 0. Goodput is lists per second of the worker's processor time, since the clients
-share the machine's cores.
+or not anybody has been answered, each on a connection that waits for nothing; who is refused does not come again. They
+are one process that sends bytes written beforehand and looks at statuses alone, so that it costs little. Visitors that
+find no connection free are counted under 0. Goodput is lists per second of the worker's processor time, since the
+visitors share the machine's cores.
+
+--idle connections are opened first that never ask for anything, and --slow ones that send a part of a request.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import resource
+import select
+import socket
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from pairrank.bench.http_load import (
-    RANKER,
-    Connection,
-    Target,
-    closed_loop,
-    connected,
-    rank_bodies,
-    request,
-    service,
-)
+from pairrank.bench.http_load import RANKER, Target, closed_loop, rank_bodies, request, service
 from pairrank.client import Client
+
+HEALTH_SECONDS = 0.05
 
 
 class Outcome(NamedTuple):
@@ -42,49 +41,95 @@ class Outcome(NamedTuple):
     refusals: list[float]
     health: list[float]
 
+    @property
+    def sent(self) -> float:
+        return sum(count for status, count in self.statuses.items() if status) / self.seconds
 
-async def flood(target: Target, requests: list[bytes], seconds: float, rate: float, count: int) -> Outcome:
-    free: asyncio.Queue[Connection] = asyncio.Queue()
-    statuses: Counter[int] = Counter()
-    latencies: list[float] = []
-    refusals: list[float] = []
-    health: list[float] = []
 
-    async def visit(number: int) -> None:
+class Line:
+    """A connection that sends what it is told and notes when the answer came."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setblocking(False)
+        self._rest, self._answer, self.started = b"", b"", 0.0
+
+    def ask(self, asked: bytes) -> None:
+        self._rest, self._answer, self.started = asked, b"", time.perf_counter()
+        self.write()
+
+    def write(self) -> None:
+        if self._rest:
+            try:
+                self._rest = self._rest[self.socket.send(self._rest) :]
+            except BlockingIOError:
+                return
+
+    def read(self) -> int | None:
+        """The status, once all of the answer is there; -1 when the service has hung up."""
         try:
-            connection = free.get_nowait()
-        except asyncio.QueueEmpty:
-            statuses[0] += 1
-            return
-        started = time.perf_counter()
-        status, _ = await connection.ask(requests[number % len(requests)])
-        (latencies if status == 200 else refusals).append(time.perf_counter() - started)
-        statuses[status] += 1
-        free.put_nowait(connection)
+            more = self.socket.recv(65_536)
+        except BlockingIOError:
+            return None
+        if not more:
+            return -1
+        self._answer += more
+        head, blank, body = self._answer.partition(b"\r\n\r\n")
+        size = int(head.lower().partition(b"content-length: ")[2].split(b"\r")[0] or 0)
+        return int(head[9:12]) if blank and len(body) >= size else None
 
-    async def watch(connection: Connection) -> None:
-        while True:
-            started = time.perf_counter()
-            status, _ = await connection.ask(request("GET", "/healthz", b""))
-            assert status == 200
-            health.append(time.perf_counter() - started)
-            await asyncio.sleep(0.05)
 
-    async with connected(target.port, count + 1) as (watcher, *connections):
-        for connection in connections:
-            free.put_nowait(connection)
-        watching = asyncio.create_task(watch(watcher))
-        tasks: list[asyncio.Task[None]] = []
-        before, start = target.spent() or 0.0, time.perf_counter()
-        while (now := time.perf_counter()) < start + seconds:
-            due = int((now - start) * rate)
-            tasks += [asyncio.create_task(visit(number)) for number in range(len(tasks), due)]
-            await asyncio.sleep(0.002)
-        elapsed, spent = time.perf_counter() - start, (target.spent() or 0.0) - before
-        done = Outcome(statuses.copy(), elapsed, spent, latencies[:], refusals[:], health[:])
-        await asyncio.gather(*tasks)
-        watching.cancel()
-        return done
+def settle(target: Target) -> None:
+    """Wait until the worker has done with connections that come and go."""
+    spent = -1.0
+    while (now := target.spent() or 0.0) - spent > 0.01:
+        spent = now
+        time.sleep(0.3)
+
+
+def flood(target: Target, requests: list[bytes], seconds: float, rate: float, count: int) -> Outcome:
+    lines = {line.socket.fileno(): line for line in (Line(target.port) for _ in range(count + 1))}
+    watcher, *others = lines.values()
+    free = deque(others)
+    settle(target)
+    outcome = Outcome(Counter(), 0.0, 0.0, [], [], [])
+    poll = select.epoll()
+    for number in lines:
+        poll.register(number, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+    healthy, visits = True, 0
+    before, start = target.spent() or 0.0, time.perf_counter()
+    while (now := time.perf_counter()) < start + seconds:
+        if healthy and now > watcher.started + HEALTH_SECONDS:
+            healthy = False
+            watcher.ask(request("GET", "/healthz", b""))
+        due = int((now - start) * rate)
+        for visit in range(visits, due):
+            if free:
+                free.popleft().ask(requests[visit % len(requests)])
+            else:
+                outcome.statuses[0] += 1
+        visits = due
+        for number, _ in poll.poll(0.002):
+            line = lines[number]
+            line.write()
+            status = line.read()
+            if status is None:
+                continue
+            took = time.perf_counter() - line.started
+            if line is watcher:
+                assert status == 200
+                healthy = True
+                outcome.health.append(took)
+            else:
+                outcome.statuses[status] += 1
+                if status < 0:
+                    continue
+                (outcome.latencies if status == 200 else outcome.refusals).append(took)
+                free.append(line)
+    spent = (target.spent() or 0.0) - before
+    for line in lines.values():
+        line.socket.close()
+    return outcome._replace(seconds=time.perf_counter() - start, spent=spent)
 
 
 def main() -> int:
@@ -92,14 +137,28 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--times", type=float, nargs="+", default=[1.0, 2.0, 10.0])
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--connections", type=int, default=512)
+    parser.add_argument("--connections", type=int, default=6000)
+    parser.add_argument("--idle", type=int, default=0)
+    parser.add_argument("--slow", type=int, default=0)
     parser.add_argument("--documents", type=int, default=100)
     parser.add_argument("--features", type=int, default=136)
     args = parser.parse_args()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     texts, streams = rank_bodies(args.documents, args.features, 10, 20)
     serve = [sys.executable, "-m", "pairrank", "serve"]
     with tempfile.TemporaryDirectory() as name, service(serve, Path(name), args.workers) as target:
         Client(f"http://127.0.0.1:{target.port}").create(RANKER, args.features)
+        if args.idle or args.slow:
+            print(f"{_memory(target):.0f} MiB")
+            crowd = [Line(target.port) for _ in range(args.idle + args.slow)]
+            for line in crowd[args.idle :]:
+                line.ask(texts[0][: len(texts[0]) // 2])
+            alone = flood(target, texts, 2.0, 20.0, 8)
+            print(
+                f"{args.idle} idle and {args.slow} slow connections: {_memory(target):.0f} MiB; lists p50 "
+                f"{_ms(alone.latencies, 50)}, p99 {_ms(alone.latencies, 99)}; health p99 {_ms(alone.health, 99)}"
+            )
         for kind, requests in (("JSON", texts), ("Arrow", streams)):
             asyncio.run(closed_loop(target.port, requests, 1.0, 8))
             before, started = target.spent() or 0.0, time.perf_counter()
@@ -108,16 +167,16 @@ def main() -> int:
             best = capacity * (time.perf_counter() - started) / spent
             print(f"{kind}: capacity {capacity:.0f} lists per second, {best:.0f} per second of processor time")
             for times in args.times:
-                found = asyncio.run(flood(target, requests, args.seconds, times * capacity, args.connections))
+                found = flood(target, requests, args.seconds, times * capacity, args.connections)
                 good = len(found.latencies) / found.spent
-                sent = sum(count for status, count in found.statuses.items() if status) / found.seconds
                 print(
-                    f"  {times:g} times: {sent / capacity:.1f} times sent, goodput {good / best:.2f} "
+                    f"  {times:g} times: {found.sent / capacity:.1f} times sent, goodput {good / best:.2f} "
                     f"(by the clock {len(found.latencies) / found.seconds / capacity:.2f}); "
                     f"lists p50 {_ms(found.latencies, 50)}, p99 {_ms(found.latencies, 99)}; "
                     f"refusals p50 {_ms(found.refusals, 50)}, p99 {_ms(found.refusals, 99)}; "
                     f"health p99 {_ms(found.health, 99)}, longest {_ms(found.health, 100)}; {dict(found.statuses)}; "
-                    f"{_memory(target):.0f} MiB"
+                    f"{_memory(target):.0f} MiB",
+                    flush=True,
                 )
     return 0
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from web import running_server
@@ -193,3 +194,24 @@ def test_a_slow_body_holds_no_place(tmp_path: Path) -> None:
             slow.sendall(b"}")
             assert b" 422 " in slow.recv(65_536)
     assert not room._inside
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", LINE, LINE + b"\r\n" + LINE], ids=["nothing", "half a head", "half a second one"]
+)
+def test_a_connection_that_never_asks_is_closed(tmp_path: Path, sent: bytes) -> None:
+    class Protocol(HttpProtocol):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            self.timeout_keep_alive = 0.3
+
+    with (
+        running_server(tmp_path / "store.db", Protocol) as url,
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as idle,
+    ):
+        idle.sendall(sent)
+        received = b""
+        while more := idle.recv(65_536):
+            received += more
+            idle.sendall(b"x: y\r\n")  # a byte now and then does not help
+        assert received.count(b"200 OK") == sent.count(b"\r\n\r\n")

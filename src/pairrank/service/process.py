@@ -10,6 +10,7 @@ import gc
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -65,6 +66,8 @@ def _work(settings: Settings, handle: int) -> None:
     from pairrank.service.worker.admission import Door
 
     configure_logging(settings.log_level)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a connection is a file; many shells allow 1024 unless asked
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # The writer needs the interpreter only for moments; it must not wait five milliseconds for each.
     sys.setswitchinterval(0.0005)
     telemetry.start("worker")

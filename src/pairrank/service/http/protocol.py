@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -23,6 +24,10 @@ PATIENCE_SECONDS = 0.25
 _PIECE = 16 * 2**10
 # Java's own client offers HTTP/2 with every first request; the parser would take what follows, the body, for HTTP/2.
 _OFFER = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n|$)", re.IGNORECASE)
+# What a head must have, and must not, to be refused unparsed: its length alone says where the next request begins.
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*(?=\r\n|$)", re.IGNORECASE)
+_OTHERWISE = re.compile(rb"\r\n(?:expect|transfer-encoding|upgrade|connection:[ \t]*close)", re.IGNORECASE)
+_KEY = re.compile(rb"\r\nauthorization:[ \t]*([^\r]*)", re.IGNORECASE)
 _REFUSAL = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
     b"connection: close\r\n\r\n%s"
@@ -37,6 +42,13 @@ _AT_THE_DOOR = (
 )
 
 
+@lru_cache(maxsize=64)
+def _answer(refusal: Refusal, last: bool) -> bytes:
+    body = json.dumps({"error": refusal.code, "message": refusal.message})
+    head = {"status": refusal.status, "seconds": refusal.seconds, "length": len(body)}
+    return _AT_THE_DOOR.format(**head, last="connection: close\r\n" if last else "", body=body).encode()
+
+
 class _TooLargeError(Exception):
     """Ends the parser's work from inside one of its calls."""
 
@@ -49,16 +61,34 @@ class HttpProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._refused = False  # what is left of this request is read and dropped
+        self._missing = 0  # bytes of it that are dropped unparsed
+        self._known: tuple[Place | None] | None = None  # what the door has said before the head was parsed
         self._asked: Place | None = None  # behind the door
         self._place: Place | None = None  # and the one that it holds
         self._patience: asyncio.TimerHandle | None = None  # then it holds it no longer
+        self._late: asyncio.TimerHandle | None = None  # then a head that has not come, or not all of it, is given up
         self._in_head = True
         self._too_large = False
         self._head = 0  # bytes of the request's line and headers that the parser has handed over
         self._unread = 0  # bytes fed while the head was not at its end
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Expect a request; uvicorn would wait for the first one for ever."""
+        super().connection_made(transport)
+        self._expect_head()
+
     def data_received(self, data: bytes) -> None:
         """Hand on what has arrived, if the head so far is small enough."""
+        if self._missing:
+            dropped = min(self._missing, len(data))
+            self._missing -= dropped
+            if not self._missing:
+                self._turn_away()
+            data = data[dropped:]
+            if not data:
+                return
+        if self._in_head and self._is_refused_unparsed(data):
+            return
         if self._in_head:
             end = data.find(b"\r\n\r\n")
             if data.find(b"h2c", 0, end if end >= 0 else len(data)) >= 0:  # in a long body a search takes its time
@@ -73,6 +103,8 @@ class HttpProtocol(HttpToolsProtocol):
                 self._refuse()
         if len(rest) > 0 and not self.transport.is_closing():
             super().data_received(rest)  # type: ignore[arg-type]
+        if self._in_head and self._unread and self._late is None:
+            self._expect_head()
         if self._place is not None and not self._in_head and self._patience is None:
             self._patience = self.loop.call_later(PATIENCE_SECONDS, self._leave)
 
@@ -96,21 +128,22 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin with the request, if there is room for it."""
         self._in_head, self._unread = False, 0
-        alone = self.cycle is None or self.cycle.response_complete  # else answers of before it are still due
-        asked = self.door.ask(self.url, self.headers) if self.door is not None and alone else None
+        self._head_is_there()
+        asked: Place | Refusal | None = None
+        if self._known is not None:
+            asked, self._known = self._known[0], None
+        elif self.door is not None and self._is_alone():
+            key = next((value for name, value in self.headers if name == b"authorization"), b"")
+            asked = self.door.ask(self.url, key)
         self._refused = isinstance(asked, Refusal)
         self._asked = asked if isinstance(asked, Place) else None
-        if self.door is None or not isinstance(asked, Refusal):
+        if not isinstance(asked, Refusal):
             super().on_headers_complete()
             self._hold()
             return
-        self._pause = self.door.refused(asked)
         # A client that waits for leave to send a body may or may not send it now: only a new connection is clear.
         last = self.expect_100_continue or not self.parser.should_keep_alive()
-        body = json.dumps({"error": asked.code, "message": asked.message})
-        head = {"status": asked.status, "seconds": asked.seconds, "length": len(body)}
-        close = "connection: close\r\n" if last else ""
-        self.transport.write(_AT_THE_DOOR.format(**head, last=close, body=body).encode())
+        self._say(asked, last)
         if last:
             self.transport.close()
 
@@ -124,9 +157,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._in_head = True
         if self._refused:
             self._refused = False
-            self.on_response_complete()
-            self.flow.pause_reading()
-            self.loop.call_later(self._pause, self._read_on)
+            self._turn_away()
             return
         super().on_message_complete()
         self._be_patient()
@@ -140,8 +171,59 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""
+        self._head_is_there()
         self._leave()
         super().connection_lost(exc)
+
+    def _is_alone(self) -> bool:
+        """Whether no answers to earlier requests are due."""
+        return self.cycle is None or bool(self.cycle.response_complete)
+
+    def _is_refused_unparsed(self, data: bytes) -> bool:
+        """Refuse a request by its head as it came: parsing would be most of what refusing costs."""
+        end = data.find(b"\r\n\r\n", 0, _PIECE)
+        if self.door is None or end < 0 or self._unread or not self._is_alone():
+            return False
+        head = data[:end]
+        line, lengths = head.partition(b"\r\n")[0].split(b" "), _LENGTH.findall(head)
+        if len(line) != 3 or line[2] != b"HTTP/1.1" or len(lengths) != 1 or _OTHERWISE.search(head):
+            return False
+        missing = end + 4 + int(lengths[0]) - len(data)
+        if missing < 0:
+            return False
+        key = _KEY.search(head)
+        asked = self.door.ask(line[1], key[1] if key else b"")
+        if not isinstance(asked, Refusal):
+            self._known = (asked,)
+            return False
+        self._unset_keepalive_if_required()
+        self._say(asked, last=False)
+        self._missing = missing
+        if not missing:
+            self._turn_away()
+        elif self._late is None:
+            self._expect_head()
+        return True
+
+    def _say(self, refusal: Refusal, last: bool) -> None:
+        assert self.door is not None
+        self._pause = self.door.refused(refusal)
+        self.transport.write(_answer(refusal, last))
+
+    def _turn_away(self) -> None:
+        """A refused request has been read; the next one waits for a moment."""
+        self._head_is_there()
+        self.on_response_complete()
+        self.flow.pause_reading()
+        self.loop.call_later(self._pause, self._read_on)
+
+    def _expect_head(self) -> None:
+        self._late = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def _head_is_there(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
     def _read_on(self) -> None:
         if not self.transport.is_closing():

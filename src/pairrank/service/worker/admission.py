@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -144,9 +144,9 @@ class Door:
         self._this += 1
         return min(RETRY_SECONDS, max(self._last, self._this) / MANY_REFUSALS)
 
-    def ask(self, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Place | Refusal | None:
+    def ask(self, url: bytes, authorization: bytes) -> Place | Refusal | None:
         """The place that a request needs, None where it needs none, or why it may not come in."""
-        key = self._key(headers)
+        key = self._key(authorization)
         if self._rates is not None and key and (wait := self._rates.wait(key)):
             message = f"the key {key!r} has sent more than {self._key_rate:g} requests per second; wait a moment"
             return Refusal("429 Too Many Requests", "rate", message, math.ceil(wait))
@@ -156,14 +156,10 @@ class Door:
         place = Place(self._rooms[parts[4]], (parts[3].decode("latin-1"), key))
         return place if place.free else FULL
 
-    def _key(self, headers: Iterable[tuple[bytes, bytes]]) -> str:
+    def _key(self, authorization: bytes) -> str:
         """The name of a request's key; empty where it has none, which others will tell it."""
-        keys = self._keys()
-        if keys:
-            for name, value in headers:
-                if name == b"authorization":
-                    try:
-                        return authorise(keys, value.decode("latin-1"), None)
-                    except NoKeyError:
-                        break
-        return ""
+        keys = self._keys() if authorization else ()
+        try:
+            return authorise(keys, authorization.decode("latin-1"), None) if keys else ""
+        except NoKeyError:
+            return ""
