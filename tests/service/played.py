@@ -32,6 +32,7 @@ class World(Protocol):
     fault: tuple[BaseException, str] | None  # what the next commit raises, before or after it is made
     cutting: bool  # keep what the next flush leaves
     saved: tuple[Path, PlainStore] | None  # what a power cut now leaves
+    cuts: bool  # and there will be one
 
     def clock(self) -> float: ...
     def issue(self, items: list[Served]) -> None: ...
@@ -117,7 +118,9 @@ class Database(SqliteDatabase):
         world = self._world
         fault, world.fault = world.fault, None
         if self._flush and world.saved is not None:
-            raise PowerCutError
+            if world.cuts:
+                raise PowerCutError
+            world.saved = None  # the power stayed
         if fault is not None and fault[1] == "before":
             raise fault[0]
         super()._commit()

@@ -64,7 +64,7 @@ WEIGHTS = {
     "delete": 0.2,
     "backup": 1,
     "restore": 0.6,
-    "power": 1,  # is cut before the next flush but one
+    "power": 5,  # could be cut before the next flush but one, and sometimes is
 }
 STEPS = 3000  # of one run
 COMPARE = 250  # steps from one comparison of all tables to the next
@@ -99,7 +99,7 @@ class World:
         self.path = self._new_path()
         self.plain = PlainStore()
         self.fault: tuple[BaseException, str] | None = None
-        self.cutting = False
+        self.cutting = self.cuts = False
         self.saved: tuple[Path, PlainStore] | None = None
         self._kept: tuple[Path, PlainStore] | None = None  # a backup
         self._mail: list[tuple[str, str, tuple[Any, ...]]] = []  # kind, secret of the ranker, arguments
@@ -113,6 +113,7 @@ class World:
         for module, name, value in (
             (group_commit, "threading", SimpleNamespace(Thread=lambda **_: thread)),
             (learner_module, "time", SimpleNamespace(monotonic=self.clock)),
+            (models_module, "time", SimpleNamespace(monotonic=self.clock, thread_time=self.clock)),
             (models_module, "NUMBERS", 10),  # so that a worker often asks for more
         ):
             self._played.enter_context(mock.patch.object(module, name, value))
@@ -223,8 +224,9 @@ class World:
                 made.add((item.number, item.token))
 
     def check_acknowledged(self) -> None:
-        """What clients were told is in the log of its ranker, if that was not deleted."""
-        by_secret = {ranker.secret: ranker for ranker in self.plain.rankers.values()}
+        """What clients were told is in the log of its ranker, if that was not deleted, even if the power goes now."""
+        left = self.plain if self.saved is None else self.saved[1]
+        by_secret = {ranker.secret: ranker for ranker in left.rankers.values()}
         for secret, number, token in self._acknowledged:
             if secret in by_secret and by_secret[secret].logged.get(number) != token:
                 raise WrongError(f"impression {number} was acknowledged and is not in the log")
@@ -265,7 +267,8 @@ class World:
         self._replace([*self._learners, *self._workers][choice % (LEARNERS + WORKERS)])
 
     def _power(self, choice: int) -> None:
-        self.cutting = self.saved is None
+        if self.saved is None:
+            self.cutting, self.cuts = True, choice % 5 == 0
 
     def save(self) -> None:
         """Keep what the disk has now: what a power cut before the next flush leaves of it."""

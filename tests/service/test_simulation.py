@@ -14,7 +14,7 @@ from pairrank.service.store.impressions import ImpressionTables
 from pairrank.service.store.values import Feedback, Verdict
 from pairrank.service.worker import models
 
-SEEDS = range(10)
+SEEDS = range(20)
 _feedback = ImpressionTables.feedback
 
 
@@ -47,7 +47,7 @@ def not_flushed(self: ImpressionTables, items: Sequence[Feedback], now: float) -
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
     "feedback is answered before it is on disk": (ImpressionTables, "feedback", not_flushed, "acknowledged"),
     "a learner goes on without its history": (Model, "read_back", lambda self, _: self.ranker.recall([]), "log gives"),
-    "lists are told apart by number alone": (impressions, "_equal", lambda *_: True, "feedback says"),
+    "lists are told apart by number alone": (impressions, "_equal", lambda *_: True, "should say"),
     "ids are the same again after a restore": (models, "new_batch", lambda: "0" * 12, "given out twice"),
     "nothing ever expires": (ImpressionTables, "expire", lambda *_: 0, "lists wait"),
 }
