@@ -24,7 +24,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -65,12 +65,14 @@ class Rankers:
                 )
             self.store.database.bump()
         self.ids = self.store.ranker_ids()
+        self.next: dict[int, int] = {}  # numbers of impressions; nobody else gives them out
         self._secret, self._ranker = first.secret, config.make()
         self._n_features = n_features
 
     def shown(self, ranker_id: int, count: int) -> list[Served]:
         """Lists that nobody has written yet."""
-        now, first, made = time.time(), self.store.allocate(ranker_id, count), []
+        now, first, made = time.time(), self.next.get(ranker_id, 0), []
+        self.next[ranker_id] = first + count
         for number in range(first, first + count):
             X = self._rng.random((SHOWN, self._n_features))
             body = self._ranker.rank(X, SHOWN, number=number).to_bytes()
@@ -84,8 +86,9 @@ class Rankers:
         sent = [Feedback(one.ranker_id, one.number, one.token, c) for one, c in zip(lists, clicks, strict=True)]
         assert {verdict.status.value for verdict in self.store.feedback(sent, time.time())} == {"accepted"}
 
-    def visit(self, ranker_id: int, count: int) -> None:
-        lists = self.shown(ranker_id, count)
+    def visit(self, ranker_ids: Sequence[int], count: int = 1) -> None:
+        """Show and answer lists of each; ``next`` is then how many each has had."""
+        lists = [one for ranker_id in ranker_ids for one in self.shown(ranker_id, count)]
         self.store.serve(lists)
         self.answer(lists)
 
@@ -130,15 +133,13 @@ def _takeover(url: str, rankers: Rankers, learners: list[subprocess.Popen[bytes]
         took = []
         for _ in range(times):
             until(lambda: rankers.store.database.locks()[0, LEARNER_LOCK] == 2)
-            for one in rankers.ids:
-                rankers.visit(one, 1)
+            rankers.visit(rankers.ids)
             until(lambda: not behind(rankers.store, rankers.ids))
             time.sleep(1.0 + random.random())  # now both hold their share
             gone = learners.pop(0)
             os.kill(gone.pid, number)
             began = time.monotonic()
-            for one in rankers.ids:
-                rankers.visit(one, 1)
+            rankers.visit(rankers.ids)
             until(lambda: not behind(rankers.store, rankers.ids))
             took.append(time.monotonic() - began)
             if number == signal.SIGSTOP:
@@ -158,8 +159,7 @@ def fair(server: Postgres, seconds: float) -> None:
 
 
 def _fair(rankers: Rankers, follower: SqlStore, seconds: float) -> None:
-    for one in rankers.ids:  # all models are in memory before it is counted
-        rankers.visit(one, 1)
+    rankers.visit(rankers.ids)  # all models are in memory before it is counted
     until(lambda: not behind(rankers.store, rankers.ids), 300)
     waiting: list[tuple[int, int, float]] = []
     lags: dict[int, list[float]] = {one: [] for one in rankers.ids}
@@ -170,10 +170,10 @@ def _fair(rankers: Rankers, follower: SqlStore, seconds: float) -> None:
     while waiting or order:
         if order and time.monotonic() - began < seconds and len(waiting) < 500:
             chosen = [order.pop() for _ in range(min(20, len(order)))]
-            for one, count in [(rankers.ids[0], 10), *((one, 1) for one in chosen)]:
-                rankers.visit(one, count)
-                waiting.append((one, follower.ranker_by_id(one).log_seq, time.monotonic()))
-                sent += count
+            rankers.visit(rankers.ids[:1], 10)
+            rankers.visit(chosen)
+            waiting += [(one, rankers.next[one], time.monotonic()) for one in (rankers.ids[0], *chosen)]
+            sent += 10 + len(chosen)
         elif time.monotonic() - began >= seconds:
             order.clear()
         heads, now, still = follower.heads(), time.monotonic(), []
@@ -196,7 +196,7 @@ def busy(server: Postgres, count: int) -> None:
     for n_features in (16, 136):
         rankers = Rankers(server.new_database(), 1, n_features)
         for _ in range(count // BATCH):
-            rankers.visit(rankers.ids[0], BATCH)
+            rankers.visit(rankers.ids, BATCH)
         backend = Target(0, tuple(rankers.store.database.all("SELECT pg_backend_pid()")[0]))
         at_work, cpu, database = Learner(rankers.store), time.process_time(), backend.spent() or 0.0
         while at_work.step(publish=True):
@@ -300,8 +300,8 @@ def big(server: Postgres, rows: int) -> None:
                 f"SELECT {one}, n, {now + 600}, {now + 86400}, {value} "
                 f"FROM generate_series({each * 9 // 10 + 1}, {each}) n"
             )
-            numbers = f"UPDATE rankers SET log_seq = {each * 9 // 10}, next_number = {each + 1} WHERE id = {one}"
-            database.all(numbers)
+            rankers.next[one] = each + 1
+            database.all(f"UPDATE rankers SET log_seq = {each * 9 // 10} WHERE id = {one}")
             database.all(f"UPDATE heads SET applied = {each * 9 // 10} WHERE ranker_id = {one}")
         for table in ("log", "impressions"):
             database.all(f"VACUUM ANALYZE {table}")

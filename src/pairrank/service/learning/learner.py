@@ -25,7 +25,7 @@ BATCH = 256
 # A model is published at once when the last one is this old: fresh when traffic is thin, cheap when it is thick.
 PUBLISH_SECONDS = 0.25
 POLL_SECONDS = 0.02
-# A round ends when it has taken this long, so that what is to be held is looked at; the next begins with who waited.
+# A round ends after this long, so that what is to be held is looked at; the next begins with who waits longest.
 STEP_SECONDS = 0.5
 HOLD_SECONDS = 0.25
 TEND_SECONDS = 0.5
@@ -48,7 +48,7 @@ class Learner:
         self._changed: set[int] = set()  # rankers with something applied and not yet published
         self._published: dict[int, float] = {}
         self._shared: dict[int, float] = {}
-        self._visited: dict[int, float] = {}
+        self._since: dict[int, float] = {}  # when a ranker was first seen to be due
         self._broken: set[int] = set()
         self._held: set[int] | None = None
         self._some: list[int] | None = None  # the rankers that are held, None when they are all
@@ -104,7 +104,7 @@ class Learner:
         # A tenth of the time is enough for looking, where there are many rankers.
         self._poll_seconds = min(max(POLL_SECONDS, 9 * (time.monotonic() - began)), RETRY_SECONDS)
         busy = False
-        for ranker_id in sorted(heads, key=lambda number: self._visited.get(number, 0.0)):
+        for ranker_id in sorted(heads, key=lambda number: self._since.setdefault(number, began)):
             if time.monotonic() - began > STEP_SECONDS:
                 return True
             head = heads[ranker_id]
@@ -123,10 +123,12 @@ class Learner:
                 self._publish(ranker_id)
             if guarded and ranker_id in self._models:
                 self._share(ranker_id)
+            if ranker_id not in self._changed:
+                del self._since[ranker_id]  # behind all that wait
         return busy
 
     def _follow(self, ranker_id: int, log_seq: int) -> bool:
-        began = self._visited[ranker_id] = time.monotonic()
+        began = time.monotonic()
         model = self._models.get(ranker_id) or self._load(ranker_id)
         if model is None:
             return False
