@@ -216,35 +216,39 @@ def spent(server: Postgres) -> float:
 
 
 def hosts(server: Postgres, seconds: float) -> None:
+    """Four services are there all the time; one, two or all of them get lists, by turns, since the machine drifts."""
     requests, _ = rank_bodies(50, 16, SHOWN, 20)
-    for count in (1, 2, 4, 1):
-        store = server.new_database()
-        trees = [Tree(store) for _ in range(count)]
-        trees[0].client.create("bench", 16)
-        for tree in trees:
-            wait_until_ready(tree._port)
-        workers = Target(0, tuple(pid for tree in trees for pid in tree.children("worker")))
-        learners = Target(0, tuple(pid for tree in trees for pid in tree.children("learner")))
+    store = server.new_database()
+    trees = [Tree(store) for _ in range(4)]
+    trees[0].client.create("bench", 16)
+    for tree in trees:
+        wait_until_ready(tree._port)
+    workers = [tree.children("worker")[0] for tree in trees]
+    learners = [tree.children("learner")[0] for tree in trees]
 
-        async def load(trees: list[Tree] = trees) -> float:
-            rates = [closed_loop(tree._port, requests, seconds, 4) for tree in trees]
-            return sum(await asyncio.gather(*rates))
+    async def load(ports: list[int]) -> float:
+        return sum(await asyncio.gather(*(closed_loop(port, requests, 3.0, 4) for port in ports))) * 3.0
 
-        asyncio.run(load())  # warm
-        before = [workers.spent() or 0.0, learners.spent() or 0.0, spent(server)]
-        began = time.monotonic()
-        done = asyncio.run(load()) * (time.monotonic() - began)
-        used = [
-            now - then
-            for now, then in zip([workers.spent() or 0, learners.spent() or 0, spent(server)], before, strict=True)
-        ]
+    asyncio.run(load([tree._port for tree in trees]))  # warm
+    costs: dict[int, list[tuple[float, float, float]]] = {1: [], 2: [], 4: []}
+    for _ in range(int(seconds / 9)):
+        for count, found in costs.items():
+            parts = [Target(0, tuple(workers[:count])), Target(0, tuple(learners)), None]
+            before = [spent(server) if part is None else part.spent() or 0.0 for part in parts]
+            done = asyncio.run(load([tree._port for tree in trees[:count]]))
+            after = [spent(server) if part is None else part.spent() or 0.0 for part in parts]
+            worker, learner, database = ((now - then) / done for now, then in zip(after, before, strict=True))
+            found.append((worker, learner, database))
+    for count, found in costs.items():
+        ratio = statistics.median(one[0] / here[0] for one, here in zip(costs[1], found, strict=True))
+        whole = statistics.median(sum(one) / sum(here) for one, here in zip(costs[1], found, strict=True))
+        parts_of = " µs, ".join(f"{1e6 * statistics.median(part):.0f}" for part in zip(*found, strict=True))
         print(
-            f"{count} hosts: {done / used[0]:.0f} lists per processor second of the workers, {done / sum(used):.0f} of "
-            f"workers, learners and database; per list {1e6 * used[0] / done:.0f} µs, {1e6 * used[1] / done:.0f} µs, "
-            f"{1e6 * used[2] / done:.0f} µs"
+            f"{count} hosts: {count * ratio:.2f} times the lists of one for as much processor time of each worker, "
+            f"{count * whole:.2f} with learners and database; a list takes {parts_of} µs"
         )
-        for tree in trees:
-            tree.stop()
+    for tree in trees:
+        tree.stop()
 
 
 def polls(server: Postgres) -> None:

@@ -16,7 +16,7 @@ from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.model import Log, load_head
 from pairrank.service.learning.replay import replay
 from pairrank.service.learning.verify import verify
-from pairrank.service.store import SqlStore, open_store
+from pairrank.service.store import SqlStore, database, open_store
 from pairrank.service.store.log import NEWEST_KEPT
 from pairrank.service.store.schema import MIGRATIONS, TABLES, VERSION
 from pairrank.service.store.transfer import backup, restore
@@ -441,6 +441,27 @@ def test_a_newer_schema_is_refused_and_left_alone(store: SqlStore, store_url: st
     with pytest.raises(NewerFormatError, match="upgrade"):
         open_store(store_url)
     assert store.database.all("SELECT value FROM meta WHERE name = 'schema'") == [(VERSION + 1,)]
+
+
+def test_who_runs_already_works_on_while_a_newer_version_adds_to_the_schema(
+    store: SqlStore, open_another: Callable[[], SqlStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(store)
+    before = scene.serve(2)
+    added = "ALTER TABLE impressions ADD COLUMN new BIGINT; ALTER TABLE heads ADD COLUMN new BIGINT NOT NULL DEFAULT 0;"
+    monkeypatch.setattr(database, "MIGRATIONS", (*MIGRATIONS, f"{added} CREATE TABLE later (id SERIAL_KEY)"))
+    monkeypatch.setattr(database, "VERSION", VERSION + 1)
+    newer = open_another()
+    assert newer.database.schema() == VERSION + 1
+    assert {verdict.status for verdict in scene.feedback(before[:1])} == {Status.ACCEPTED}
+    after = scene.serve(2)  # by the older one, learned by the newer
+    scene.feedback(after)
+    Learner(newer, clock=lambda: scene.now).step(publish=True)
+    assert (scene.row.applied, scene.row.learned) == (3, 3)
+    scene.feedback(before[1:])
+    scene.learn()  # and the other way round
+    assert newer.rankers() == store.rankers()
+    assert replay(newer, newer.rankers()[0]).same
 
 
 @pytest.mark.parametrize("version", range(1, VERSION))
