@@ -195,9 +195,11 @@ def _fair(rankers: Rankers, follower: SqlStore, seconds: float) -> None:
 def busy(server: Postgres, count: int) -> None:
     for n_features in (16, 136):
         rankers = Rankers(server.new_database(), 1, n_features)
+        backend = Target(0, tuple(rankers.store.database.all("SELECT pg_backend_pid()")[0]))
+        written = backend.spent() or 0.0
         for _ in range(count // BATCH):
             rankers.visit(rankers.ids, BATCH)
-        backend = Target(0, tuple(rankers.store.database.all("SELECT pg_backend_pid()")[0]))
+        written = (backend.spent() or 0.0) - written
         at_work, cpu, database = Learner(rankers.store), time.process_time(), backend.spent() or 0.0
         while at_work.step(publish=True):
             pass
@@ -205,7 +207,8 @@ def busy(server: Postgres, count: int) -> None:
         assert rankers.store.rankers()[0].learned == count
         print(
             f"{n_features} features, lists of {SHOWN}: {count / cpu:.0f} feedbacks per second of the learner's "
-            f"processor, {count / database:.0f} of the database's for it"
+            f"processor, {count / database:.0f} of the database's for it; "
+            f"writing a list and its feedback took the database {1e6 * written / count:.0f} µs, {BATCH} at a time"
         )
 
 
