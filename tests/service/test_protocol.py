@@ -203,7 +203,7 @@ def test_a_connection_that_never_asks_is_closed(tmp_path: Path, sent: bytes) -> 
     class Protocol(HttpProtocol):
         def __init__(self, *args: Any, **more: Any) -> None:
             super().__init__(*args, **more)
-            self.timeout_keep_alive = 0.3
+            self.timeout_keep_alive = 0.3  # type: ignore[assignment]
 
     with (
         running_server(tmp_path / "store.db", Protocol) as url,
