@@ -1,11 +1,13 @@
-"""Examples in docstrings run, and every public class of the library has one."""
+"""Examples in docstrings run, and every class of the reference has one."""
 
 from __future__ import annotations
 
 import doctest
 import inspect
+import re
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
@@ -15,16 +17,32 @@ from pairrank import rankers
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "pairrank"
 WITH_EXAMPLES = sorted(path for path in SOURCE.rglob("*.py") if ">>> " in path.read_text())
-PUBLIC = [
-    "pairrank.types.Impression",
-    "pairrank.types.Inspection",
-    "pairrank.client.Client",
-    "pairrank.documents.Columns",
-    "pairrank.drawing.Panel",
-    "pairrank.rankers.base.Ranker",
-    "pairrank.rankers.linear.LinearRanker",
-    *rankers.paths(),
-]
+# A directive of a page of the reference: what it shows, and the members that it names where it names some.
+SHOWN = re.compile(r"^::: (\S+)((?:\n(?: .*)?)*)", re.MULTILINE)
+
+
+def classes_of_the_reference() -> dict[str, type]:
+    """Classes that the reference shows, and every ranker. Exceptions are raised by others, and need no example."""
+    found = [getattr(import_module(module), name) for module, _, name in (p.rpartition(".") for p in rankers.paths())]
+    for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
+        for path, options in SHOWN.findall(page.read_text()):
+            thing = resolve_name(path)
+            members = re.search(r"(?<!_)members: \[(.*)\]", options)
+            if inspect.isclass(thing):
+                found.append(thing)
+            elif members:
+                found += [getattr(thing, name) for name in members[1].split(", ")]
+            elif inspect.ismodule(thing):
+                found += [value for value in vars(thing).values() if getattr(value, "__module__", None) == path]
+    named = {f"{one.__module__}.{one.__name__}": one for one in found if inspect.isclass(one)}
+    return {
+        name: one
+        for name, one in sorted(named.items())
+        if not issubclass(one, BaseException) and not one.__name__.startswith("_")
+    }
+
+
+CLASSES = classes_of_the_reference()
 
 
 def module_of(path: Path) -> str:
@@ -37,7 +55,11 @@ def test_examples_in_docstrings_run(name: str) -> None:
     assert not doctest.testmod(module, extraglobs={"np": np}).failed
 
 
-@pytest.mark.parametrize("path", PUBLIC)
-def test_every_public_class_has_an_example(path: str) -> None:
-    module, _, name = path.rpartition(".")
-    assert ">>> " in (inspect.getdoc(getattr(import_module(module), name)) or "")
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class_of_the_reference_has_an_example(name: str) -> None:
+    assert ">>> " in (CLASSES[name].__doc__ or "")
+
+
+def test_the_reference_shows_classes() -> None:
+    shown = {"pairrank.types.Impression", "pairrank.client.Client", "pairrank.documents.Columns"}
+    assert shown <= set(CLASSES)

@@ -34,7 +34,7 @@ def markdown(text: str) -> str:
             section = True
             out += ["", f"**{line}**", ""]
             continue
-        doctest = line.startswith(">>>") or (code and line.startswith(("...", "'")))
+        doctest = line.startswith(">>>") or (code and line != "")  # with what it prints
         if doctest != code:
             out.append("```pycon" if doctest else "```")
             code = doctest

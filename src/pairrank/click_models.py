@@ -59,7 +59,13 @@ _TABLES: Mapping[str, Mapping[int, tuple[tuple[float, ...], tuple[float, ...]]]]
 
 
 class Users(ABC):
-    """Users who look at a list from the top and click."""
+    """Users who look at a list from the top and click.
+
+    >>> users = make("navigational", n_grades=3)
+    >>> coins = np.random.default_rng(seed=1).random((3, 2))
+    >>> users.clicks(np.array([2, 0, 1]), coins)
+    array([ True, False,  True])
+    """
 
     @property
     @abstractmethod
@@ -97,6 +103,10 @@ class DependentClicks(Users):
     The user examines from the top, clicks a document of grade g with probability ``click[g]``, and after a click
     stops with probability ``stop_after[g]``. With ``stop="anywhere"`` the stop coin is tossed at every examined
     document, clicked or not, as the authors' program does.
+
+    >>> users = DependentClicks("hasty", click=(0.1, 0.9), stop_after=(0.0, 0.7))
+    >>> users.clicks(np.array([0, 1, 1]), coins=np.full((3, 2), 0.5))  # the second, and then they stop
+    array([False,  True, False])
     """
 
     name: str
@@ -184,6 +194,11 @@ class Position(_Attracted):
 
     Joachims et al. (WSDM 2017). A document is clicked when it is looked at and looks good. With ``trust`` the upper
     ones look better than they are, by trust/r (trust bias, Agarwal et al., WWW 2019).
+
+    >>> make("position(eta=0.5)", n_grades=5) == Position(5, eta=0.5)
+    True
+    >>> Position(2, eta=1.0).clicks(np.array([1, 1, 1]), coins=np.full((3, 2), 0.4))  # not looked at: the third
+    array([ True,  True, False])
     """
 
     eta: float = 1.0
@@ -207,7 +222,11 @@ class Position(_Attracted):
 
 @dataclass(frozen=True)
 class Cascade(_Attracted):
-    """Cascade users (Craswell et al., WSDM 2008): from the top to the first document that looks good, no further."""
+    """Cascade users (Craswell et al., WSDM 2008): from the top to the first document that looks good, no further.
+
+    >>> Cascade(2).clicks(np.array([0, 1, 1]), coins=np.full((3, 2), 0.5))
+    array([False,  True, False])
+    """
 
     name: ClassVar[str] = "cascade"
 
@@ -223,7 +242,11 @@ class Cascade(_Attracted):
 
 @dataclass(frozen=True)
 class Attackers(Users):
-    """Users who want the worst on top: they click as perfect users would if grade g were g_max - g."""
+    """Users who want the worst on top: they click as perfect users would if grade g were g_max - g.
+
+    >>> Attackers(make("perfect", n_grades=2)).clicks(np.array([1, 0]), coins=np.full((2, 2), 0.5))
+    array([False,  True])
+    """
 
     perfect: Users
 
@@ -246,6 +269,10 @@ class Unruly(Users):
     users : who clicks in an ordinary round. attackers : who does in an attack.
     drift : after this many rounds the intent changes; None: never.
     hostile : the probability that a round's user is an attacker.
+
+    >>> users = make("perfect(drift=2500, hostile=0.1)", n_grades=5)
+    >>> users.drift, users.hostile
+    (2500, 0.1)
     """
 
     users: Users

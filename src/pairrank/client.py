@@ -43,7 +43,12 @@ class UnreachableError(PairRankError):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One document of a list."""
+    """One document of a list.
+
+    >>> top = Ranked(id="b", position=1, score=0.4, block=0)
+    >>> f"{top.position}. {top.id}"
+    '1. b'
+    """
 
     id: str
     position: int
@@ -56,6 +61,10 @@ class Neighbours:
     """Two shown documents, one after the other by score: by how much, half its confidence interval, whether it is kept.
 
     ``width`` is None where the algorithm has none.
+
+    >>> pair = Neighbours(above="b", below="a", gap=0.3, width=0.5, certain=False)
+    >>> f"{pair.above} before {pair.below} by {pair.gap} ± {pair.width}"
+    'b before a by 0.3 ± 0.5'
     """
 
     above: str
@@ -71,6 +80,10 @@ class Explanation:
 
     contributions : by document and feature (its name, or its number from 0 as a text), what it adds to the score, above
         the mean of the shown documents. neighbours : by falling score.
+
+    >>> why = Explanation({"b": {"price": -0.1, "rating": 0.4}}, neighbours=())
+    >>> max(why.contributions["b"], key=why.contributions["b"].get)
+    'rating'
     """
 
     contributions: Mapping[str, Mapping[str, float]]
@@ -79,7 +92,12 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """A list as it shall be shown; its clicks go back with ``impression_id``. ``explanation`` only where asked for."""
+    """A list as it shall be shown; its clicks go back with ``impression_id``. ``explanation`` only where asked for.
+
+    >>> shown = Ranking("3f2a", 7, False, documents=(Ranked("b", 1, 0.4, 0), Ranked("a", 2, 0.1, 1)))
+    >>> shown.ids
+    ('b', 'a')
+    """
 
     impression_id: str
     model_version: int

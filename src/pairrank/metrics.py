@@ -130,6 +130,12 @@ class NDCG:
     grades : (n_docs,), offsets : (n_queries + 1,), the labels and where each list starts.
     k : ranks that count.
     ideal : (n_queries,), the DCG of the best order of each list; 0 where no document is relevant.
+
+    >>> measure = NDCG(grades=np.array([0, 1, 1, 0]), offsets=np.array([0, 2, 4]))
+    >>> measure.per_query([0.1, 0.9, 0.2, 0.8]).round(2)
+    array([1.  , 0.63])
+    >>> round(measure.mean([0.1, 0.9, 0.2, 0.8]), 2)
+    0.82
     """
 
     grades: IntArray

@@ -46,6 +46,11 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
 
     Rows of one query stand together; ``qid`` says which belong together, or ``group`` how many rows each query has, as
     LightGBM's ``LGBMRanker`` takes it. Without either all rows are one query.
+
+    >>> ranker = PairRankRanker().fit([[0.0], [1.0], [0.2], [0.7]], [0, 1, 0, 1], qid=[1, 1, 2, 2])
+    >>> ranker = ranker.partial_fit([[0.3], [0.8]], [False, True])  # a list as it was shown, and its clicks
+    >>> ranker.predict([[0.1], [0.9], [0.5]]).argsort()[::-1]
+    array([1, 2, 0])
     """
 
     def __init__(

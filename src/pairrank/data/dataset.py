@@ -31,6 +31,14 @@ class Dataset:
     theta : (n_features,) float64, the ideal weights where they are known (synthetic linear data), else None.
     scale : number of grades of the whole data set, where this split alone might not show them all.
     normaliser : what was fitted on the training split, for models that are to be exported.
+
+    >>> features, grades = np.array([[0.1], [0.9], [0.5]], dtype=np.float32), np.array([0, 2, 1])
+    >>> query_ids, feature_ids = np.array(["q1", "q2"]), np.array([1])
+    >>> data = Dataset(features, grades, np.array([0, 2, 3]), query_ids, feature_ids)
+    >>> data.n_queries
+    2
+    >>> data.query(0)[1]
+    array([0, 2])
     """
 
     features: NDArray[np.float32]

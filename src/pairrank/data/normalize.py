@@ -86,6 +86,11 @@ class Normaliser:
     name : one of `NAMES`.
     shift, spread : (n_features,) float64: minimum and maximum - minimum (``global``) or mean and standard deviation
         (``standard``) of the training split, after log1p where the name says so. None for the others.
+
+    >>> Normaliser("query").apply([[10.0], [30.0], [20.0]]).tolist()
+    [[0.0], [1.0], [0.5]]
+    >>> Normaliser("global", shift=np.array([0.0]), spread=np.array([40.0])).apply([[10.0], [30.0]]).tolist()
+    [[0.25], [0.75]]
     """
 
     name: str

@@ -83,6 +83,10 @@ class LinearModel:
     weights : (d,), finite, read-only.
     feature_names : d names, all different.
     normalisation : d entries, `MinMax`, `Standard`, `QueryMinMax` or None, which passes the feature through.
+
+    >>> model = LinearModel.of([2.0, -1.0], feature_names=["rating", "price"], normaliser=[MinMax(0, 5), None])
+    >>> model.score([[5.0, 0.5], [2.5, 0.2]])
+    array([1.5, 0.8])
     """
 
     name: str

@@ -54,6 +54,10 @@ class Writer:
     """Writes a click log with row groups of at most 16 MiB of features; complete when closed, absent before.
 
     ``dtype`` "float32" makes files half as large; it loses digits of features that are large beside their differences.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, Writer(f"{folder}/clicks.parquet", n_features=2) as log:
+    ...     log.add("red shoes", 1.7e9, ["a", "b"], features=[[0.1, 0.9], [0.5, 0.3]], clicks=[False, True])
     """
 
     path: str | os.PathLike[str]

@@ -35,7 +35,11 @@ State = dict[str, Any]
 
 
 class Draw(NamedTuple):
-    """What ``_rank`` answers: the list, the block of each position, whether chance had a say, and what to remember."""
+    """What ``_rank`` answers: the list, the block of each position, whether chance had a say, and what to remember.
+
+    >>> Draw(ranking=np.array([2, 0]), blocks=np.array([0, 1]), explored=False, memory={}).ranking
+    array([2, 0])
+    """
 
     ranking: IntArray
     blocks: IntArray

@@ -36,6 +36,11 @@ class Prior:
     """θ ~ N(mean, precision⁻¹): ``mean`` (d,), ``precision`` (d, d) where H starts, and ``M`` (d, d) where M starts.
 
     ``pieces`` : for an additive model, what makes the d columns of features.
+
+    >>> ranker = PairRank(n_features=2)
+    >>> from_weights([1.0, -0.5], strength=1000).apply(ranker)
+    >>> bool(ranker.score([[0.9, 0.3]]) > ranker.score([[0.2, 0.1]]))
+    True
     """
 
     mean: FloatArray

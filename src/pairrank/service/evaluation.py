@@ -48,6 +48,13 @@ class Evaluation:
     value, interval : mean per list of what was shown; 0 for "interleaved", as of a ranker against itself.
     estimates : of the other order, by three methods.
     lists : how many count. left_out : how many do not, by why.
+
+    `evaluate` makes it; here by hand, to show how it is read:
+
+    >>> other = off_policy.Estimate("ips", 0.5, (0.4, 0.6), lists=300, effective=250.0, told=1.0, doubt="")
+    >>> told = Evaluation("shop", "as-sent", "clicks", 10, 300, 0.8, (0.7, 0.9), estimates=(other,), left_out={})
+    >>> not told.doubt and told.interval[0] > other.interval[1]  # what was shown got more than as-sent would have
+    True
     """
 
     ranker: str

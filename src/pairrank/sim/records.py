@@ -32,6 +32,11 @@ class Summary:
     """A run in four numbers: final held-out NDCG@10, cNDCG, total regret, and the seconds that it took.
 
     ``curve`` has the held-out NDCG@10 after each scheduled round, where it is known.
+
+    >>> import pairrank
+    >>> run = pairrank.simulate("synthetic:tiny", rounds=20, schedule="every:10", ideal="").summary()
+    >>> run.ndcg == run.curve[-1], len(run.curve)
+    (True, 2)
     """
 
     spec: RunSpec
@@ -58,6 +63,13 @@ class Records:
         rank, as means over a fixed panel of training queries.
     profiles : by round (1, 10, 100, ... and the last), the mean size of the block at every rank.
     seconds : spent in each phase; never part of what must be equal between equal runs.
+
+    >>> import pairrank
+    >>> records = pairrank.simulate("synthetic:tiny", rounds=20, schedule="every:10", ideal="")
+    >>> len(records), records.evaluated.tolist()
+    (20, [10, 20])
+    >>> records.ndcg == records["ndcg"][-1]
+    np.True_
     """
 
     spec: RunSpec

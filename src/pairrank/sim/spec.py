@@ -87,6 +87,14 @@ class RunSpec(Protocol):
     ----------
     ranker : short text, as in ``pairrank-c(alpha=0.3)``. clicks : the users' short text.
     seed : of the queries, the users' coins and the ranker.
+
+    >>> spec = RunSpec(data="synthetic:tiny", ranker="pairrank-c( alpha = 0.3 )", rounds=30, schedule="every:10")
+    >>> spec.ranker
+    'pairrank-c(alpha=0.3)'
+    >>> spec.evaluation_rounds()
+    array([10, 20, 30])
+    >>> RunSpec.from_json(spec.to_json()) == spec
+    True
     """
 
     ranker: str = "pairrank"

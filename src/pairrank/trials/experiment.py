@@ -29,7 +29,13 @@ _ARM = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)(?:@(0|[1-9][0-9]{0,17}))?")
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What an arm shows: a ranker as it learns on, a version of it, or the order in which the documents came."""
+    """What an arm shows: a ranker as it learns on, a version of it, or the order in which the documents came.
+
+    >>> Arm.parse("shop@1200")
+    Arm(ranker='shop', version=1200)
+    >>> str(Arm(ranker=None))
+    'as-sent'
+    """
 
     ranker: str | None
     version: int | None = None
@@ -62,6 +68,10 @@ class Definition:
         have to divide among themselves. credit : of an interleaved list's clicks. level : α of the verdict.
     ranker : whose requests take part; by default the first arm that names one. learn : whether it learns from them.
     signals : what is counted beside clicks, of `SIGNALS`.
+
+    >>> trial = Definition(name="new", a="shop", b="as-sent", kind="split", share=0.5)
+    >>> [(client, trial.gets_a(client)) for client in ("c1", "c2", "c3", "c4") if trial.takes_part(client)]
+    [('c2', True)]
     """
 
     name: str
@@ -141,6 +151,11 @@ class Tally:
     main : the evidence of the first signal, clicks, which has the verdict. signals : that of the others, by name.
     lists : how many came back. guards : by guardrail and arm ("both" if interleaved) the share of lists with it.
     value : sums of the values of a split's lists by signal, for what is expected.
+
+    >>> tally = Tally.start(Definition(name="new", a="shop", b="as-sent"))
+    >>> tally = tally.after({"click": 1.0}, clicked=True).after({"click": 0.0}, clicked=False)
+    >>> tally.lists, tally.main.effect, tally.answer()["verdict"]
+    (2, 0.5, 'undecided')
     """
 
     definition: Definition

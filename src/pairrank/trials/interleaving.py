@@ -27,7 +27,14 @@ CREDITS = ("team", "choice", "exposure")
 
 
 class Interleaved(NamedTuple):
-    """A list made of two: (k,) the documents, (k,) whose pick each was (0 is a, 1 is b), (k,) what a click counts."""
+    """A list made of two: (k,) the documents, (k,) whose pick each was (0 is a, 1 is b), (k,) what a click counts.
+
+    >>> made = interleave(np.array([0, 1, 2]), np.array([1, 2, 0]), 2, np.array([0.2, 0.9]))
+    >>> made.ranking, made.teams
+    (array([0, 1]), array([0, 1]))
+    >>> outcome(made.credit, clicks=np.array([False, True]))
+    -1.0
+    """
 
     ranking: IntArray
     teams: IntArray
@@ -35,7 +42,13 @@ class Interleaved(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What earlier pages of a list have shown: the documents from the top, and whose pick each was."""
+    """What earlier pages of a list have shown: the documents from the top, and whose pick each was.
+
+    >>> a, b, coins = np.array([0, 1, 2, 3]), np.array([3, 2, 1, 0]), np.array([0.2, 0.9, 0.5, 0.1])
+    >>> first = interleave(a, b, 2, coins)
+    >>> interleave(a, b, 2, coins, after=Shown(first.ranking, first.teams)).ranking
+    array([2, 1])
+    """
 
     ranking: Sequence[int] | IntArray = ()
     teams: Sequence[int] | IntArray = ()

@@ -56,6 +56,9 @@ class Guard:
     ----------
     margin : how much less than the present order a list may be worth in the mean, in [0, 1]. holdout : the share of
         lists that always get the present order. delta : δ, the probability with which it may go wrong.
+
+    >>> Guard(margin=0.02, holdout=0.1).stages
+    (0.5, 0.8, 0.9)
     """
 
     margin: float = 0.02
@@ -84,6 +87,12 @@ class Launch:
     lists, value : how many lists came back in all, and the sum of their values: the mean is the guess m.
     guarded : how many of them in the guarded mode. stage : the present one, from 0. closed : bounds of those before.
     loss, loss_squares : Σ z and Σ z² of this stage. gain, gain_squares, overlap : Σ g, Σ g², Σ s (1 - s).
+
+    >>> launch = Launch(Guard(margin=0.02), mode="guarded")
+    >>> for _ in range(1000):
+    ...     launch = launch.after(ours=False, value=0.5)
+    >>> round(launch.share(), 2)
+    0.5
     """
 
     guard: Guard = field(default_factory=Guard)

@@ -69,7 +69,13 @@ def follows(shown: IntArray, other: IntArray) -> FloatArray:
 
 
 class Draws:
-    """How likely PairRank's draw from some candidates is to show what other orders show; see `draw_chances`."""
+    """How likely PairRank's draw from some candidates is to show what other orders show; see `draw_chances`.
+
+    >>> draws = Draws(certain=np.zeros((3, 3), dtype=bool), blocks=np.array([0, 1, 1]))
+    >>> draws.set_chances(np.array([0, 2, 1]))
+    array([[1. , 1. , 0.5],
+           [1. , 0.5, 0.5]])
+    """
 
     def __init__(self, certain: BoolArray, blocks: IntArray, *, shuffled: bool = False) -> None:
         self._certain, self._blocks, self._shuffled = certain, blocks, shuffled
@@ -130,6 +136,11 @@ class Weights(NamedTuple):
     ----------
     here : (k,), 1 / chance where the list has what the other has there and above, else 0. above : the same without
         what is there. reach : (k,), the chance itself, whatever the list shows; 0: our draw never shows it.
+
+    >>> draws = Draws(certain=np.zeros((2, 2), dtype=bool), blocks=np.array([0, 0]))
+    >>> shown, other = np.array([0, 1]), np.array([0, 1])
+    >>> weigh(shown, other, draws.set_chances(other)).here
+    array([2., 2.])
     """
 
     here: FloatArray
@@ -215,6 +226,11 @@ class Log:
     Attributes
     ----------
     earned : (n, k), what each position earned. here, above, reach : (n, k), `Weights` of each list.
+
+    >>> every = np.ones((200, 1))
+    >>> log = Log(earned=np.tile([[1.0], [0.0]], (100, 1)), here=every, above=every, reach=every)
+    >>> estimates(log)[0].value
+    0.5
     """
 
     earned: FloatArray
@@ -246,6 +262,13 @@ class Estimate:
     effective : Kish's effective sample size of the weights, averaged over positions by what they earned.
     told : the share of the other ranker's exposure that the log tells of; the value is of those positions alone.
     doubt : why the log cannot tell, or not all; empty when it can.
+
+    >>> every = np.ones((50, 1))
+    >>> found = estimates(Log(earned=every, here=every, above=every, reach=every))[0]
+    >>> found.method, found.value
+    ('ips', 1.0)
+    >>> found.doubt
+    'the log is worth 50 lists of this ranker; expected 100 at least: let it run longer'
     """
 
     method: str

@@ -83,6 +83,12 @@ class Evidence:
     strongest : the largest two-sided evidence against a mean of zero so far, in nats.
     decided : after how many outcomes it passed log(1/α); 0: not yet. sign : on which side; a verdict stays.
     positive, negative : outcomes above and below zero: wins of the one and of the other; the rest are ties.
+
+    >>> evidence = Evidence().after_all([1.0, 0.0, 1.0, 1.0] * 10)
+    >>> evidence.effect, evidence.decided, evidence.sign
+    (0.75, 23, 1)
+    >>> tuple(round(bound, 2) for bound in evidence.interval)
+    (0.3, 1.0)
     """
 
     low: float = -1.0
