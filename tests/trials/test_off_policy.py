@@ -187,7 +187,8 @@ def test_interleaving_outcomes_from_a_log(shuffled: bool) -> None:
             for chance, shown in interleaving.lists(a, b, 3)
             for clicks, p in cascade(grades[shown.ranking])
         )
-        ips = robust = square = 0.0
+        ips = robust = 0.0
+        square = np.zeros(3)
         for ranking, chance in drawn:
             shown = np.array(ranking[:3])
             weights, credit = draft.weigh(shown)
