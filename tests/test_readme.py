@@ -38,7 +38,7 @@ def test_the_common_job_takes_eight_lines(
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(code, "README.md", "exec"), names)
-    assert capsys.readouterr().out.strip() in code  # the list that it prints is the one it says
+    assert f"```text\n{capsys.readouterr().out}```" in README  # the list that stands under it
     assert names["ranker"].feature_names == ("price", "rating", "in_stock")  # type: ignore[attr-defined]
     assert len([line for line in code.splitlines() if line and not line.startswith(("import", "from"))]) <= 8
 
