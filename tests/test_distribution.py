@@ -279,17 +279,28 @@ def test_every_extra_is_documented_and_asks_for_something(metadata: Message) -> 
     assert all(f"| `{extra}` |" in index for extra in (*EXTRAS, *OPTIONAL, *TOGETHER))
 
 
-def install(what: str, folder: Path) -> Path:
-    """The commands of a new environment that holds ``what``, its dependencies, and nothing else."""
-    venv.create(folder / "env", with_pip=False)
+def install(folder: Path, *what: str, begun: Path | None = None) -> Path:
+    """The commands of an environment that holds ``what``, its dependencies, and nothing else: a new one, or a copy."""
     commands = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
+    if begun is None:
+        venv.create(folder / "env", with_pip=False)
+    else:
+        shutil.copytree(begun, folder / "env", symlinks=True, copy_function=os.link)
     options = ["--quiet", "--disable-pip-version-check", "--no-compile"]  # compiling takes longer than unpacking
-    command = [sys.executable, "-m", "pip", "--python", str(commands / "python"), "install", *options, what]
+    command = [sys.executable, "-m", "pip", "--python", str(commands / "python"), "install", *options, *what]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     if done.returncode and "No matching distribution" in done.stderr:
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stderr
     return commands
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with what every installation needs, imported once: the beginning of all those with one extra."""
+    folder = tmp_path_factory.mktemp("base")
+    run(install(folder, "numpy", "scipy"), "python -c 'import scipy.linalg, scipy.optimize, scipy.sparse'")
+    return folder / "env"
 
 
 @pytest.fixture
@@ -322,7 +333,7 @@ def check_refusal(commands: Path, extra: str) -> None:
 
 @pytest.mark.slow
 def test_the_sdist_installs_alone_and_says_what_is_missing(built: Path, folder: Path) -> None:
-    commands = install(str(next(built.glob("*.tar.gz"))), folder)
+    commands = install(folder, str(next(built.glob("*.tar.gz"))))
     done = run(commands, f"python -W error -c {shlex.quote(BASE)}")
     assert done.returncode == 0, done.stderr
     assert run(commands, "pairrank --version").stdout == f"pairrank {pairrank.__version__}\n"
@@ -336,8 +347,10 @@ LARGE = (*APART, "langchain", "llamaindex", "haystack", "lancedb", "pyterrier", 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", [extra for extra in (*EXTRAS, *OPTIONAL) if extra not in LARGE])
-def test_the_wheel_installs_with_one_extra_and_does_what_that_promises(extra: str, built: Path, folder: Path) -> None:
-    commands = install(f"{wheel(built)}[{extra}]", folder)
+def test_the_wheel_installs_with_one_extra_and_does_what_that_promises(
+    extra: str, built: Path, begun: Path, folder: Path
+) -> None:
+    commands = install(folder, f"{wheel(built)}[{extra}]", begun=begun)
     done = run(commands, PROMISED[extra])
     assert done.returncode == 0, done.stdout + done.stderr
     check_refusal(commands, "onnx" if extra == "serve" else "serve")
