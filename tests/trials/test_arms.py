@@ -147,6 +147,16 @@ def test_a_restart_anywhere_gives_the_same_bits() -> None:
     assert kept.answer() == whole.answer()
 
 
+def test_an_experiment_from_before_signals_goes_on() -> None:
+    definition = define(kind="split")
+    assert definition.digest == "c60c4bf8c1a29190"  # of then: its clients keep their arm
+    values = json.loads(json.dumps(Tally.start(definition).after({"click": 1.0}, clicked=True, is_a=True).to_json()))
+    del values["guards"], values["definition"]["signals"]
+    later = Tally.from_json(values).after({"click": 0.0}, clicked=False, is_a=False)
+    assert later.lists == 2
+    assert later.answer()["guardrails"].keys() == {"lists_without_a_click"}
+
+
 def test_wrong_lists_say_so() -> None:
     with pytest.raises(InputError, match="missing"):
         Tally.start(define()).after({"purchase": 1.0}, clicked=True)

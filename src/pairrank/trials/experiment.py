@@ -111,7 +111,10 @@ class Definition:
     @property
     def digest(self) -> str:
         """Sixteen hex digits of everything above: a changed definition is another experiment."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        values = asdict(self)
+        if not self.signals:  # as before there were any, so that clients of a running experiment keep their arm
+            del values["signals"]
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def takes_part(self, client: str) -> bool:
         """Whether this client does. Experiments on disjoint shares have no client in common."""
@@ -244,7 +247,8 @@ class Tally:
             Evidence(**values["main"]),
             _evidences(values["signals"]),
             values["lists"],
-            {name: _evidences(arms) for name, arms in values["guards"].items()},
+            # Older states have none; their guardrails are counted from here on.
+            {name: _evidences(arms) for name, arms in values.get("guards", {}).items()},
             values["value"],
         )
 
