@@ -71,7 +71,7 @@ class Definition:
 
     >>> trial = Definition(name="new", a="shop", b="as-sent", kind="split", share=0.5)
     >>> [(client, trial.gets_a(client)) for client in ("c1", "c2", "c3", "c4") if trial.takes_part(client)]
-    [('c2', True)]
+    [('c2', False)]
     """
 
     name: str
