@@ -8,7 +8,8 @@ everything imported, so that a life costs milliseconds. Clients never stop sendi
 - nothing was learned twice, and nothing that the log holds was left out;
 - the model equals the replay of the log, bit for bit, and what a ranker learns of it that was never saved
   (`plain_store.py`); the store is whole;
-- so do the verdicts of an interleaved experiment and a split and the state of a guarded launch, which run all the time.
+- so do the verdicts of an interleaved experiment and a split and the state of a guarded launch, which run all the time;
+- off-policy estimates are, bit for bit, those of a copy of the store in an SQLite file.
 
 By hand: ``python tests/service/crash.py --kills 5000`` (and ``--postgres``).
 """
@@ -16,6 +17,7 @@ By hand: ``python tests/service/crash.py --kills 5000`` (and ``--postgres``).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import os
@@ -39,6 +41,7 @@ from pairrank import client as client_module
 from pairrank.client import Client, ServiceError
 from pairrank.errors import StorageError
 from pairrank.service.app import make_app
+from pairrank.service.evaluation import Evaluation, evaluate
 from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.model import load_head
 from pairrank.service.learning.replay import replay
@@ -46,11 +49,13 @@ from pairrank.service.learning.verify import verify
 from pairrank.service.settings import Settings
 from pairrank.service.store import SqlStore, open_store
 from pairrank.service.store.sqlite import SqliteDatabase
+from pairrank.service.store.transfer import backup
 from pairrank.service.store.values import Config, Limits
 from pairrank.trials.experiment import Definition
 
 RANKER = "a"
 OTHER = "b"  # learns from the lists of an experiment alone
+PLAIN = "c"  # has neither experiment nor launch, and its lists keep their candidates: estimates are made from them
 # The longest life of each victim, in seconds: about twice what it needs to start and do some work.
 LIVES = {"server": 0.8, "learner": 0.3, "postgres": 3.0}
 CLIENTS = 2
@@ -127,6 +132,10 @@ def send(port: int, notes: Path, seed: int, forgetful: bool) -> None:
                     file.write(f"bought:{shown.impression_id}\n")
                 if chance.random() < 0.1 and client.feedback(RANKER, shown.impression_id, []) != "duplicate":
                     file.write(f"twice {shown.impression_id}\n")
+            if chance.random() < 0.2:
+                with contextlib.suppress(ServiceError):
+                    shown = client.rank(PLAIN, documents, k=3)
+                    client.feedback(PLAIN, shown.impression_id, [name for name in shown.ids if name in clicks])
             file.flush()
 
 
@@ -171,6 +180,7 @@ def run(url: str, kills: int, seed: int, folder: Path, postgres: object = None) 
     store = open_store(url)
     store.create(RANKER, Config(2, options={}), Limits(window_seconds=WINDOW), time.time(), "crash")
     store.create(OTHER, Config(2, options={}, seed=1), Limits(), time.time(), "crash")
+    store.create(PLAIN, Config(2), Limits(keep_candidates=5), time.time(), "crash")
     for definition in EXPERIMENTS:
         store.define(definition, time.time(), "crash")
     store.launch(RANKER, LAUNCH, time.time(), "crash")
@@ -224,6 +234,8 @@ def judge(url: str, lines: list[list[str]], kills: dict[str, int]) -> Outcome:
         if lost := bought - {f"{number}-{token}" for number, token in kept}:
             faults.append(f"{len(lost)} of {len(bought)} acknowledged purchases are not in the log")
         faults += compare(store, acknowledged)
+        if (told := evaluate(url, ranker=PLAIN)) != evaluate_copy(store):
+            faults.append(f"the copy's estimates are not {told}")
         row = store.rankers()[0]
         return Outcome(kills, len(acknowledged), row.log_seq, row.learned, faults)
     finally:
@@ -253,6 +265,14 @@ def compare(store: SqlStore, acknowledged: list[str]) -> list[str]:
         if one.state and one.state["tally"]["lists"] != counted[0][0]:
             faults.append(f"experiment {one.name} has counted {one.state['tally']['lists']} of {counted[0][0]} lists")
     return faults
+
+
+def evaluate_copy(store: SqlStore) -> Evaluation:
+    """What the log tells once it has been copied into an SQLite file."""
+    with tempfile.TemporaryDirectory() as name:
+        copy = Path(name) / "copy.db"
+        backup(store, copy)
+        return evaluate(copy, ranker=PLAIN)
 
 
 def twins(store: SqlStore, ranker_id: int) -> list[str]:
