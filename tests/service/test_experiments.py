@@ -444,3 +444,18 @@ def test_an_a_a_experiment_of_the_present_order(app: TestClient) -> None:
     found = told(app)
     assert found["verdict"] == "undecided"
     assert found["ties"] == 0
+
+
+def test_missing_and_late_feedback(app: TestClient) -> None:
+    """In a split silence is no click, told when the window closes; what comes later changes nothing."""
+    started(app, kind="split")
+    shown = [ranked(app, k=3, client_id=f"client {number}") for number in range(4)]
+    clicked(app, shown[0], shown[0]["ranking"][0]["id"])
+    closed(app)
+    before = told(app)
+    assert before["impressions"] == 4
+    assert sum(row["share"] for row in before["guardrails"]["lists_without_a_click"].values()) > 0.0
+    click = shown[1]["ranking"][0]["id"]
+    assert clicked(app, shown[1], click).json() == {"status": "duplicate"}
+    assert event(app, shown[1], "click", click) == "duplicate"
+    assert told(app) == before
