@@ -86,13 +86,18 @@ class Impression:
         for name in self.__slots__:
             object.__setattr__(self, name, getattr(other, name))
 
-    def with_features(self, features: FloatArray) -> Impression:
-        """The same impression of other ``features`` (k, any width), which become read-only: `replace`, but quicker."""
+    def with_features(self, features: FloatArray, **memory: AnyArray) -> Impression:
+        """The same impression of other ``features`` (k, any width), which become read-only: `replace`, but quicker.
+
+        ``memory`` is what it remembers beside what it did.
+        """
         other = object.__new__(Impression)
         for name in self.__slots__:
             object.__setattr__(other, name, getattr(self, name))
         features.setflags(write=False)
         object.__setattr__(other, "features", features)
+        if memory:
+            object.__setattr__(other, "memory", {**self.memory, **memory})
         return other
 
     def tail(self) -> Impression:

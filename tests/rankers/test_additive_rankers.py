@@ -108,7 +108,8 @@ def test_replay_and_files_give_the_same_bits(name: str) -> None:
         if number in (LISTS - 30, LISTS - 2, LISTS - 1, LISTS + 5):
             broken = type(broken).from_bytes(broken.to_bytes())
         assert turn(broken, number).to_bytes() == impression.to_bytes()
-    assert straight.n_inputs == D + 2 * 3 + 3 + 1  # type: ignore[attr-defined]
+    units = straight._units  # type: ignore[attr-defined]
+    assert units.n_inputs + units.n_asleep == D + 2 * 3 + 3 + 1
     assert straight.to_bytes() == broken.to_bytes()
 
 
@@ -159,6 +160,29 @@ def test_lines_stay_lines_and_show_what_the_linear_ranker_shows() -> None:
     assert ranker._units.fixed
     assert (ranker._units.stiffness == evidence.STIFF[0]).all()
     assert ranker.effect(0).value[-1] > ranker.effect(0).value[0]
+
+
+@pytest.mark.parametrize("name", ["pairrank", "posterior-sampling"])
+def test_until_a_function_bends_it_is_the_linear_ranker(name: str) -> None:
+    """To the last bit: the same lists, and the same learned from them."""
+    ranker, line = (rankers.make(name, n_features=D, seed=1, model=model) for model in ("additive", "linear"))
+    number = 0
+    while ranker.n_inputs == D:  # type: ignore[attr-defined]
+        assert np.array_equal(ranker._weights, line._weights)  # type: ignore[attr-defined]
+        assert np.array_equal(ranker._covariance(), line._covariance())  # type: ignore[attr-defined]
+        assert np.array_equal(turn(ranker, number).ranking, turn(line, number).ranking)
+        number += 1
+    assert number >= LISTS
+
+
+def test_functions_that_sleep_are_asked_as_if_they_were_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeps = taught(300, half_life=400.0)
+    monkeypatch.setattr(PairRank, "_sleeps", False)
+    awake = taught(300, half_life=400.0)
+    assert sleeps.n_inputs == D + 3 < D + sleeps._units.n_asleep == awake.n_inputs - 3
+    np.testing.assert_array_equal(sleeps._units.stiffness, awake._units.stiffness)
+    X = candidates(1000, 300)
+    np.testing.assert_allclose(sleeps.score(X), awake.score(X), atol=1e-5)
 
 
 def test_what_one_feature_explains_another_need_not() -> None:
@@ -245,7 +269,9 @@ def test_beside_the_square_of_the_score() -> None:
     ranker = taught(100, tolerance=0.0)
     posterior, n = ranker._posterior, ranker.n_inputs
     posterior._rebuild()
-    theta, v, k = evidence.beside(posterior.theta, posterior.inverse, posterior.of_squares(n))
+    score = np.append(posterior.theta[:n], 0.0)
+    squares = posterior.history.of_squares(posterior.theta, score)
+    theta, v, k = evidence.beside(posterior.theta, posterior.inverse, squares)
     x, w = posterior.history.differences()
     documents = np.asarray(posterior.history._documents.rows)
     z = (documents[:, :n] @ posterior.theta[:n]) ** 2

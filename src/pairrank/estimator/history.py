@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,10 +24,13 @@ LISTS_A_PRODUCT = 192
 class History(Saved):
     """Learned pairs as (winner, loser, weight) over rows of documents, with the sums that Newton's method needs."""
 
-    SAVED: ClassVar[tuple[str, ...]] = ("_documents", "_winner", "_loser", "_weight", "_ends")
+    SAVED: ClassVar[tuple[str, ...]] = ("_documents", "_asleep", "_winner", "_loser", "_weight", "_ends")
 
-    def __init__(self, n_features: int, dtype: type[np.floating[Any]] = np.float64) -> None:
+    def __init__(self, n_features: int, dtype: type[np.floating[Any]] = np.float64, n_asleep: int = 0) -> None:
         self._documents = Growing(np.empty((0, n_features), dtype=dtype))
+        # Columns of the same documents that are in no sum until they are chosen.
+        self._asleep = Growing(np.empty((0, n_asleep), dtype=dtype)) if n_asleep else None
+        self._all_awake = False
         self._winner = Growing(np.empty(0, dtype=np.int64))
         self._loser = Growing(np.empty(0, dtype=np.int64))
         self._weight = Growing(np.empty(0))
@@ -42,14 +46,21 @@ class History(Saved):
         return len(self._documents)
 
     @property
+    def n_asleep(self) -> int:
+        """Columns that are in no sum."""
+        return 0 if self._asleep is None else self._asleep.rows.shape[1]
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Of the documents that are kept."""
         return self._documents.rows.dtype
 
-    def append(self, documents: AnyArray, pairs: Pairs) -> None:
-        """Add the pairs of one list over its ``documents`` (k, d)."""
+    def append(self, documents: AnyArray, pairs: Pairs, asleep: AnyArray | None = None) -> None:
+        """Add the pairs of one list over its ``documents`` (k, d), with their columns ``asleep`` (k, n_asleep)."""
         offset = len(self._documents)
         self._documents.extend(len(documents))[:] = documents
+        if self._asleep is not None:
+            self._asleep.extend(len(documents))[:] = asleep
         self._winner.extend(len(pairs.winner))[:] = pairs.winner + offset
         self._loser.extend(len(pairs.loser))[:] = pairs.loser + offset
         self._weight.extend(len(pairs.weight))[:] = pairs.weight
@@ -88,7 +99,7 @@ class History(Saved):
 
     def _sweep(self, force: Callable[[Piece], FloatArray]) -> FloatArray:
         """Σ force x over all pairs, (d,), in pieces that stay in the cache between their two uses."""
-        total = np.zeros(self._documents.rows.shape[1])
+        total = np.zeros(self._rows(slice(0)).shape[1])
         for piece in self._pieces(self._lists_a_sweep):
             total += piece.scatter(force(piece)).astype(piece.documents.dtype, copy=False) @ piece.documents
         return total
@@ -101,7 +112,7 @@ class History(Saved):
         self, theta: FloatArray, lists: slice = slice(None), dtype: type[np.floating[Any]] = np.float64
     ) -> FloatArray:
         """Σ w σ'(x·θ) x xᵀ, (d, d), over the pairs of all lists or of some, oldest first; products in ``dtype``."""
-        d = self._documents.rows.shape[1]
+        d = self._rows(slice(0)).shape[1]
         total = np.zeros((d, d))
         for piece in self._pieces(LISTS_A_PRODUCT, lists):
             total += piece.curvature(theta, dtype)
@@ -116,13 +127,25 @@ class History(Saved):
             if last_pair > pair:
                 pairs = slice(pair, last_pair)
                 yield Piece(
-                    self._documents.rows[row:last_row],
+                    self._rows(slice(row, last_row)),
                     self._winner.rows[pairs],
                     self._loser.rows[pairs],
                     self._weight.rows[pairs],
                     row,
                 )
             row, pair = last_row, last_pair
+
+    def _rows(self, rows: slice) -> AnyArray:
+        """Some of the documents."""
+        if self._all_awake and self._asleep is not None:
+            return np.hstack([self._documents.rows[rows], self._asleep.rows[rows]])
+        return self._documents.rows[rows]
+
+    def awake(self) -> History:
+        """The same history, to be looked at with the columns that sleep beside the others."""
+        other = copy.copy(self)
+        other._all_awake = True
+        return other
 
     def differences(self) -> tuple[FloatArray, FloatArray]:
         """All pairs' feature differences (n, d), winner minus loser, and their weights (n,)."""
@@ -136,6 +159,13 @@ class History(Saved):
         self.drop(n_lists)
         return curvature, before - self.pull(theta)
 
+    def choose(self, order: IntArray, n: int) -> History:
+        """The same history with columns in another ``order``, those that sleep counted last; after ``n`` they sleep."""
+        kept, other = self.awake()._rows(slice(None)), copy.copy(self)
+        other._documents = Growing(kept[:, order[:n]])
+        other._asleep = Growing(kept[:, order[n:]]) if n < len(order) else None
+        return other
+
     def scale(self, factor: float) -> None:
         """Multiply all weights."""
         self._weight = Growing(factor * self._weight.rows)
@@ -145,6 +175,8 @@ class History(Saved):
         ends = self._ends.rows[n_lists - 1]
         n_documents, n_pairs = ends.tolist()
         self._documents = Growing(self._documents.rows[n_documents:])
+        if self._asleep is not None:
+            self._asleep = Growing(self._asleep.rows[n_documents:])
         self._weight = Growing(self._weight.rows[n_pairs:])
         self._winner = Growing(self._winner.rows[n_pairs:] - n_documents)
         self._loser = Growing(self._loser.rows[n_pairs:] - n_documents)
@@ -159,6 +191,8 @@ class History(Saved):
         rows, pairs = (np.arange(sizes[:, i].sum()) + np.repeat(shift[:, i], sizes[:, i]) for i in (0, 1))
         moved = np.repeat(shift[:, 0], sizes[:, 1])
         self._documents = Growing(self._documents.rows[rows])
+        if self._asleep is not None:
+            self._asleep = Growing(self._asleep.rows[rows])
         self._winner = Growing(self._winner.rows[pairs] - moved)
         self._loser = Growing(self._loser.rows[pairs] - moved)
         self._weight = Growing(self._weight.rows[pairs])

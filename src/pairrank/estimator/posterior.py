@@ -25,7 +25,7 @@ from pairrank.kernel.confidence import add_product, inverse_of
 from pairrank.kernel.list_newton import solve_list
 from pairrank.kernel.pairs import Pairs, preferences, top_used
 from pairrank.state import Saved
-from pairrank.types import FloatArray
+from pairrank.types import FloatArray, IntArray
 
 # Below this many pairs a refresh costs next to nothing, so every list gets one.
 SMALL = 256
@@ -55,6 +55,7 @@ class Posterior(Saved):
     half_life : lists after which a list counts half; 0 forgets nothing.
     capacity : documents kept in the history; older lists are folded into P and q.
     n_free : how many weights the prior does not hold at zero; by default all.
+    n_asleep : columns that are kept beside the others, with no weights, until `choose` takes them.
     """
 
     LATER: ClassVar[tuple[str, ...]] = ("_anchor", "_swept", "_fine", "_lag", "_passes")
@@ -91,15 +92,16 @@ class Posterior(Saved):
         half_life: float = 0.0,
         capacity: int | None = None,
         n_free: int | None = None,
+        n_asleep: int = 0,
     ) -> None:
         jit.begin()
         d = len(precision)
         self._n_free = d if n_free is None else n_free
         self._penalty = precision.copy()
         self._mean_loss, self._tolerance, self._patient, self._half_life = mean_loss, tolerance, patient, half_life
-        self._capacity = max(HISTORY_BYTES // (4 * d), 1000) if capacity is None else capacity
+        self._capacity = max(HISTORY_BYTES // (4 * (d + n_asleep)), 1000) if capacity is None else capacity
         # Where a tolerance is allowed, float32 halves the passes over the history at an error far below it.
-        self.history = History(d, np.float32 if tolerance else np.float64)
+        self.history = History(d, np.float32 if tolerance else np.float64, n_asleep)
         self.theta, self.inverse = np.zeros(d), np.diag(1.0 / precision)
         self.P, self.q = np.diag(precision), np.zeros(d)
         # What is never forgotten, where anything is.
@@ -130,10 +132,10 @@ class Posterior(Saved):
         self.theta = mean.copy()
         self.inverse, _ = inverse_of(precision)
 
-    def add(self, documents: FloatArray, pairs: Pairs) -> None:
-        """Learn the pairs of one list over its ``documents`` (k, d)."""
+    def add(self, documents: FloatArray, pairs: Pairs, asleep: FloatArray | None = None) -> None:
+        """Learn the pairs of one list over its ``documents`` (k, d), with their columns ``asleep`` (k, n_asleep)."""
         before = self.theta
-        self._moved += self._take_in(*only_used(documents, pairs))
+        self._moved += self._take_in(*only_used(documents, pairs, asleep))
         if self._mean_loss:
             self._moved += self._raise_penalty(float(pairs.weight.sum()), before)
         self.n_pairs += len(pairs.weight)
@@ -146,17 +148,38 @@ class Posterior(Saved):
         if self._half_life and self._lists % self._forget_every == 0:
             self._forget()
 
-    def stiffen(self, change: FloatArray) -> None:
-        """Add ``change`` (d,) to the diagonal of the prior's precision, and let θ̂ and H⁻¹ follow."""
-        self.P = self.P + np.diag(change)
+    def awake(self, precision: float) -> tuple[FloatArray, FloatArray, History]:
+        """θ̂ (m,) and H⁻¹ (m, m) if the columns that sleep had weights, too, of prior ``precision``, and their history.
+
+        By one Newton step, which is exact to rounding where the precision holds these weights near zero.
+        """
+        d, history = len(self.theta), self.history.awake()
+        m = d + self.history.n_asleep
+        theta, gradient = np.zeros(m), np.zeros(m)
+        theta[:d], gradient[:d] = self.theta, self.P @ self.theta - self.q
+        H = history.curvature(theta)
+        H[:d, :d] += self.P
+        H.flat[d * (m + 1) :: m + 1] += precision
+        inverse, _ = inverse_of(H)
+        return theta - inverse @ (gradient - history.pull(theta)), inverse, history
+
+    def choose(self, order: IntArray, n: int, precision: FloatArray) -> None:
+        """Columns in another ``order``, those that sleep counted last; after ``n`` they sleep, with no weights.
+
+        ``precision`` (n,) is added to the diagonal of the prior's, which is 0 for what did sleep.
+        """
+        self.history, keep, n_more = self.history.choose(order, n), order[:n], len(order) - len(self.theta)
+
+        def chosen(values: FloatArray) -> FloatArray:
+            wide: FloatArray = np.pad(values, (0, n_more))[np.ix_(*[keep] * values.ndim)]
+            return wide
+
+        self.theta, self.q, self.P = chosen(self.theta), chosen(self.q), chosen(self.P) + np.diag(precision)
         if self._half_life:
-            self._prior_P = self._prior_P + np.diag(change)
+            self._prior_q, self._prior_P = chosen(self._prior_q), chosen(self._prior_P) + np.diag(precision)
+        self._anchor = self.theta
         self._rebuild()
         self._refresh()
-
-    def of_squares(self, n: int) -> tuple[FloatArray, float, float]:
-        """`History.of_squares` at θ̂, of the score by the first ``n`` inputs."""
-        return self.history.of_squares(self.theta, np.where(np.arange(len(self.theta)) < n, self.theta, 0.0))
 
     @property
     def n_lists(self) -> int:
@@ -178,7 +201,7 @@ class Posterior(Saved):
             return n + n // 16
         return max(GROWTH * n, min(2 * n, n + 4 * d))
 
-    def _take_in(self, D: FloatArray, pairs: Pairs) -> float:
+    def _take_in(self, D: FloatArray, pairs: Pairs, asleep: FloatArray | None) -> float:
         """Minimise (quadratic model so far) + (loss of these pairs), exactly; then add their curvature to H.
 
         With A = DH⁻¹ and K = ADᵀ the minimiser is θ + Aᵀb, where the scores s' = s + K b(s') and b(s') collects
@@ -196,7 +219,7 @@ class Posterior(Saved):
             pairs_part = self._pairs_part.copy()
             add_product(pairs_part, D.T, (L @ D).T, 1.0)
             self._pairs_part = pairs_part
-        self.history.append(D, pairs)
+        self.history.append(D, pairs, asleep)
         return moved
 
     def gradient(self) -> FloatArray:
@@ -276,18 +299,18 @@ class Posterior(Saved):
         self._rebuild()
         self._refresh()
 
-    def recall(self, documents: FloatArray, pairs: Pairs) -> None:
+    def recall(self, documents: FloatArray, pairs: Pairs, asleep: FloatArray | None = None) -> None:
         """Take back a list that was given to `add`: the newest first, then the one before it, and so on.
 
         When all are there, `History.turn_round` puts them in order.
         """
-        used, pairs = only_used(documents, pairs)
+        used, pairs, asleep = only_used(documents, pairs, asleep)
         weight = pairs.weight
         if self._half_life:  # counted less so often since it came
             before = self._lists - self.history.n_lists - 1
             for _ in range(self._lists // self._forget_every - before // self._forget_every):
                 weight = weight * self._forget_factor
-        self.history.append(used.astype(self.history.dtype), pairs._replace(weight=weight))
+        self.history.append(used.astype(self.history.dtype), pairs._replace(weight=weight), asleep)
 
     def fold_all(self) -> None:
         """Let the quadratic model at θ̂ stand for a history that is lost, or that only a part was found of."""
@@ -419,9 +442,14 @@ def secant_step(inverse: FloatArray, gradient: FloatArray, seen: list[tuple[Floa
     return step
 
 
-def only_used(documents: FloatArray, pairs: Pairs) -> tuple[FloatArray, Pairs]:
-    """The documents that take part in a pair, and the pairs by their places among them."""
+def only_used(
+    documents: FloatArray, pairs: Pairs, asleep: FloatArray | None
+) -> tuple[FloatArray, Pairs, FloatArray | None]:
+    """The documents that take part in a pair, the pairs by their places among them, and other columns of the same."""
+    used: slice | IntArray
     if n_used := top_used(pairs.winner, pairs.loser, len(documents)):
-        return documents[:n_used], pairs
-    used = np.unique(np.concatenate([pairs.winner, pairs.loser]))
-    return documents[used], Pairs(np.searchsorted(used, pairs.winner), np.searchsorted(used, pairs.loser), pairs.weight)
+        used = slice(n_used)
+    else:
+        used = np.unique(np.concatenate([pairs.winner, pairs.loser]))
+        pairs = Pairs(np.searchsorted(used, pairs.winner), np.searchsorted(used, pairs.loser), pairs.weight)
+    return documents[used], pairs, None if asleep is None else asleep[used]

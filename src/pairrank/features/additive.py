@@ -13,11 +13,15 @@ features with fewer than three values, there is nothing but the line.
 
 On request there are products, too: w (x_f - m_f)(x_g - m_g) for a few pairs of features, m their medians, each feature
 taken within its outermost knots.
+
+Deviations and products whose weight is held at zero can sleep: they are no inputs, and cost next to nothing, but are
+told apart (`Additive.asleep`), so that it can be asked whether they should be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -50,9 +54,11 @@ class Additive(Units):
     stiffness : (d + n_products,), the prior's precision of each deviation and product, over λ, as the evidence set it.
     products : (n_products, 2), the features of each product; -1 where there is none.
     product_units : (n_products,), 0 where there is none.
+    sleeping : (MODES · d + n_products,), the units of the deviations and products that sleep; ``bends`` and
+        ``product_units`` are 0 there.
     """
 
-    LATER: ClassVar[tuple[str, ...]] = ("products", "product_units")
+    LATER: ClassVar[tuple[str, ...]] = ("products", "product_units", "sleeping")
 
     SAVED: ClassVar[tuple[str, ...]] = (
         *Units.SAVED,
@@ -67,8 +73,10 @@ class Additive(Units):
         self.absences = np.zeros(n_features)
         self.stiffness = np.ones(n_features + n_products)
         self.products, self.product_units = np.full((n_products, 2), -1), np.zeros(n_products)
+        self.sleeping = np.zeros(self.bends.size + n_products)
         self.fixed = False
-        self._table: Table | None = None
+        self._made: Table | None = None
+        self._sleepers: Additive | None = None
 
     def may_lack(self) -> BoolArray:
         """(d,), features in which NaN is a value: all while the first lists come, then those in which it came."""
@@ -82,8 +90,7 @@ class Additive(Units):
     @property
     def n_inputs(self) -> int:
         """Columns that the model sees."""
-        parts = (self.bends, self.product_units, self.absences)
-        return int(len(self.values) + sum(np.count_nonzero(part) for part in parts))
+        return len(self.units)
 
     @property
     def owner(self) -> IntArray:
@@ -108,15 +115,58 @@ class Additive(Units):
         products[:, 0] = places[self.bends.size :]
         return np.vstack([places[: self.bends.size].reshape(self.bends.shape).T, products])
 
+    def wake(self, awake: BoolArray) -> None:
+        """Make inputs of these (d + n_products,) deviations and products; the others sleep."""
+        every = self.sleeping + np.append(self.bends, self.product_units)
+        there = np.append(np.broadcast_to(awake[: len(self.values)], self.bends.shape), awake[len(self.values) :])
+        self._inputs_are(np.where(there, every, 0.0))
+        self.sleeping = np.where(there, 0.0, every)
+
+    def _inputs_are(self, units: FloatArray) -> None:
+        self.bends = units[: self.bends.size].reshape(self.bends.shape)
+        self.product_units = units[self.bends.size :]
+
+    @property
+    def n_asleep(self) -> int:
+        """Columns that sleep."""
+        return int(np.count_nonzero(self.sleeping))
+
+    def asleep(self, X: FloatArray) -> FloatArray:
+        """(n, n_asleep), the columns that sleep, as `inputs` would give them."""
+        others, d = self._others, X.shape[1]
+        columns = np.ascontiguousarray(others.columns(X)[:, d : d + self.n_asleep])
+        return standardised(columns, others.units[d : d + self.n_asleep], FURTHEST)
+
+    @property
+    def _others(self) -> Additive:
+        """The same map with those deviations and products that sleep here, and only those."""
+        if self._sleepers is None or self._sleepers.sleeping is not self.sleeping:
+            self._sleepers = copy.copy(self)
+            self._sleepers._inputs_are(self.sleeping)
+        return self._sleepers
+
+    def places(self, n_awake: int) -> IntArray:
+        """As `blocks`, where the columns that sleep follow ``n_awake`` others."""
+        asleep = self._others.blocks()
+        return np.where(asleep >= 0, asleep - len(self.values) + n_awake, self.blocks())
+
     @property
     def units(self) -> FloatArray:
         """(n_inputs,), the unit of every column."""
-        parts = (self.bends, self.product_units, self.absences)
-        return np.concatenate([super().units, *(part[part > 0.0] for part in parts)])
+        return self._table.units
+
+    @property
+    def _table(self) -> Table:
+        made_of = self.bends, self.tilts, self.product_units, self.absences, self.values
+        if self._made is None or any(a is not b for a, b in zip(made_of, self._made.made_of, strict=True)):
+            parts = (self.bends, self.product_units, self.absences)
+            units = np.concatenate([super().units, *(part[part > 0.0] for part in parts)])
+            self._made = Table.of(made_of, units, self.knots, self.middle)
+        return self._made
 
     def inputs(self, X: FloatArray) -> FloatArray:
         """(n, n_inputs): φ(X) centred, in units."""
-        if not self.fixed:
+        if self.n_inputs == X.shape[1]:
             return super().inputs(filled(X))
         columns, d = self.columns(X), X.shape[1]
         if self.values.all():
@@ -126,7 +176,7 @@ class Additive(Units):
 
     def scores(self, X: FloatArray, inner: FloatArray) -> FloatArray:
         """(n,), φ(X) times the weights of the inputs ``inner`` (n_inputs,)."""
-        if not self.fixed:
+        if self.n_inputs == X.shape[1]:
             return super().scores(filled(X), inner)
         scores: FloatArray = self.columns(X) @ (inner / self.units)
         return scores
@@ -142,13 +192,22 @@ class Additive(Units):
         precisions[blocks[blocks >= 0]] = np.repeat(self.stiffness, (blocks >= 0).sum(axis=1))
         return precisions
 
-    def fix_pieces(self, lists: Sequence[FloatArray], stiffness: float = 1.0, products: IntArray | None = None) -> bool:
+    def fix_pieces(
+        self,
+        lists: Sequence[FloatArray],
+        stiffness: float = 1.0,
+        products: IntArray | None = None,
+        *,
+        asleep: bool = False,
+    ) -> bool:
         """Lay the knots by the documents of these lists, once and for all, and measure the deviations in them."""
         self.lay_pieces(lists, stiffness, products)
         measured = Units(self.n_inputs, self.kind)
         for X in lists:
             measured.watch(self.columns(X), None)
         self._measure_deviations(np.where(measured.values > 0.0, measured.values, 1.0))
+        if asleep:
+            self.wake(np.zeros(len(self.stiffness), dtype=np.bool_))
         return True
 
     def fix_units(self, units: FloatArray) -> None:
@@ -197,17 +256,12 @@ class Additive(Units):
 
     def columns(self, X: FloatArray) -> FloatArray:
         """(n, n_inputs), φ(X) as it is: neither centred nor in units."""
-        if self._table is None or self._table.knots is not self.knots:
-            self._table = Table.of(self.knots)
         d, table = X.shape[1], self._table
-        out = np.empty((len(X), self.n_inputs))
+        out = np.empty((len(X), len(table.units)))
         lacking = np.isnan(X) if self.missing.any() or not self.fixed else None
         out[:, :d] = X if lacking is None else np.where(lacking, self.middle, X)
-        end = d
-        away = out[:, :d] - self.middle  # the digits of a large offset would be lost in products
-        for tilt, features, wave in zip(self.tilts, table.having, table.waves(out[:, :d]), strict=True):
-            np.subtract(wave, tilt[features] * away[:, features], out=out[:, end : end + len(features)])
-            end += len(features)
+        end = d + len(table.owner)
+        out[:, d:end] = table.deviations(out)
         for f, g in self.products[self.product_units > 0.0]:
             out[:, end] = self._within(out, f) * self._within(out, g)
             end += 1
@@ -222,59 +276,50 @@ class Additive(Units):
 
 
 class Table(NamedTuple):
-    """The deviations of the b features that have any, by piece: ``at`` its left knot, plus ``slope`` times the way.
+    """All that `Additive.columns` looks up: ``units`` (n_inputs,), and the c columns of deviations, piece by piece.
 
-    ``features`` (b,) are their numbers. ``low``, ``high`` (b,) and ``bounds`` (PIECES - 1, b) are where a function ends
-    and where its next piece begins. ``first`` (b,) is the place of a feature's first piece in ``starts`` and, term by
-    term, in ``at`` and ``slope`` (MODES, b · (PIECES + 1)). ``having`` are, term by term, the features that have it.
+    ``owner`` (c,) are the features that they are of. A column's pieces are what lies below the first knot, what lies
+    between two, and what lies above the last: ``bounds`` (PIECES + 1, c) are where the next one begins, and ``first``
+    (c,) is the place of the first in ``starts``, where its way is counted from, ``at``, its value there, and ``slope``.
     """
 
-    knots: FloatArray
-    features: IntArray
-    low: FloatArray
-    high: FloatArray
+    made_of: tuple[FloatArray, ...]
+    units: FloatArray
+    owner: IntArray
     bounds: FloatArray
     first: IntArray
     starts: FloatArray
     at: FloatArray
     slope: FloatArray
-    having: tuple[IntArray, ...]
 
     @classmethod
-    def of(cls, knots: FloatArray) -> Table:
-        """The table of ``knots`` (d, PIECES + 1)."""
-        features = np.flatnonzero(~np.isnan(knots[:, 2]))
-        own, place, term = knots[features], np.arange(PIECES + 1), np.arange(1, MODES + 1)
-        n_pieces = np.sum(~np.isnan(own), axis=1) - 1
-        inside = (place > 0) & (place < n_pieces[:, None])
-        angle = np.pi * term[:, None, None] * place / n_pieces[:, None]
-        at = np.where(inside, np.sin(angle) / term[:, None, None], 0.0)
-        slope = np.zeros_like(at)
-        slope[:, :, :-1] = np.nan_to_num(np.diff(at) / np.diff(own))
+    def of(cls, made_of: tuple[FloatArray, ...], units: FloatArray, knots: FloatArray, middle: FloatArray) -> Table:
+        """``made_of`` are bends, tilts, and what else columns hang on; ``knots`` (d, PIECES + 1), ``middle`` (d,)."""
+        bends, tilts = made_of[:2]
+        term, owner = np.nonzero(bends)
+        own, tilt, place = knots[owner], tilts[term, owner][:, None], np.arange(PIECES + 1)
+        n_pieces = np.sum(~np.isnan(own), axis=1)[:, None] - 1
+        wave = np.sin(np.pi * (term[:, None] + 1) * place / n_pieces) / (term[:, None] + 1)
+        heights = np.where((place > 0) & (place < n_pieces), wave, 0.0)
+        starts = np.hstack([own[:, :1], own])
+        rises = np.pad(np.nan_to_num(np.diff(heights) / np.diff(own)), ((0, 0), (1, 1)))
         return cls(
-            knots=knots,
-            features=features,
-            low=own[:, 0],
-            high=own[np.arange(len(own)), n_pieces],
-            bounds=np.where(inside, own, np.inf)[:, 1:-1].T,
-            first=np.arange(len(own)) * (PIECES + 1),
-            starts=own.ravel(),
-            at=at.reshape(MODES, -1),
-            slope=slope.reshape(MODES, -1),
-            having=tuple(features[n_pieces > t] for t in term),
+            made_of=made_of,
+            units=units,
+            owner=owner,
+            bounds=np.where(np.isnan(own), np.inf, own).T,
+            first=np.arange(len(own)) * (PIECES + 2),
+            starts=starts.ravel(),
+            at=(np.hstack([heights[:, :1], heights]) - tilt * (starts - middle[owner][:, None])).ravel(),
+            slope=(rises - tilt).ravel(),
         )
 
-    def waves(self, X: FloatArray) -> Iterator[FloatArray]:
-        """Term by term (n, features that have it): s_j of the documents X (n, d)."""
-        inside = X[:, self.features]
-        piece = np.zeros(inside.shape, dtype=np.int64)
-        for bound in self.bounds:
-            piece += inside >= bound
-        piece += self.first
-        way = np.clip(inside, self.low, self.high) - self.starts.take(piece)
-        for having, at, slope in zip(self.having, self.at, self.slope, strict=True):
-            wave = at.take(piece) + slope.take(piece) * way
-            yield wave if len(having) == len(self.features) else wave[:, np.searchsorted(self.features, having)]
+    def deviations(self, X: FloatArray) -> FloatArray:
+        """(n, c), s_j(x) - c_j x of the documents X (n, d), less a constant."""
+        x = X[:, self.owner]
+        piece = np.sum(x >= self.bounds[:, None], axis=0) + self.first
+        found: FloatArray = self.at.take(piece) + self.slope.take(piece) * (x - self.starts.take(piece))
+        return found
 
 
 def filled(X: FloatArray) -> FloatArray:

@@ -81,11 +81,18 @@ class Units(Saved):
         """These are how far the columns (n_inputs,) differ, in a log's lists: the units from here on."""
         self.fix(units)
 
-    def fix_pieces(self, lists: Sequence[FloatArray], stiffness: float = 1.0, products: IntArray | None = None) -> bool:
+    def fix_pieces(
+        self,
+        lists: Sequence[FloatArray],
+        stiffness: float = 1.0,
+        products: IntArray | None = None,
+        *,
+        asleep: bool = False,
+    ) -> bool:
         """The first lists are over; whether that changes the inputs. (Only an additive model has pieces.)
 
         ``stiffness`` : the prior's precision of a deviation, over λ, to begin with. ``products`` (n, 2) : of which
-        features there are products.
+        features there are products. ``asleep`` : whether both sleep to begin with.
         """
         return False
 
@@ -106,6 +113,15 @@ class Units(Saved):
     def n_inputs(self) -> int:
         """Columns that the model sees."""
         return len(self.values)
+
+    @property
+    def n_asleep(self) -> int:
+        """Columns that the model could see, but does not."""
+        return 0
+
+    def asleep(self, X: FloatArray) -> FloatArray:
+        """(n, n_asleep), those columns, as `inputs` would give them."""
+        return np.empty((len(X), 0))
 
     @property
     def settled(self) -> bool:

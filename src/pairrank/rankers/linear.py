@@ -80,6 +80,11 @@ class LinearRanker(Ranker, Explained):
         return 1.0
 
     @property
+    def _sleeps(self) -> bool:
+        """Whether functions that are lines cost no inputs."""
+        return False
+
+    @property
     def n_inputs(self) -> int:
         """How many columns `_rank` and `_learn` see: those of the features, or of an additive model's functions."""
         return self._units.n_inputs
@@ -113,7 +118,7 @@ class LinearRanker(Ranker, Explained):
         if self._units.settled and not before:
             products = self._products() if self.interactions else None
             lists = [shown.features for shown, _ in self._first]
-            changed |= self._units.fix_pieces(lists, self._stiff_at_first, products)
+            changed |= self._units.fix_pieces(lists, self._stiff_at_first, products, asleep=self._sleeps)
         if changed:
             self._learn_anew()
         else:

@@ -92,6 +92,10 @@ class P2LinRank(PairwiseRanker):
         """(N, n_inputs), a copy of the models."""
         return self._models.copy()
 
+    @property
+    def _sleeps(self) -> bool:
+        return False  # the noise of a function that wakes would have to be that of the lists before
+
     # Ranking.
 
     def _start(self) -> Posterior:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pairrank.estimator import evidence
 from pairrank.estimator.posterior import Posterior
-from pairrank.features.additive import filled
+from pairrank.features.additive import Additive, filled
 from pairrank.kernel import pairs
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import Pairs
@@ -64,7 +64,7 @@ class PairwiseRanker(LinearRanker):
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
         found = preferred(self.pairs, impression, clicks)
         if len(found.weight):
-            self._posterior.add(self._design(impression), found)
+            self._posterior.add(self._design(impression), found, impression.memory.get("asleep"))
             self._bend()
             self._weights = self._posterior.theta[: self.n_inputs]
             self._follow(impression, found)
@@ -111,16 +111,37 @@ class PairwiseRanker(LinearRanker):
         if n < BEND_FROM or n & (n - 1) or not self._bends:
             return
         units, posterior = self._units, self._posterior
-        if not (units.blocks() >= 0).any():
+        n, n_inputs = len(posterior.theta), self.n_inputs
+        if not isinstance(units, Additive) or not ((old := units.places(n)) >= 0).any():
             return
-        before, squares = units.precisions, posterior.of_squares(self.n_inputs)
-        units.stiffness = evidence.stiffness(
-            units.blocks(), units.stiffness, self.lam, posterior.theta, posterior.inverse, squares
-        )
-        change = np.zeros(len(posterior.theta))
-        change[: self.n_inputs] = self.lam * (units.precisions - before)
-        if change.any():
-            posterior.stiffen(change)
+        theta, inverse, history = posterior.awake(self.lam * evidence.LINE)
+        score = theta.copy()
+        score[n_inputs:n] = 0.0  # what explains clicks beside the documents
+        squares, before = history.of_squares(theta, score), np.zeros(len(theta))
+        before[:n_inputs] = self.lam * units.precisions
+        found = evidence.stiffness(old, units.stiffness, self.lam, theta, inverse, squares)
+        if (found == units.stiffness).all():
+            return
+        units.stiffness = found
+        if units.n_asleep:
+            units.wake(found < evidence.LINE)
+        n_new = n + self.n_inputs - n_inputs
+        after, order, new = np.zeros(n_new), np.arange(len(theta)), units.places(n_new)
+        after[: self.n_inputs] = self.lam * units.precisions
+        # Lines stay in front; what missing values are worth, and what else explains clicks, behind all that is awake.
+        behind = n - self.n_features - np.sum((old >= 0) & (old < n))
+        order[n_new - behind : n_new] = np.arange(n - behind, n)
+        order[new[new >= 0]] = old[old >= 0]
+        posterior.choose(order, n_new, after - before[order[:n_new]])
+
+    @property
+    def _sleeps(self) -> bool:
+        return self._bends
+
+    def _seen(self, impression: Impression) -> Impression:
+        units, X = self._units, impression.features
+        asleep = {"asleep": units.asleep(X)} if units.n_asleep else {}
+        return impression.with_features(units.inputs(X), **asleep)
 
     def _design(self, impression: Impression) -> FloatArray:
         """(k, m), the rows that the posterior learns from: the documents' inputs, and what else explains clicks."""
@@ -142,7 +163,8 @@ class PairwiseRanker(LinearRanker):
                 first.append((impression, clicks))
             found = preferred(self.pairs, impression, clicks)
             if len(found.weight) and history.n_lists < n_history:
-                posterior.recall(self._design(self._seen(impression)), found)
+                seen = self._seen(impression)
+                posterior.recall(self._design(seen), found, seen.memory.get("asleep"))
             if history.n_lists == n_history and len(first) == n_first:
                 break
         super()._read_back(first, n_first, 0)

@@ -62,7 +62,7 @@ class PosteriorSampling(PairwiseRanker):
         self._root: FloatArray | None = None  # of H⁻¹, until the next `learn`
 
     def _start(self) -> Posterior:
-        return Posterior(self.lam * self._units.precisions, tolerance=TOLERANCE)
+        return Posterior(self.lam * self._units.precisions, tolerance=TOLERANCE, n_asleep=self._units.n_asleep)
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         order = np.argsort(-self.draw_scores(inputs, rng), kind="stable")[:k]

@@ -163,6 +163,7 @@ class PairRank(PairRankOptions):
             patient=self.width == "score" or self.loss == "mean",
             half_life=self.half_life or 0.0,
             n_free=n_free,
+            n_asleep=self._units.n_asleep,
         )
 
     def set_prior(
