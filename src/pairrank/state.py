@@ -77,7 +77,9 @@ def checkpoint(thing: Saved | Growing) -> Callable[[], None]:
     for one in waiting:
         own = vars(one)
         kept.append((own, own.copy()))
-        waiting += [value for name in one.SAVED if isinstance(value := own[name], Kept)]
+        for name in one.SAVED:
+            if isinstance(value := own[name], Kept):
+                waiting.append(value)
 
     def take_back() -> None:
         for own, before in kept:

@@ -79,27 +79,24 @@ class _Single(ContextDecorator):
     def __init__(self) -> None:
         self._lock = Lock()
         self._inside = 0
-        self._before: list[int] = []
+        self._changed: list[tuple[Callable[[int], Any], int]] = []  # what sets back each number that was not one
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
-                self._before = counts()
-                self._set([1] * len(self._before))
+                self._changed = [(set_, number) for get, set_ in _pools() if (number := get()) != 1]
+                for set_, _ in self._changed:
+                    set_(1)
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
             if not self._inside:
-                self._set(self._before)
-
-    def _set(self, wanted: list[int]) -> None:
-        for (_, set_), number, before in zip(_pools(), wanted, self._before, strict=True):
-            if before != 1:
-                set_(number)
+                for set_, number in self._changed:
+                    set_(number)
 
     def _forked(self) -> None:
         self._lock = Lock()  # another thread of the parent may have held it

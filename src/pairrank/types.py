@@ -22,7 +22,7 @@ AnyArray = NDArray[Any]
 Id = str | int  # of a document
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Impression:
     """One list as it was shown: immutable, and all that ``learn`` needs to know besides the clicks.
 
@@ -60,11 +60,10 @@ class Impression:
     ids: tuple[Id, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.ids is not None:
-            object.__setattr__(self, "ids", tuple(self.ids))
         for array in (self.features, self.ranking, self.blocks, *self.memory.values()):
             array.setflags(write=False)
-        object.__setattr__(self, "memory", MappingProxyType(dict(self.memory)))
+        ids = None if self.ids is None else tuple(self.ids)
+        vars(self).update(memory=MappingProxyType(dict(self.memory)), ids=ids)
 
     def __len__(self) -> int:
         return len(self.ranking)
@@ -82,22 +81,18 @@ class Impression:
         return self.to_bytes()
 
     def __setstate__(self, blob: bytes) -> None:
-        other = Impression.from_bytes(blob)
-        for name in self.__slots__:
-            object.__setattr__(self, name, getattr(other, name))
+        vars(self).update(vars(Impression.from_bytes(blob)))
 
     def with_features(self, features: FloatArray, **memory: AnyArray) -> Impression:
         """The same impression of other ``features`` (k, any width), which become read-only: `replace`, but quicker.
 
         ``memory`` is what it remembers beside what it did.
         """
-        other = object.__new__(Impression)
-        for name in self.__slots__:
-            object.__setattr__(other, name, getattr(self, name))
         features.setflags(write=False)
-        object.__setattr__(other, "features", features)
+        other = object.__new__(Impression)
+        vars(other).update(vars(self), features=features)
         if memory:
-            object.__setattr__(other, "memory", {**self.memory, **memory})
+            vars(other).update(memory={**self.memory, **memory})
         return other
 
     def tail(self) -> Impression:

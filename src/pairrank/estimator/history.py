@@ -68,7 +68,7 @@ class History(Saved):
 
     def pull(self, theta: FloatArray) -> FloatArray:
         """Σ w σ(-x·θ) x over all pairs, (d,): minus the gradient of the pairs' loss, in one pass over the documents."""
-        return self._sweep(lambda piece: piece.weight * sigmoid(-piece.gaps(theta)))
+        return self._sweep(lambda piece: piece.weight * sigmoid(piece.gaps(-theta)))
 
     def bend(self, theta: FloatArray, direction: FloatArray) -> FloatArray:
         """(Σ w σ'(x·θ) x xᵀ) v for a direction v (d,): the pairs' Hessian applied, without forming it."""
@@ -123,16 +123,11 @@ class History(Saved):
         ends = self._ends.rows[lists]
         lasts = [*ends[n - 1 :: n].tolist(), ends[-1].tolist()] if len(ends) else []
         row, pair = self._ends.rows[lists.start - 1].tolist() if lists.start else (0, 0)
+        winner, loser, weight = self._winner.rows, self._loser.rows, self._weight.rows
         for last_row, last_pair in lasts:
             if last_pair > pair:
                 pairs = slice(pair, last_pair)
-                yield Piece(
-                    self._rows(slice(row, last_row)),
-                    self._winner.rows[pairs],
-                    self._loser.rows[pairs],
-                    self._weight.rows[pairs],
-                    row,
-                )
+                yield Piece(self._rows(slice(row, last_row)), winner[pairs], loser[pairs], weight[pairs], row)
             row, pair = last_row, last_pair
 
     def _rows(self, rows: slice) -> AnyArray:

@@ -208,12 +208,12 @@ class Posterior(Saved):
         w σ(-(s'_w - s'_l)) with plus at winners and minus at losers: an equation in k unknowns. Returns the squared
         length of the move in the norm of H before it.
         """
-        A = D @ self.inverse
-        b, L, S, moved = solve_list(D @ self.theta, A @ D.T, preferences(*pairs, len(D)))
-        self.theta = self.theta + b @ A
+        A = D.dot(self.inverse)  # same bits as by `@`, and less to do before them
+        b, L, S, moved = solve_list(D.dot(self.theta), A.dot(D.T), preferences(*pairs, len(D)))
+        self.theta = self.theta + b.dot(A)
         self._lists += 1
         inverse = self.inverse.copy()
-        add_product(inverse, A.T, (S @ A).T, -1.0)
+        add_product(inverse, A.T, S.dot(A).T, -1.0)
         self.inverse = inverse
         if self._mean_loss:
             pairs_part = self._pairs_part.copy()

@@ -19,8 +19,9 @@ MAX_STEPS = 100
 def sigmoid(x: FloatArray) -> FloatArray:
     """σ(x) = 1 / (1 + exp(-x)). By numpy's exp, which takes whole registers: a quarter of the time of scipy's expit."""
     with np.errstate(over="ignore"):  # exp(-x) = ∞ is right: σ is 0 there
-        result: FloatArray = 1.0 / (1.0 + np.exp(-x))
-    return result
+        result: FloatArray = np.exp(-x)
+    result += 1.0  # in place: over a history the arrays that lie between cost more than the sums
+    return np.divide(1.0, result, out=result)
 
 
 def slope(x: FloatArray) -> FloatArray:

@@ -90,7 +90,7 @@ def top_used(winner: IntArray, loser: IntArray, k: int) -> int:
     used = np.zeros(k, dtype=np.bool_)
     used[winner] = used[loser] = True
     n_used = int(np.count_nonzero(used))
-    return n_used if used[:n_used].all() else 0
+    return n_used if np.count_nonzero(used[:n_used]) == n_used else 0
 
 
 def laplacian(stiffness: FloatArray) -> FloatArray:

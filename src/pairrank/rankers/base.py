@@ -235,7 +235,7 @@ class Ranker(Saved, ABC):
             if any(self._left_out):
                 raise OptionError(f"{max(self._left_out)} lists were left out of this ranker: `recall` them first")
             tail, counted = impression.tail(), checked[impression.locked :]
-            if counted.any():
+            if np.count_nonzero(counted):
                 self._take_or_leave(tail, counted)
             self._learned.add(impression.number)
             self._number = max(self._number, impression.number + 1)

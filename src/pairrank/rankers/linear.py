@@ -148,7 +148,7 @@ class LinearRanker(Ranker, Explained):
             self._learn(self._seen(impression), clicks)
 
     def _sound(self) -> bool:
-        return bool(np.isfinite(self._weights).all())
+        return bool(np.count_nonzero(np.isfinite(self._weights)) == len(self._weights))
 
     def _state(self) -> State:
         return super()._state() | packed(self._first)

@@ -89,7 +89,7 @@ class PairRank(PairRankOptions):
         rule = partition.certain_by_score if self.width == "score" else partition.certain_by_probability
         # In score space certainty is transitive by the triangle inequality, and `refine` has nothing to add.
         closed = self.refine and self.width == "probability"
-        return compared(inputs, inputs @ self._weights, self._inverse32, rule, self.width_factor, closed=closed)
+        return compared(inputs, inputs.dot(self._weights), self._inverse32, rule, self.width_factor, closed=closed)
 
     @property
     def _metric(self) -> FloatArray:

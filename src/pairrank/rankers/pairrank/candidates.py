@@ -77,7 +77,7 @@ class AllPairs:
         self, X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
     ) -> None:
         self.order, sorted_scores, sorted_X = confidence.ordered(np.ascontiguousarray(X), scores)
-        G = np.matmul(sorted_X @ inverse, sorted_X.T, dtype=np.float32)
+        G = sorted_X.dot(inverse).dot(sorted_X.T)  # same bits as by `@`, and less to do before them
         if rule is partition.certain_by_score:
             certain = partition.certain_in_order(G, sorted_scores / np.float32(max(factor, partition.TINY)))
         else:
