@@ -23,7 +23,7 @@ from pairrank.estimator.history import LISTS_A_PRODUCT, History
 from pairrank.kernel import jit
 from pairrank.kernel.confidence import add_product, inverse_of
 from pairrank.kernel.list_newton import solve_list
-from pairrank.kernel.pairs import Pairs, preferences, top_used
+from pairrank.kernel.pairs import Pairs, only_used, preferences
 from pairrank.state import Saved
 from pairrank.types import FloatArray, IntArray
 
@@ -440,16 +440,3 @@ def secant_step(inverse: FloatArray, gradient: FloatArray, seen: list[tuple[Floa
     for (s, y, along), share in zip(known, reversed(shares), strict=True):
         step = step + (share - float(y @ step) / along) * s
     return step
-
-
-def only_used(
-    documents: FloatArray, pairs: Pairs, asleep: FloatArray | None
-) -> tuple[FloatArray, Pairs, FloatArray | None]:
-    """The documents that take part in a pair, the pairs by their places among them, and other columns of the same."""
-    used: slice | IntArray
-    if n_used := top_used(pairs.winner, pairs.loser, len(documents)):
-        used = slice(n_used)
-    else:
-        used = np.unique(np.concatenate([pairs.winner, pairs.loser]))
-        pairs = Pairs(np.searchsorted(used, pairs.winner), np.searchsorted(used, pairs.loser), pairs.weight)
-    return documents[used], pairs, None if asleep is None else asleep[used]

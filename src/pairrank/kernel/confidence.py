@@ -21,8 +21,10 @@ def update_inverse(inverse: FloatArray, rows: FloatArray) -> float:
 
     Woodbury: with W = M⁻¹Vᵀ and LLᵀ = I + VW the update is M⁻¹ - TTᵀ, T = W L⁻ᵀ, O(m d²) and one pass over M⁻¹.
     """
-    W = inverse @ rows.T
-    L, info = dpotrf(rows @ W + np.eye(len(rows)), lower=1)
+    W = inverse.dot(rows.T)
+    inner = rows.dot(W)
+    inner.flat[:: len(rows) + 1] += 1.0
+    L, info = dpotrf(inner, lower=1)
     if info != 0:
         raise FloatingPointError("the update is not positive definite; the features are too large for float64")
     T = dtrsm(1.0, L, W, side=1, lower=1, trans_a=1)
@@ -76,9 +78,9 @@ def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray
     From the first row: a mean of equal numbers far from zero is not that number, and constants must become zero.
     """
     away: FloatArray = X - X[0]
-    away -= away.mean(axis=0)
+    away -= np.add.reduce(away) / len(away)
     away *= 1.0 / unit
-    return np.clip(away, -furthest, furthest, out=away)
+    return np.minimum(np.maximum(away, -furthest, out=away), furthest, out=away)
 
 
 def squared_widths_of(G: Float32Array) -> Float32Array:

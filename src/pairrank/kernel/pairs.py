@@ -20,21 +20,21 @@ class Pairs(NamedTuple):
 
 def examined(clicks: BoolArray) -> int:
     """How many positions count as examined: down to the last click and one more; none without a click."""
-    clicked = np.flatnonzero(clicks)
+    clicked = clicks.nonzero()[0]
     return min(int(clicked[-1]) + 2, len(clicks)) if len(clicked) else 0
 
 
 def _sides(clicks: BoolArray) -> tuple[IntArray, IntArray]:
     seen = clicks[: examined(clicks)]
-    return np.flatnonzero(seen), np.flatnonzero(~seen)
+    return seen.nonzero()[0], (~seen).nonzero()[0]
 
 
 def adjacent(clicks: BoolArray) -> Pairs:
     """The paper's independent pairs: positions (1,2), (3,4), ... where just one of the two was clicked."""
-    first = np.arange(0, examined(clicks) - 1, 2)
-    first = first[clicks[first] != clicks[first + 1]]
-    upper = clicks[first]
-    return Pairs(np.where(upper, first, first + 1), np.where(upper, first + 1, first), np.ones(len(first)))
+    n = examined(clicks)
+    upper, lower = clicks[: n - n % 2 : 2], clicks[1:n:2]
+    unlike = (upper != lower).nonzero()[0]
+    return Pairs(2 * unlike + lower[unlike], 2 * unlike + upper[unlike], np.ones(len(unlike)))
 
 
 def matched(clicks: BoolArray, rng: np.random.Generator) -> Pairs:
@@ -85,12 +85,17 @@ def preferences(winner: IntArray, loser: IntArray, weight: FloatArray, k: int) -
     return weights.reshape(k, k)
 
 
-def top_used(winner: IntArray, loser: IntArray, k: int) -> int:
-    """How many of ``k`` documents take part in pairs, if they are those at the top, as nearly always; else 0."""
-    used = np.zeros(k, dtype=np.bool_)
-    used[winner] = used[loser] = True
-    n_used = int(np.count_nonzero(used))
-    return n_used if np.count_nonzero(used[:n_used]) == n_used else 0
+def only_used(
+    documents: FloatArray, pairs: Pairs, others: FloatArray | None
+) -> tuple[FloatArray, Pairs, FloatArray | None]:
+    """The documents (k, d) that take part in a pair, the pairs by their places among them, and ``others`` (k, m)."""
+    used = np.zeros(len(documents), dtype=np.bool_)
+    used[pairs.winner] = used[pairs.loser] = True
+    if np.count_nonzero(used) == len(used):
+        return documents, pairs, others
+    place = used.cumsum() - 1
+    pairs = Pairs(place[pairs.winner], place[pairs.loser], pairs.weight)
+    return documents[used], pairs, None if others is None else others[used]
 
 
 def laplacian(stiffness: FloatArray) -> FloatArray:
