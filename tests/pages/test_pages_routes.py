@@ -28,6 +28,7 @@ from pairrank.service.playground.documents import collect
 from pairrank.service.playground.index import build
 from pairrank.service.playground.routes import routes as play_routes
 from pairrank.service.store import open_store
+from pairrank.types import Impression
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette would rather have a successor of httpx
@@ -139,9 +140,9 @@ def test_kept_orders_are_told_with_the_models_own_doubt(client: TestClient) -> N
     kept = client.get("/v1/rankers/shop/statistics").json()["kept"]
     model = pairrank.rankers.from_bytes(client.get("/v1/rankers/shop/model").content)
     doubts, pairs = [], 0
-    for found in client.get("/v1/rankers/shop/impressions").json()["impressions"]:
-        one = client.get(f"/v1/rankers/shop/impressions/{found['impression_id']}").json()
-        view = model.inspect(np.array(one["features"]))
+    for number in range(12):
+        (found,) = client.app.state.worker.store.impressions(1, 1, number)
+        view = model.inspect(Impression.from_bytes(found.body).features)
         doubts.extend((1 - view.chance[view.certain]).tolist())
         pairs += 10  # five documents were shown
     assert kept["share"] == pytest.approx(len(doubts) / pairs)

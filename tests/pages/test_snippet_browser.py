@@ -63,8 +63,9 @@ class Service(NamedTuple):
             return str(answer.read().decode())
 
     def state(self, impression: str) -> tuple[str, Any]:
-        detail = json.loads(self.read(f"/v1/rankers/shop/impressions/{impression}"))
-        return detail["state"], detail["clicks"]
+        kept = json.loads(self.read("/v1/rankers/shop/impressions"))["impressions"]
+        (found,) = (item for item in kept if item["impression_id"] == impression)
+        return found["state"], found["clicks"]
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from pairrank.features.text import TextFeatures
 from pairrank.integrations import ServiceReranker
 from pairrank.service.auth import new_key
 from pairrank.service.store import open_store
+from pairrank.types import Impression
 
 QUERY = "how do I brew green tea"
 TEXTS = [
@@ -177,9 +178,9 @@ def test_keys_say_who_may_make_a_model(tmp_path: Path) -> None:
 def test_another_service_as_the_upstream(tmp_path: Path, address: str) -> None:
     """Ours behind ours: the scores of one are a feature of the other, and are done without when it is gone."""
     with running_app(tmp_path / "other.db", upstream=f"{address}/v1/rerank", upstream_model="up") as client:
-        shown = client.post("/v1/rerank", json=ASKED).json()
-        detail = client.get(f"/v1/rankers/tea/impressions/{shown['id']}").json()
-        column = [row[TextFeatures().names.index("upstream")] for row in detail["features"]]
+        assert client.post("/v1/rerank", json=ASKED).status_code == 200
+        (kept,) = client.app.state.worker.store.impressions(1, 1, 0)
+        column = Impression.from_bytes(kept.body).features[:, TextFeatures().names.index("upstream")].tolist()
         assert sorted(column)[0] == 0.0
         assert sorted(column)[-1] == 1.0
     with running_app(tmp_path / "third.db", upstream="http://127.0.0.1:1/v1/rerank") as client:

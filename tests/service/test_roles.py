@@ -44,7 +44,6 @@ TABLE = {
     ("POST", "/v1/rankers/{name}/pin"): "admin",
     ("POST", "/v1/rankers/{name}/rollback"): "admin",
     ("GET", "/v1/rankers/{name}/impressions"): "admin",
-    ("GET", "/v1/rankers/{name}/impressions/{impression_id}"): "admin",
     ("GET", "/v1/rankers/{name}/statistics"): "any",
     ("GET", "/v1/rankers/{name}/weights"): "any",
     ("GET", "/v1/rankers/{name}/model"): "admin",

@@ -13,11 +13,9 @@ from starlette.responses import StreamingResponse
 from pairrank.errors import PairRankError, StorageError
 from pairrank.service.answers import RefusalError, answer
 from pairrank.service.http.administration import describe
-from pairrank.service.http.ranking import parse_impression
 from pairrank.service.http.schemas import (
     KEY,
     AuditAnswer,
-    ImpressionDetailAnswer,
     ImpressionsAnswer,
     ReadyAnswer,
     StatisticsAnswer,
@@ -25,10 +23,8 @@ from pairrank.service.http.schemas import (
     WeightsAnswer,
     answers,
 )
-from pairrank.service.reports import brief
 from pairrank.service.worker.metrics import CONTENT_TYPE
 from pairrank.service.worker.state import WorkerState
-from pairrank.types import Impression, Inspection
 
 STREAM_SECONDS = 0.5
 READY_SECONDS = 2.0
@@ -71,34 +67,6 @@ def routes(worker: WorkerState) -> APIRouter:
         worker.allow(request, "admin")
         row = await worker.ranker(name)
         return answer({"impressions": await worker.reports.impressions(row, limit, offset)})
-
-    @router.get(
-        "/v1/rankers/{name}/impressions/{impression_id}",
-        summary="One impression, and what today's model says",
-        responses=answers(ImpressionDetailAnswer, 404, 422),
-    )
-    async def impression(name: str, impression_id: str, request: Request) -> Response:
-        worker.allow(request, "admin")
-        row = await worker.ranker(name)
-        place = parse_impression(impression_id)
-        found = await worker.models.read(worker.store.impressions, row.id, 1, place[0]) if place else []
-        if not found or place is None or found[0].token != place[1]:
-            raise RefusalError(404, "unknown", "no such impression is kept")
-        loaded = await worker.models.get(name)
-        shown = Impression.from_bytes(found[0].body or b"")
-        view = loaded.ranker.inspect(shown.features)
-        return answer(
-            brief(found[0])
-            | {
-                "explored": shown.explored,
-                "n_documents": shown.n_docs,
-                "locked": shown.locked,
-                "blocks": shown.blocks.tolist(),
-                "features": shown.features.tolist(),
-                "feature_names": row.config.feature_names,
-                "inspection": None if view is None else _view(view, loaded.version),
-            }
-        )
 
     @router.get(
         "/v1/rankers/{name}/statistics",
@@ -195,17 +163,3 @@ async def _stream(worker: WorkerState, request: Request) -> AsyncIterator[bytes]
             else:
                 yield b": still here\n\n"
         await asyncio.sleep(STREAM_SECONDS)
-
-
-def _view(view: Inspection, version: int) -> dict[str, Any]:
-    """Which orders the model of today keeps among the documents that were shown, in shown order."""
-    return {
-        "model_version": version,
-        "unit": view.unit,
-        "scores": view.scores.tolist(),
-        "blocks": view.blocks.tolist(),
-        "probability": view.probability.tolist(),
-        "width": view.width.tolist(),
-        "certain": view.certain.tolist(),
-        "chance": None if view.chance is None else view.chance.tolist(),
-    }

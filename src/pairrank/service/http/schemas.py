@@ -299,35 +299,6 @@ class ImpressionsAnswer(Answer):
     impressions: list[ImpressionAnswer]
 
 
-class InspectionAnswer(Answer):
-    """What today's model keeps in order among the shown documents, rows and columns in shown order."""
-
-    model_version: int
-    unit: Literal["probability", "score"]
-    scores: list[float]
-    blocks: list[int]
-    probability: list[list[float]]
-    width: list[list[float]]
-    certain: list[list[bool]] = Field(
-        description="certain[i][j] when i is kept before j; how sure that is, chance tells"
-    )
-    chance: list[list[float]] | None = Field(
-        description="the model's own chance that i belongs before j; null where it knows no standard deviations"
-    )
-
-
-class ImpressionDetailAnswer(ImpressionAnswer):
-    """One list with its features."""
-
-    explored: bool
-    n_documents: int
-    locked: int
-    blocks: list[int]
-    features: list[list[float]]
-    feature_names: list[str] | None
-    inspection: InspectionAnswer | None
-
-
 class PointAnswer(Answer):
     """Means over neighbouring lists with feedback; null where there is nothing to take a mean of."""
 
