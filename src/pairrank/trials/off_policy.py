@@ -1,13 +1,10 @@
 """What another ranker would have got, from lists that ours has shown: estimates with intervals, and when not to ask.
 
 A log holds n lists of k positions and what each position earned (a click, a gain). If the other ranker shows d_1, d_2,
-… then a list of the log tells what position p would have earned if it has d_p there, and above it what the other has
-above it. It counts w_p = 1 / (probability of that in our draw), 0 if it has not, and the mean of Σ_p w_p r_p is the
-other ranker's value, wherever our draw could have shown what it shows. What must be alike above p is an assumption:
-
-``"set"``: the same documents, in whatever order. Position-based, cascade and dependent click models are of this kind.
-``"prefix"``: the same documents in the same order (McInerney et al., KDD 2020).
-``"list"``: the whole list, below as well: nothing is assumed, and much is needed.
+… then a list of the log tells what position p would have earned if it has d_p there, and above it the documents that
+the other has above it, in whatever order: position-based, cascade and dependent click models are of this kind. It
+counts w_p = 1 / (probability of that in our draw), 0 if it has not, and the mean of Σ_p w_p r_p is the other ranker's
+value, wherever our draw could have shown what it shows.
 
 Estimates: inverse propensity scores, the same divided by the mean weights, and doubly robust with a model of the
 earnings (Kiyohara et al., WSDM 2022). Positions that our draw shows like that too seldom for a log of this size are
@@ -25,51 +22,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from pairrank.checking import check_choice
 from pairrank.errors import InputError
 from pairrank.trials import interleaving
 from pairrank.trials.interleaving import exposure
 from pairrank.types import BoolArray, FloatArray, IntArray
 
-ASSUMPTIONS = ("set", "prefix", "list")
 # Below this many effective lists an estimate says little, and its interval is not to be relied on.
 ENOUGH = 100
 _NEARLY_ALL = 0.99
 
 
-def draw_chances(certain: BoolArray, blocks: IntArray, ranking: IntArray, *, shuffled: bool = False) -> FloatArray:
-    """(k,): the probability of each document of ``ranking`` given those above it in PairRank's draw; 0: impossible.
+class Draws:
+    """How likely PairRank's draw from some candidates is to show what other orders show.
 
     Block after block; within one ``conservative`` draws uniformly among the documents without a certain predecessor
-    left, ``random`` (``shuffled``) among all that are left.
-
-    Parameters
-    ----------
-    certain : (n, n) bool and blocks : (n,), as in `Inspection`, by row number. ranking : (k,), row numbers; the list
-        that was shown, or any other.
-    """
-    left = np.ones(len(blocks), dtype=np.bool_)
-    found = np.zeros(len(ranking))
-    for position, document in enumerate(ranking.tolist()):
-        inside = left & (blocks == blocks[left].min())
-        free = inside if shuffled else inside & ~certain[inside].any(axis=0)
-        if not free[document]:
-            break
-        found[position] = 1.0 / int(free.sum())
-        left[document] = False
-    return found
-
-
-def follows(shown: IntArray, other: IntArray) -> FloatArray:
-    """(k,): the other ranker's chances where it draws nothing: 1 where both lists agree, 0 elsewhere."""
-    k = min(len(shown), len(other))
-    agree = np.zeros(len(shown))
-    agree[:k] = shown[:k] == other[:k]
-    return agree
-
-
-class Draws:
-    """How likely PairRank's draw from some candidates is to show what other orders show; see `draw_chances`.
+    left, ``random`` (``shuffled``) among all that are left. ``certain`` (n, n) and ``blocks`` (n,) as in `Inspection`.
 
     >>> draws = Draws(certain=np.zeros((3, 3), dtype=bool), blocks=np.array([0, 1, 1]))
     >>> draws.set_chances(np.array([0, 2, 1]))
@@ -148,28 +115,13 @@ class Weights(NamedTuple):
     reach: FloatArray
 
 
-def weigh(shown: IntArray, other: IntArray, chances: FloatArray, *, assumption: str = "set") -> Weights:
-    """The weights of a list for a ranker that shows ``other`` (k,).
-
-    ``chances`` are `Draws.set_chances` of ``other`` for "set"; for "prefix" and "list" `draw_chances` of it.
-    """
-    check_choice("assumption", assumption, ASSUMPTIONS)
-    k = len(other)
-    same = follows(shown, other)[:k]
-    if assumption == "set":
-        seen, wanted = shown.tolist(), other.tolist()
-        alike = np.array([set(seen[:p]) == set(wanted[:p]) for p in range(k)], dtype=np.float64)
-        above = np.divide(alike, chances[0], out=np.zeros(k), where=chances[0] > 0)
-        here = np.divide(alike * same, chances[1], out=np.zeros(k), where=chances[1] > 0)
-        return Weights(here, above, chances[1])
-    reach = np.cumprod(chances, dtype=np.float64)
-    match assumption:
-        case "prefix":
-            here = np.divide(np.cumprod(same), reach, out=np.zeros(k), where=reach > 0)
-            return Weights(here, np.concatenate([[1.0], here[:-1]]), reach)
-        case _:
-            weight = float(same.all()) / reach[-1] if reach[-1] > 0 else 0.0
-            return Weights(np.full(k, weight), np.ones(k), np.full(k, reach[-1]))
+def weigh(shown: IntArray, other: IntArray, chances: FloatArray) -> Weights:
+    """The weights of a list for a ranker that shows ``other`` (k,), with its `Draws.set_chances`."""
+    k, seen, wanted = len(other), shown.tolist(), other.tolist()
+    alike = np.array([set(seen[:p]) == set(wanted[:p]) for p in range(k)], dtype=np.float64)
+    above = np.divide(alike, chances[0], out=np.zeros(k), where=chances[0] > 0)
+    here = np.divide(alike * (shown[:k] == other), chances[1], out=np.zeros(k), where=chances[1] > 0)
+    return Weights(here, above, chances[1])
 
 
 class Draft:
