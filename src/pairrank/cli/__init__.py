@@ -1,7 +1,6 @@
 """The command line: one module per command, imported when the command is named.
 
-Such a module has ``configure(parser)``, which adds the command's options and sets ``run``, and ``run(args)``, which
-returns an exit code.
+Such a module has ``configure(parser)``, which adds the options, and ``run(args)``, which returns an exit code.
 """
 
 from __future__ import annotations
@@ -58,7 +57,11 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser of ``command`` with its options; without one, that of the whole, which lists the commands."""
     if command is not None:
         made = argparse.ArgumentParser(prog=f"pairrank {command}")
-        import_module(f"pairrank.cli.{command}").configure(made)
+        module = import_module(f"pairrank.cli.{command}")
+        made.set_defaults(run=module.run)
+        module.configure(made)
+        if "\n" in (made.epilog or ""):
+            made.formatter_class = argparse.RawDescriptionHelpFormatter
         return made
     lines = [
         f"{face}:\n" + "\n".join(f"  {name:<11}{told}" for name, told in commands.items())

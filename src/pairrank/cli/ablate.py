@@ -32,14 +32,12 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Vary one choice of PairRank's with all else equal, and draw one figure of what it changes."
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument("--study", required=True, choices=tuple(ablations.STUDIES), help="what varies")
     parser.add_argument("--ranker", metavar="NAME", help="whose choice (default: the study's own)")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figure and report go")
     experiment_options.add(parser, rounds=2000, seeds=10, **experiment_options.ON_DATA)
     experiment_options.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -48,14 +48,12 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Measure how fast rankers, parsing and sweeps are on this machine, as ratios within one run."
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("what", nargs="?", choices=("serve",), help="serve: load the service instead")
     parser.add_argument("--only", action="append", metavar="NAME", help="this benchmark; may be repeated")
     parser.add_argument("--quick", action="store_true", help="few repetitions on small inputs")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object: the machine, and a row per figure")
     form.add_argument("--markdown", action="store_true", help="print a section for a history file")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

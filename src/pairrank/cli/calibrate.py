@@ -38,11 +38,9 @@ _ROUNDS = (30, 100, 300, 1000, 2000, 5000, 10_000)
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Measure on data with known weights how often orders called certain are wrong, and why."
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--out", required=True, metavar="DIR", help="where calibration.json and calibration.md go")
     parser.add_argument("--features", type=positive, default=10, metavar="N", help="of a document (default: 10)")
     add(parser, rounds=2000, seeds=20, clicks=None, jobs=None)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -30,7 +30,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     inspect.add_argument("--regroup", action="store_true", help="accept queries whose lines do not stand together")
     inspect.add_argument("--no-cache", action="store_true", help="read the text even if it is in the cache")
     inspect.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    inspect.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

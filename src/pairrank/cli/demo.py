@@ -22,11 +22,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "download; print a table and write a report with figures."
     )
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--out", default="pairrank-demo", metavar="DIR", help="where to (default: pairrank-demo)")
     experiment_options.add(parser, rounds=paper.DEMO.rounds, seeds=paper.DEMO_SEEDS)
     experiment_options.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -24,7 +24,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--positions", type=int, default=10, metavar="N", help="from the top that count (10)")
     parser.add_argument("--level", type=float, default=0.05, help="of the intervals (0.05)")
     parser.add_argument("--json", action="store_true", help="answer as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -44,7 +44,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     acts.add_parser("list", help="all experiments")
     for act in acts.choices.values():
         address(act)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -55,7 +55,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--leaves", type=int, default=LEAVES, help="of all trees of an additive model (default: %(default)s)"
     )
     parser.add_argument("--store", default="_DEFAULT_", help="Solr's feature store (default: %(default)s)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

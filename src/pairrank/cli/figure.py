@@ -51,7 +51,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     blocks.add_argument("--k", type=int, default=10, help="positions to show (default: 10)")
     blocks.add_argument("--compact", action="store_true", help="narrow, for a small screen or a column")
     blocks.add_argument("--out", metavar="FILE.svg", help="default: standard output")
-    blocks.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

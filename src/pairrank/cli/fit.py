@@ -36,7 +36,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranker", default=DEFAULT_RANKER, help="which ranker, with options (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="the ranker's seed (default: %(default)s)")
     parser.add_argument("--report", metavar="FILE", help="write what was found and fitted as JSON")
-    parser.set_defaults(run=run)
 
 
 def add_log_options(parser: argparse.ArgumentParser) -> None:

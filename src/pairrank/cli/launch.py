@@ -23,7 +23,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--most-lost", type=float, help="share of its exposure that a document may lose (0.5)")
     parser.add_argument("--auto", action="store_true", default=None, help="go on by itself when the log allows it")
     address(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

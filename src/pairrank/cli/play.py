@@ -24,7 +24,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--store", metavar="FILE", help="keep what is learned in this file (default: forget at the end)"
     )
     parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

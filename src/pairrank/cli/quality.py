@@ -32,7 +32,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Compare one ranker with its rivals over data sets and users, paired run by run, tests corrected."
     )
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("data", metavar="DATA", nargs="+", help="folders or names, with @FOLDS")
     parser.add_argument("--ranker", metavar="NAME", default="pairrank", help="who is compared (default: pairrank)")
     parser.add_argument("--rival", metavar="NAME", action="append", help="with whom; may be repeated (default: all)")
@@ -45,7 +44,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="where summaries and tables go")
     experiment_options.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -27,9 +27,7 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "List the rankers, or the options of one with their defaults and what they mean."
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("name", nargs="?", metavar="NAME", help="a ranker, also file.py:Class")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,7 +21,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("store", metavar="STORE", help="sqlite:///FILE, a path, or postgresql://…")
     parser.add_argument("--ranker", metavar="NAME", help="this ranker only")
     parser.add_argument("--json", action="store_true", help="answer as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

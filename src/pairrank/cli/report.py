@@ -13,7 +13,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "it does no harm while other runs are still under way."
     )
     parser.add_argument("out", metavar="DIR", help="the --out of demo, reproduce, ablate or simulate")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,7 +23,6 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Run all of the paper's experiments, draw its figures, test its claims and write a report."
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument(
         "--ranker", action="append", metavar="NAME", help="beside the paper's, also file.py:Class; may be repeated"
@@ -31,7 +30,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figures and report go")
     experiment_options.add(parser, rounds=ROUNDS, seeds=SEEDS, **experiment_options.ON_DATA)
     experiment_options.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -47,7 +47,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--config", metavar="FILE", help="a TOML file with settings")
     parser.add_argument("--check", action="store_true", help="check the settings and the store, start nothing")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -41,7 +41,6 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Run rankers against simulated users and say how well they rank and how well they learned."
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "data", nargs="?", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name"
     )
@@ -60,7 +59,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON array with a row per ranker and users")
     parser.add_argument("--spec", metavar="FILE", help="run exactly this: a run's spec.json, or its text")
     experiment_options.add_options(parser, engine="serial")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

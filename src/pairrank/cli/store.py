@@ -23,15 +23,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     acts = parser.add_subparsers(dest="act", metavar="ACT", required=True)
     act = acts.add_parser("verify", help="check pages, log, checksums and digests; exit code 1 when something is wrong")
     act.add_argument("store", metavar="STORE", help=_STORE)
-    act.set_defaults(run=_verify)
     act = acts.add_parser("backup", help="copy a store, in use or not, into one SQLite file that is a store itself")
     act.add_argument("store", metavar="STORE", help=_STORE)
     act.add_argument("file", metavar="FILE", help="the file to make; it must not exist")
-    act.set_defaults(run=_backup)
     act = acts.add_parser("restore", help="fill an empty store from a backup")
     act.add_argument("file", metavar="FILE", help="a backup")
     act.add_argument("store", metavar="STORE", help=_STORE)
-    act.set_defaults(run=_restore)
     act = acts.add_parser(
         "compact",
         help="drop the log that the newest model covers",
@@ -40,7 +37,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     act.add_argument("store", metavar="STORE", help=_STORE)
     act.add_argument("--ranker", metavar="NAME", help="this ranker only")
-    act.set_defaults(run=_compact)
     act = acts.add_parser(
         "import",
         help="make a ranker that starts from a saved model",
@@ -51,7 +47,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     act.add_argument("model", metavar="MODEL", help="a .pairrank file")
     act.add_argument("--ranker", metavar="NAME", required=True, help="what it shall be called; it must not exist")
     act.add_argument("--names", metavar="A,B,…", help="what its features are called, where the model does not tell")
-    act.set_defaults(run=_import)
     act = acts.add_parser("keys", help="list, add or revoke access keys; takes effect without a restart")
     act.add_argument("store", metavar="STORE", help=_STORE)
     act.add_argument("--add", metavar="NAME", help="make a key, or a new one in the place of the old; printed once")
@@ -59,7 +54,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--role", action="append", choices=("rank", "feedback", "admin"), help="may be given several times"
     )
     act.add_argument("--revoke", metavar="NAME", help="take a key away")
-    act.set_defaults(run=_keys)
+
+
+def run(args: argparse.Namespace) -> int:
+    acts = {"backup": _backup, "restore": _restore, "compact": _compact, "import": _import, "keys": _keys}
+    return acts.get(args.act, _verify)(args)
 
 
 def _verify(args: argparse.Namespace) -> int:

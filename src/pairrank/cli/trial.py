@@ -40,7 +40,6 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Simulate experiments and launches, and say what they take and how far they can be trusted."
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     plain = trial.Study(data="")
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument("--a", default=plain.a, metavar="ARM", help=f"(default: {plain.a})")
@@ -63,7 +62,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, k=plain.k, fold=plain.fold, normalise=plain.normalise, clicks=None, jobs=None)
     parser.add_argument("--out", required=True, metavar="DIR", help="where trial.json, trial.md and the picture go")
     parser.add_argument("--json", action="store_true", help="print the JSON instead of tables")
-    parser.set_defaults(run=run)
 
 
 def _count(text: str) -> int:

@@ -24,7 +24,6 @@ example:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Find the options of rankers that do best on the validation split."
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument(
         "--ranker",
@@ -43,7 +42,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", help="where settings.json and the runs go")
     experiment_options.add(parser, rounds=2000, seeds=3, **experiment_options.ON_DATA)
     experiment_options.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

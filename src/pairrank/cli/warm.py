@@ -16,7 +16,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Compile the inner loops, once after pairrank[fast] was installed or updated; some ten seconds. From then on "
         "every process loads them with its first ranker, in about a second. Results are the same without."
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
