@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pairrank.lab.trial import REVERSED, SHUFFLED, Crowd, Study, first_click, over_processes, scores, splits
+from pairrank import engines
+from pairrank.lab.trial import REVERSED, SHUFFLED, Crowd, Study, first_click, scores, splits
 from pairrank.metrics import NDCG
 from pairrank.rng import Purpose, generator
 from pairrank.trials.launch import Launch
@@ -27,11 +28,7 @@ def run(study: Study, jobs: int = 1, report: Callable[[int], None] = lambda done
     """
     arms = compared(study)
     tasks = [(text, kind) for text in study.clicks for kind in KINDS]
-    rows = []
-    for done, row in enumerate(over_processes(partial(_row, study, arms), tasks, jobs), start=1):
-        rows.append(row)
-        report(done)
-    return rows
+    return engines.over_processes(partial(_row, study, arms), tasks, jobs, report)
 
 
 def compared(study: Study) -> tuple[int, IntArray, dict[str, IntArray]]:

@@ -6,18 +6,16 @@ lists that a draft can give are made beforehand, so that an experiment of ten th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from multiprocessing import get_context
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pairrank import click_models as users
 from pairrank import data as datasets
-from pairrank import rankers, short_text, threads
+from pairrank import engines, rankers, short_text
 from pairrank.data.dataset import Dataset
 from pairrank.errors import OptionError
 from pairrank.rng import Purpose, generator
@@ -462,38 +460,20 @@ def _padded(values: AnyArray, k: int, missing: float) -> AnyArray:
 
 def run(study: Study, jobs: int = 1, report: Callable[[int], None] = lambda done: None) -> list[dict[str, Any]]:
     """The whole study but the launches, a row per kind of users, over ``jobs`` processes."""
-    rows = []
-    for done, row in enumerate(over_processes(partial(_row, study), study.clicks, jobs), start=1):
-        rows.append(row)
-        report(done)
-    return rows
+    return engines.over_processes(partial(_row, study), study.clicks, jobs, report)
 
 
 def _row(study: Study, text: str) -> dict[str, Any]:
-    with threads.single():
-        train, served = splits(study)
-        a, b = (scores(study, arm, train, served) for arm in (study.a, study.b))
-        lists, same = make_lists(study, served, a, b), make_lists(study, served, a, a)
-        crowd = Crowd(text, served.n_grades)
-        row: dict[str, Any] = {"clicks": text}
-        row["sensitivity"] = sensitivity(study, lists, crowd) if study.experiments else {}
-        row["false_verdicts"] = false_verdicts(study, lists, same, crowd) if study.null_experiments else {}
-        row["off_policy"] = {}
-        if study.logs:
-            explorer = Explorer(study, train, served)
-            arms = [[order[: study.k] for order in orders(served, own)] for own in (a, b)]
-            row["off_policy"] = coverage(study, explorer, crowd) | {"arms": from_a_log(study, explorer, crowd, arms)}
-        return row
-
-
-Task = TypeVar("Task")
-Found = TypeVar("Found")
-
-
-def over_processes(work: Callable[[Task], Found], tasks: Sequence[Task], jobs: int) -> Iterator[Found]:
-    """``work`` of every task, in their order."""
-    if jobs == 1:
-        yield from map(work, tasks)
-        return
-    with threads.single_in_children(), ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(work, tasks)
+    train, served = splits(study)
+    a, b = (scores(study, arm, train, served) for arm in (study.a, study.b))
+    lists, same = make_lists(study, served, a, b), make_lists(study, served, a, a)
+    crowd = Crowd(text, served.n_grades)
+    row: dict[str, Any] = {"clicks": text}
+    row["sensitivity"] = sensitivity(study, lists, crowd) if study.experiments else {}
+    row["false_verdicts"] = false_verdicts(study, lists, same, crowd) if study.null_experiments else {}
+    row["off_policy"] = {}
+    if study.logs:
+        explorer = Explorer(study, train, served)
+        arms = [[order[: study.k] for order in orders(served, own)] for own in (a, b)]
+        row["off_policy"] = coverage(study, explorer, crowd) | {"arms": from_a_log(study, explorer, crowd, arms)}
+    return row

@@ -148,11 +148,7 @@ class Row:
 def run(study: Study, jobs: int = 1, report: Callable[[int], None] = lambda done: None) -> list[Row]:
     """The whole study, over ``jobs`` processes; ``report`` hears how many runs are done."""
     tasks = [(case, seed) for seed in range(study.seeds) for case in study.cases()]
-    looks: list[Look] = []
-    with engines.start("serial" if jobs == 1 else "processes", jobs) as engine:
-        for done, found in enumerate(engine.map(partial(_task, study), tasks), start=1):
-            looks += found
-            report(done)
+    looks = [look for found in engines.over_processes(partial(_task, study), tasks, jobs, report) for look in found]
     return [
         _row([look for look in looks if (look.case, look.round) == (c, t)]) for c in study.cases() for t in study.rounds
     ]
