@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,38 +37,13 @@ _SHOWN = {False: 250, True: 22}
 _UNWRITABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class _Inspection(Protocol):
-    """What is drawn, of a `pairrank.types.Inspection`, which says what these are."""
-
-    @property
-    def scores(self) -> NDArray[np.float64]: ...
-    @property
-    def order(self) -> NDArray[np.int64]: ...
-    @property
-    def probability(self) -> NDArray[np.float64]: ...
-    @property
-    def width(self) -> NDArray[np.float64]: ...
-    @property
-    def certain(self) -> NDArray[np.bool_]: ...
-    @property
-    def blocks(self) -> NDArray[np.int64]: ...
-    @property
-    def unit(self) -> str: ...
-    @property
-    def z(self) -> float | None: ...
-    @property
-    def chance(self) -> NDArray[np.float64] | None: ...
-    @property
-    def block_sizes(self) -> NDArray[np.int64]: ...
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class Panel:
     """One drawing before it is text: what `blocks` and `side_by_side` put on paper.
 
     Attributes
     ----------
-    inspection : which orders the model keeps.
+    inspection : a `pairrank.types.Inspection`, which orders the model keeps.
     labels : one per candidate, by row number; "document 1", ... by default.
     shown : row numbers in the order in which they were shown, or None to leave that column out.
     clicked : row numbers of clicked documents.
@@ -80,7 +55,7 @@ class Panel:
     '<svg'
     """
 
-    inspection: _Inspection
+    inspection: Any
     labels: Sequence[str] = ()
     shown: Sequence[int] | NDArray[np.int64] | None = None
     clicked: Collection[int] = ()
@@ -331,14 +306,14 @@ class _Pen:
         return self.top + 20 + position * (_ROW + 2)
 
 
-def _uncertain_pairs(inspection: _Inspection, order: Sequence[int]) -> list[tuple[int, int]]:
+def _uncertain_pairs(inspection: Any, order: Sequence[int]) -> list[tuple[int, int]]:
     """Ranks (i, j), i above j, whose order is not certain."""
     sure = inspection.certain[np.ix_(order, order)]
     upper, lower = np.nonzero(~(sure | sure.T))
     return [(int(i), int(j)) for i, j in zip(upper, lower, strict=True) if i < j]
 
 
-def _covers(inspection: _Inspection, order: Sequence[int]) -> list[tuple[int, int]]:
+def _covers(inspection: Any, order: Sequence[int]) -> list[tuple[int, int]]:
     """Ranks (i, j) of one block, i certainly before j, with no document that is certainly between them."""
     sure = inspection.certain[np.ix_(order, order)]
     block = inspection.blocks[list(order)]
