@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from pairrank.errors import NewerFormatError, StorageError
@@ -25,6 +25,7 @@ class Database(ABC):
     """
 
     words: ClassVar[Mapping[str, str]]
+    BEGIN_SNAPSHOT: ClassVar[str] = "BEGIN"
 
     def __init__(self) -> None:
         self._turn = threading.RLock()
@@ -35,7 +36,7 @@ class Database(ABC):
         """Which database this is, of which version, and what is known to be wrong with it."""
 
     @abstractmethod
-    def answer(self, sql: str, values: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
+    def _answer(self, sql: str, values: Sequence[Any]) -> tuple[list[str], list[Row]]:
         """The names of the columns and the rows that a statement answers; nothing where it answers nothing."""
 
     @abstractmethod
@@ -71,10 +72,6 @@ class Database(ABC):
         """The database's own view of its health: one line for each fault."""
 
     @abstractmethod
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Inside, everything read is of one moment."""
-
-    @abstractmethod
     def batches(self, sql: str, size: int) -> Iterator[list[Row]]:
         """The rows of a statement, some at a time."""
 
@@ -89,6 +86,11 @@ class Database(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of everything."""
+
+    def answer(self, sql: str, values: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
+        """As `_answer`, in this thread's turn."""
+        with self._turn:
+            return self._answer(sql, values)
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """The rows that a statement answers."""
@@ -122,9 +124,19 @@ class Database(ABC):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Keep other threads of this process off the connection."""
+        """Keep other threads of this process off the connection for several statements."""
         with self._turn:
             yield
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Inside, everything read is of one moment."""
+        with self._turn:
+            self.all(self.BEGIN_SNAPSHOT)
+            try:
+                yield
+            finally:
+                self._rollback()
 
     def migrate(self) -> int:
         """Bring the tables to this program's version, and say which they had; newer ones are refused and left alone."""
@@ -147,10 +159,9 @@ class Database(ABC):
 
     def schema(self) -> int:
         """The version of the tables, 0 when there are none; a newer one than this program's is refused."""
-        with self.reading():
-            if not self.has_table("meta"):
-                return 0
-            row = self.one("SELECT value FROM meta WHERE name = 'schema'")
+        if not self.has_table("meta"):
+            return 0
+        row = self.one("SELECT value FROM meta WHERE name = 'schema'")
         found = int(row[0]) if row else 0
         if found > VERSION:
             raise NewerFormatError(

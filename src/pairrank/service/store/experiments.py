@@ -49,7 +49,7 @@ class ExperimentTables(RankerTables):
                 (definition.name, owner.id, text, now),
             )
             self._record(now, actor, "experiment", definition.name, text)
-            return self._experiments("WHERE e.name = ?", (wanted.name,))[0], True
+            return self.experiment(wanted.name), True
 
     def _resolved(self, wanted: Definition) -> tuple[RankerRow, Definition]:
         """Whose requests take part, and the definition with everything that acts; its pinned versions are kept."""
@@ -74,7 +74,7 @@ class ExperimentTables(RankerTables):
         return owner, replace(wanted, ranker=name)
 
     def _arm(self, arm: Arm, *, lock: bool = False) -> RankerRow:
-        found = self._find(str(arm.ranker), lock=lock)
+        found = self.ranker(str(arm.ranker), lock=lock)
         if found is None:
             raise InputError(f"arm {str(arm)!r} is unknown: no ranker is called {arm.ranker!r}")
         if arm.version is not None:
@@ -92,27 +92,26 @@ class ExperimentTables(RankerTables):
             )
             if changed:
                 self._record(now, actor, "stop", name, "{}")
-            return self._experiment(name)
+            return self.experiment(name)
 
     def experiment(self, name: str) -> ExperimentRow:
         """The experiment of this name."""
-        with self.database.reading():
-            return self._experiment(name)
+        found = self._experiments("WHERE e.name = ?", (name,))
+        if not found:
+            raise UnknownNameError(f"no experiment is called {name[:70]!r}")
+        return found[0]
 
     def experiments(self) -> list[ExperimentRow]:
         """All experiments, newest first."""
-        with self.database.reading():
-            return self._experiments("ORDER BY e.id DESC")
+        return self._experiments("ORDER BY e.id DESC")
 
     def running(self) -> list[ExperimentRow]:
         """The experiments that take lists."""
-        with self.database.reading():
-            return self._experiments("WHERE e.ended IS NULL ORDER BY e.id")
+        return self._experiments("WHERE e.ended IS NULL ORDER BY e.id")
 
     def experiments_of(self, ranker_id: int) -> list[ExperimentRow]:
         """The experiments on one ranker's requests, ended ones too."""
-        with self.database.reading():
-            return self._experiments("WHERE e.ranker_id = ? ORDER BY e.id", (ranker_id,))
+        return self._experiments("WHERE e.ranker_id = ? ORDER BY e.id", (ranker_id,))
 
     def _check_unused(self, name: str) -> None:
         for row in self._experiments("WHERE e.ended IS NULL"):
@@ -130,15 +129,11 @@ class ExperimentTables(RankerTables):
 
     def trial_states(self, ranker_id: int) -> dict[int, str]:
         """The states after the last entry that was published, by experiment."""
-        with self.database.reading():
-            return dict(self.database.all("SELECT experiment_id, state FROM trials WHERE ranker_id = ?", (ranker_id,)))
+        return dict(self.database.all("SELECT experiment_id, state FROM trials WHERE ranker_id = ?", (ranker_id,)))
 
     def trial_bases(self, ranker_id: int) -> dict[int, tuple[int, str | None]]:
         """For each experiment the entry that its state can be counted from, and the state there; see `compact`."""
-        with self.database.reading():
-            rows = self.database.all(
-                "SELECT experiment_id, base_seq, base FROM trials WHERE ranker_id = ?", (ranker_id,)
-            )
+        rows = self.database.all("SELECT experiment_id, base_seq, base FROM trials WHERE ranker_id = ?", (ranker_id,))
         return {key: (int(seq), base) for key, seq, base in rows}
 
     def _put_states(self, ranker_id: int, states: Mapping[int, str]) -> None:
@@ -155,12 +150,6 @@ class ExperimentTables(RankerTables):
             "WHERE ranker_id = ?",
             (ranker_id, ranker_id),
         )
-
-    def _experiment(self, name: str) -> ExperimentRow:
-        found = self._experiments("WHERE e.name = ?", (name,))
-        if not found:
-            raise UnknownNameError(f"no experiment is called {name[:70]!r}")
-        return found[0]
 
     def _experiments(self, where: str, values: tuple[Any, ...] = ()) -> list[ExperimentRow]:
         rows = self.database.named(f"{_EXPERIMENT} {where}", values)

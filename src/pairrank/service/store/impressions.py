@@ -146,12 +146,11 @@ class ImpressionTables(LaunchTables):
 
     def close_windows(self, now: float, limit: int = 500) -> int:
         """Log the impressions that collect and whose window is over, in the order of that; how many there were."""
-        with self.database.reading():
-            due = self.database.all(
-                "SELECT ranker_id, number FROM impressions WHERE collecting = 1 AND closes <= ? "
-                "ORDER BY closes, number LIMIT ?",
-                (now, limit),
-            )
+        due = self.database.all(
+            "SELECT ranker_id, number FROM impressions WHERE collecting = 1 AND closes <= ? "
+            "ORDER BY closes, number LIMIT ?",
+            (now, limit),
+        )
         if not due:
             return 0
         numbers: dict[int, list[int]] = defaultdict(list)

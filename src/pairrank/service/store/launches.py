@@ -94,13 +94,12 @@ class LaunchTables(ExperimentTables):
 
     def flight(self, ranker_id: int, applied: int, now: float) -> Flight:
         """What is on its way, of one moment."""
-        with self.database.reading():
-            row = self.database.one(
-                "SELECT count(i.number), coalesce(sum(i.share), 0), max(r.log_seq), "
-                "coalesce(sum(CASE WHEN i.created > ? THEN 1 ELSE 0 END), 0) FROM rankers r "
-                "LEFT JOIN impressions i ON i.ranker_id = r.id AND i.share IS NOT NULL WHERE r.id = ?",
-                (now - 1.0, ranker_id),
-            )
+        row = self.database.one(
+            "SELECT count(i.number), coalesce(sum(i.share), 0), max(r.log_seq), "
+            "coalesce(sum(CASE WHEN i.created > ? THEN 1 ELSE 0 END), 0) FROM rankers r "
+            "LEFT JOIN impressions i ON i.ranker_id = r.id AND i.share IS NOT NULL WHERE r.id = ?",
+            (now - 1.0, ranker_id),
+        )
         waiting, at_stake, log_seq, recent = row or (0, 0.0, None, 0)
         return Flight(int(waiting), float(at_stake), int(log_seq or applied) - applied, int(recent))
 

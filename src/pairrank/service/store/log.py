@@ -21,67 +21,60 @@ class SqlStore(ImpressionTables):
 
     def log(self, ranker_id: int, after: int, limit: int) -> list[Entry]:
         """The entries that follow number ``after``, in order."""
-        with self.database.reading():
-            rows = self.database.named(
-                f"SELECT {_ENTRY} FROM log WHERE ranker_id = ? AND seq > ? ORDER BY seq LIMIT ?",
-                (ranker_id, after, limit),
-            )
+        rows = self.database.named(
+            f"SELECT {_ENTRY} FROM log WHERE ranker_id = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (ranker_id, after, limit),
+        )
         return [Entry(**row) for row in rows]
 
     def log_before(self, ranker_id: int, upto: int, limit: int) -> list[Entry]:
         """The entries up to number ``upto``, newest first."""
-        with self.database.reading():
-            rows = self.database.named(
-                f"SELECT {_ENTRY} FROM log WHERE ranker_id = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
-                (ranker_id, upto, limit),
-            )
+        rows = self.database.named(
+            f"SELECT {_ENTRY} FROM log WHERE ranker_id = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
+            (ranker_id, upto, limit),
+        )
         return [Entry(**row) for row in rows]
 
     def listed(self, ranker_id: int, upto: int) -> list[tuple[int, int, bool, bool]]:
         """For each logged list up to entry ``upto``: its entry, the version that served it, whether it was more than
         the ranker's own list, and whether its candidates are there."""
-        with self.database.reading():
-            rows = self.database.all(
-                "SELECT seq, version, trial IS NOT NULL, candidates IS NOT NULL FROM log "
-                "WHERE ranker_id = ? AND seq <= ? AND body IS NOT NULL ORDER BY seq",
-                (ranker_id, upto),
-            )
+        rows = self.database.all(
+            "SELECT seq, version, trial IS NOT NULL, candidates IS NOT NULL FROM log "
+            "WHERE ranker_id = ? AND seq <= ? AND body IS NOT NULL ORDER BY seq",
+            (ranker_id, upto),
+        )
         return [(int(seq), int(version), bool(trial), bool(kept)) for seq, version, trial, kept in rows]
 
     def with_candidates(self, ranker_id: int, entries: Sequence[int]) -> list[tuple[bytes, bytes, bytes]]:
         """Clicks, impression and candidates of some entries, in order."""
         marks = ", ".join("?" * len(entries))
-        with self.database.reading():
-            rows = self.database.all(
-                f"SELECT clicks, body, candidates FROM log WHERE ranker_id = ? AND seq IN ({marks}) ORDER BY seq",
-                (ranker_id, *entries),
-            )
+        rows = self.database.all(
+            f"SELECT clicks, body, candidates FROM log WHERE ranker_id = ? AND seq IN ({marks}) ORDER BY seq",
+            (ranker_id, *entries),
+        )
         return [(bytes(clicks), bytes(body), bytes(candidates)) for clicks, body, candidates in rows]
 
     def rollback_targets(self, ranker_id: int) -> set[int]:
         """The versions that entries of the log go back to."""
-        with self.database.reading():
-            rows = self.database.all("SELECT target FROM log WHERE ranker_id = ? AND kind = 'rollback'", (ranker_id,))
+        rows = self.database.all("SELECT target FROM log WHERE ranker_id = ? AND kind = 'rollback'", (ranker_id,))
         return {int(row[0]) for row in rows}
 
     def snapshot(self, ranker_id: int, version: int) -> Snapshot | None:
         """One version of a model, or None when it is not kept."""
-        with self.database.reading():
-            rows = self.database.named(
-                "SELECT version, learned, skipped, digest, created, kept, body FROM snapshots "
-                "WHERE ranker_id = ? AND version = ?",
-                (ranker_id, version),
-            )
+        rows = self.database.named(
+            "SELECT version, learned, skipped, digest, created, kept, body FROM snapshots "
+            "WHERE ranker_id = ? AND version = ?",
+            (ranker_id, version),
+        )
         return _snapshot(rows[0]) if rows else None
 
     def versions(self, ranker_id: int) -> list[Snapshot]:
         """The versions that are kept, newest first, without their bodies."""
-        with self.database.reading():
-            rows = self.database.named(
-                "SELECT version, learned, skipped, digest, created, kept FROM snapshots WHERE ranker_id = ? "
-                "ORDER BY version DESC",
-                (ranker_id,),
-            )
+        rows = self.database.named(
+            "SELECT version, learned, skipped, digest, created, kept FROM snapshots WHERE ranker_id = ? "
+            "ORDER BY version DESC",
+            (ranker_id,),
+        )
         return [_snapshot(row | {"body": b""}) for row in rows]
 
     def publish(
@@ -136,10 +129,9 @@ class SqlStore(ImpressionTables):
 
     def set_aside(self, ranker_id: int, after: int = 0) -> list[Aside]:
         """The entries after number ``after`` that were set aside, in order."""
-        with self.database.reading():
-            rows = self.database.all(
-                "SELECT seq, reason FROM set_aside WHERE ranker_id = ? AND seq > ? ORDER BY seq", (ranker_id, after)
-            )
+        rows = self.database.all(
+            "SELECT seq, reason FROM set_aside WHERE ranker_id = ? AND seq > ? ORDER BY seq", (ranker_id, after)
+        )
         return [Aside(seq, reason) for seq, reason in rows]
 
     def stop(self, ranker_id: int, reason: str) -> None:
@@ -161,12 +153,11 @@ class SqlStore(ImpressionTables):
 
     def count_open(self, ranker_id: int) -> int:
         """Count the waiting impressions and note the number for the workers."""
-        with self.database.reading():
-            row = self.database.one(
-                "SELECT open_count, (SELECT count(*) FROM impressions i WHERE i.ranker_id = h.ranker_id) FROM heads h "
-                "WHERE ranker_id = ?",
-                (ranker_id,),
-            )
+        row = self.database.one(
+            "SELECT open_count, (SELECT count(*) FROM impressions i WHERE i.ranker_id = h.ranker_id) FROM heads h "
+            "WHERE ranker_id = ?",
+            (ranker_id,),
+        )
         known, count = row or (0, 0)
         if count != known:
             with self.database.transaction(flush=False):
@@ -175,8 +166,7 @@ class SqlStore(ImpressionTables):
 
     def oldest_pending(self, ranker_id: int, applied: int) -> float | None:
         """When the oldest entry that is not yet applied was logged."""
-        with self.database.reading():
-            row = self.database.one("SELECT created FROM log WHERE ranker_id = ? AND seq = ?", (ranker_id, applied + 1))
+        row = self.database.one("SELECT created FROM log WHERE ranker_id = ? AND seq = ?", (ranker_id, applied + 1))
         return float(row[0]) if row else None
 
     def upgrade_models(self, now: float) -> None:

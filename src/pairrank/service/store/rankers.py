@@ -53,7 +53,7 @@ class RankerTables:
         model = start or config.make()
         body, digest = model.to_bytes(), model.digest()
         with self.database.transaction():
-            found = self._find(name)
+            found = self.ranker(name)
             if found is not None:
                 if found.config.to_json() != config.to_json():
                     raise RankerExistsError(
@@ -80,26 +80,26 @@ class RankerTables:
             self._record(now, actor, "create", name, config.to_json())
             return self._get(name), True
 
-    def ranker(self, name: str) -> RankerRow | None:
-        """The ranker of this name, or None."""
-        with self.database.reading():
-            return self._find(name)
+    def ranker(self, name: str, *, lock: bool = False) -> RankerRow | None:
+        """The ranker of this name, or None; ``lock``: nobody else changes it before the transaction ends."""
+        if lock:  # so that the log's numbers are given out in the order of commits
+            self.database.all("UPDATE rankers SET log_seq = log_seq WHERE name = ?", (name,))
+        rows = self.database.named(f"{_RANKER} WHERE r.name = ?", (name,))
+        return _row(rows[0]) if rows else None
 
     def rankers(self, among: Collection[int] | None = None) -> list[RankerRow]:
         """All rankers, or some, by name."""
-        with self.database.reading():
-            return [_row(row) for row in self.database.named(f"{_RANKER} WHERE {_of(among)} ORDER BY r.name")]
+        return [_row(row) for row in self.database.named(f"{_RANKER} WHERE {_of(among)} ORDER BY r.name")]
 
     def ranker_by_id(self, ranker_id: int) -> RankerRow | None:
         """The ranker with this number, or None."""
-        with self.database.reading():
-            rows = self.database.named(f"{_RANKER} WHERE r.id = ?", (ranker_id,))
+        rows = self.database.named(f"{_RANKER} WHERE r.id = ?", (ranker_id,))
         return _row(rows[0]) if rows else None
 
     def delete(self, name: str, now: float, actor: str) -> bool:
         """Forget a ranker with its log, models, impressions and experiments; False when there was none."""
         with self.database.transaction():
-            found = self._find(name, lock=True)
+            found = self.ranker(name, lock=True)
             if found is None:
                 return False
             self._check_unused(name)
@@ -146,14 +146,12 @@ class RankerTables:
 
     def epoch(self) -> int:
         """A number that grows whenever rankers, limits or keys change."""
-        with self.database.reading():
-            row = self.database.one("SELECT value FROM meta WHERE name = 'epoch'")
-            return int(row[0]) if row else 0
+        row = self.database.one("SELECT value FROM meta WHERE name = 'epoch'")
+        return int(row[0]) if row else 0
 
     def ranker_ids(self) -> list[int]:
         """The numbers of all rankers."""
-        with self.database.reading():
-            return [int(row[0]) for row in self.database.all("SELECT id FROM rankers")]
+        return [int(row[0]) for row in self.database.all("SELECT id FROM rankers")]
 
     def due(self, among: Collection[int] | None = None) -> dict[int, Head]:
         """The heads of rankers that a learner has something to do for, of all or of some."""
@@ -161,12 +159,11 @@ class RankerTables:
 
     def heads(self, among: Collection[int] | None = None, where: str = "true") -> dict[int, Head]:
         """Where each ranker stands, of all or of some, by its id."""
-        with self.database.reading():
-            rows = self.database.all(
-                f"SELECT r.id, h.version, h.applied, r.log_seq, h.open_count, h.stopped, {_LAUNCH} FROM rankers r "
-                f"JOIN heads h ON h.ranker_id = r.id LEFT JOIN launches c ON c.ranker_id = r.id "
-                f"WHERE {where} AND {_of(among)}"
-            )
+        rows = self.database.all(
+            f"SELECT r.id, h.version, h.applied, r.log_seq, h.open_count, h.stopped, {_LAUNCH} FROM rankers r "
+            f"JOIN heads h ON h.ranker_id = r.id LEFT JOIN launches c ON c.ranker_id = r.id "
+            f"WHERE {where} AND {_of(among)}"
+        )
         heads = {}
         for ranker_id, version, applied, log_seq, open_count, stopped, *launch in rows:
             how = None if launch[0] is None else LaunchHead(*launch)
@@ -177,9 +174,8 @@ class RankerTables:
 
     def access_keys(self) -> list[Key]:
         """All access keys."""
-        with self.database.reading():
-            rows = self.database.all("SELECT name, roles, digest, created FROM keys ORDER BY name")
-            return [Key(name, frozenset(roles.split(",")), digest, at) for name, roles, digest, at in rows]
+        rows = self.database.all("SELECT name, roles, digest, created FROM keys ORDER BY name")
+        return [Key(name, frozenset(roles.split(",")), digest, at) for name, roles, digest, at in rows]
 
     def put_key(self, key: Key, actor: str) -> None:
         """Add a key, or replace the one of its name."""
@@ -201,10 +197,9 @@ class RankerTables:
 
     def audit(self, limit: int = 100) -> list[dict[str, Any]]:
         """The newest administrative acts, newest first."""
-        with self.database.reading():
-            rows = self.database.named(
-                "SELECT created AS time, actor, act, subject, detail FROM audit ORDER BY id DESC LIMIT ?", (limit,)
-            )
+        rows = self.database.named(
+            "SELECT created AS time, actor, act, subject, detail FROM audit ORDER BY id DESC LIMIT ?", (limit,)
+        )
         return [row | {"detail": json.loads(row["detail"])} for row in rows]
 
     def _record(self, now: float, actor: str, act: str, subject: str, detail: str) -> None:
@@ -214,14 +209,8 @@ class RankerTables:
         )
         self.database.bump()
 
-    def _find(self, name: str, *, lock: bool = False) -> RankerRow | None:
-        if lock:  # so that the log's numbers are given out in the order of commits
-            self.database.all("UPDATE rankers SET log_seq = log_seq WHERE name = ?", (name,))
-        rows = self.database.named(f"{_RANKER} WHERE r.name = ?", (name,))
-        return _row(rows[0]) if rows else None
-
     def _get(self, name: str, *, lock: bool = False) -> RankerRow:
-        found = self._find(name, lock=lock)
+        found = self.ranker(name, lock=lock)
         if found is None:
             raise UnknownNameError(f"no ranker is called {name!r}")
         return found

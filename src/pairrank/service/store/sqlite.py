@@ -189,7 +189,7 @@ class SqliteDatabase(Database):
         self._suspect |= getattr(problem, "sqlite_errorcode", 0) & 0xFF in _FAULTS
         return unavailable(problem)
 
-    def answer(self, sql: str, values: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
+    def _answer(self, sql: str, values: Sequence[Any]) -> tuple[list[str], list[Row]]:
         try:
             cursor = self._usable().execute(sql, values)
             return [column[0] for column in cursor.description or ()], cursor.fetchall()
@@ -271,19 +271,9 @@ class SqliteDatabase(Database):
 
     def check(self) -> list[str]:
         """SQLite's own check of every page and index."""
-        with self.reading():
-            lines = [str(row[0]) for row in self.all("PRAGMA integrity_check")]
-            lines += [f"broken reference: {row}" for row in self.all("PRAGMA foreign_key_check")]
+        lines = [str(row[0]) for row in self.all("PRAGMA integrity_check")]
+        lines += [f"broken reference: {row}" for row in self.all("PRAGMA foreign_key_check")]
         return [line for line in lines if line != "ok"]
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        with self.reading():
-            self.all("BEGIN")
-            try:
-                yield
-            finally:
-                self._rollback()
 
     def batches(self, sql: str, size: int) -> Iterator[list[Row]]:
         cursor = self._connection.execute(sql)
@@ -295,9 +285,8 @@ class SqliteDatabase(Database):
 
     def vacuum(self) -> None:
         """Give freed pages back to the file system."""
-        with self.reading():
-            self.all("VACUUM")
-            self.tend()
+        self.all("VACUUM")
+        self.tend()
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """A consistent copy of the whole file while others read and write."""
