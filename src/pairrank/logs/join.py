@@ -11,8 +11,7 @@ from contextlib import closing
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,13 +33,6 @@ CREATE TABLE features (query_id TEXT, document TEXT, body BLOB, PRIMARY KEY (que
 ANY_QUERY = ""
 
 
-class Tally(NamedTuple):
-    """What a join wrote."""
-
-    n_lists: int
-    n_clicks: int
-
-
 class Join:
     """Takes lists, clicks and features in any order, then writes a click log in the order of time.
 
@@ -59,9 +51,7 @@ class Join:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._db.close()
         self._folder.cleanup()
 
@@ -122,8 +112,8 @@ class Join:
         body = matrix.tobytes()
         self._db.execute("INSERT OR REPLACE INTO features VALUES (?, ?, ?)", (query_id or ANY_QUERY, document, body))
 
-    def write(self, path: str | os.PathLike[str]) -> Tally:
-        """Join, and write the click log; it is not written when no list is left."""
+    def write(self, path: str | os.PathLike[str]) -> tuple[int, int]:
+        """Join, and write the click log; how many lists and clicks. It is not written when no list is left."""
         self._db.executescript("CREATE INDEX clicks_list ON clicks (list);")
         self._assemble()
         self._strangers()
@@ -145,7 +135,7 @@ class Join:
             raise
         if writer is not None:
             writer.close()
-        return Tally(n_lists, n_clicks)
+        return n_lists, n_clicks
 
     def _assemble(self) -> None:
         """Make lists of what was shown piece by piece; they stand in place of what a query said that it found."""
@@ -168,9 +158,7 @@ class Join:
             for (place,) in self._db.execute(f"{query} ORDER BY t.rowid"):
                 self.problems.add(reason, place)
 
-    def _joined(
-        self,
-    ) -> Iterator[tuple[str, float, list[str], NDArray[np.float64], dict[str, float], int, str]]:
+    def _joined(self) -> Iterator[tuple[str, float, list[str], NDArray[np.float64], dict[str, float], int, str]]:
         columns = "id, query_id, time, documents, features, width, locked, place"
         with closing(self._db.execute(f"SELECT {columns} FROM lists ORDER BY time, id")) as rows:
             for key, query_id, time, text, body, width, locked, place in rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -13,38 +12,31 @@ EXAMPLES = 5
 
 
 class Reason(StrEnum):
-    """Why a row (or a whole file) was not taken as it came."""
+    """Why a row (or a whole file) was not taken as it came, and what became of it."""
 
-    UNREADABLE = "unreadable"
-    MISSING_COLUMN = "missing-column"
-    WRONG_TYPE = "wrong-type"
-    MISSING_VALUE = "missing-value"
-    LENGTHS_DIFFER = "lengths-differ"
-    WRONG_WIDTH = "wrong-width"
-    NOT_FINITE = "not-finite"
-    DUPLICATE = "duplicate"
-    CLICK_WITHOUT_IMPRESSION = "click-without-impression"
-    CLICK_ELSEWHERE = "click-elsewhere"
-    CLICK_TOO_EARLY = "click-too-early"
-    NO_FEATURES = "no-features"
-    OUT_OF_ORDER = "out-of-order"
+    meaning: str
 
+    def __new__(cls, name: str, meaning: str) -> Reason:  # noqa: D102
+        made = str.__new__(cls, name)
+        made._value_, made.meaning = name, meaning
+        return made
 
-MEANINGS: Mapping[Reason, str] = {
-    Reason.UNREADABLE: "truncated, damaged or not what its name says; left out",
-    Reason.MISSING_COLUMN: "a column or field that must be there is not; left out",
-    Reason.WRONG_TYPE: "a column or field is of another type than the schema says; left out",
-    Reason.MISSING_VALUE: "a value is null or a list is empty; left out",
-    Reason.LENGTHS_DIFFER: "documents, features and clicks are not of one length; left out",
-    Reason.WRONG_WIDTH: "a document has more or fewer features than the first had; left out",
-    Reason.NOT_FINITE: "features or gains hold NaN, infinity or absurd sizes; left out",
-    Reason.DUPLICATE: "an impression's id came before; the first was taken",
-    Reason.CLICK_WITHOUT_IMPRESSION: "a click on a list that the log does not have; left out",
-    Reason.CLICK_ELSEWHERE: "a click on a document that the list did not show; left out",
-    Reason.CLICK_TOO_EARLY: "a click before its list was shown; the list was left out with all its clicks",
-    Reason.NO_FEATURES: "no features are known for a shown document; the list was left out",
-    Reason.OUT_OF_ORDER: "an earlier time than the row before; taken all the same, since order does not matter here",
-}
+    UNREADABLE = "unreadable", "truncated, damaged or not what its name says; left out"
+    MISSING_COLUMN = "missing-column", "a column or field that must be there is not; left out"
+    WRONG_TYPE = "wrong-type", "a column or field is of another type than the schema says; left out"
+    MISSING_VALUE = "missing-value", "a value is null or a list is empty; left out"
+    LENGTHS_DIFFER = "lengths-differ", "documents, features and clicks are not of one length; left out"
+    WRONG_WIDTH = "wrong-width", "a document has more or fewer features than the first had; left out"
+    NOT_FINITE = "not-finite", "features or gains hold NaN, infinity or absurd sizes; left out"
+    DUPLICATE = "duplicate", "an impression's id came before; the first was taken"
+    CLICK_WITHOUT_IMPRESSION = "click-without-impression", "a click on a list that the log does not have; left out"
+    CLICK_ELSEWHERE = "click-elsewhere", "a click on a document that the list did not show; left out"
+    CLICK_TOO_EARLY = "click-too-early", "a click before its list was shown; the list was left out with all its clicks"
+    NO_FEATURES = "no-features", "no features are known for a shown document; the list was left out"
+    OUT_OF_ORDER = (
+        "out-of-order",
+        "an earlier time than the row before; taken all the same, since order does not matter here",
+    )
 
 
 @dataclass
@@ -83,17 +75,13 @@ class Problems:
             if reason in self.counts:
                 places = "; ".join(self.examples[reason])
                 more = "; …" if self.counts[reason] > len(self.examples[reason]) else ""
-                lines.append(f"  {self.counts[reason]:>8}  {reason}: {MEANINGS[reason]}\n            {places}{more}")
+                lines.append(f"  {self.counts[reason]:>8}  {reason}: {reason.meaning}\n            {places}{more}")
         return "\n".join(lines) or "  no bad rows"
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
-            reason.value: {
-                "count": self.counts[reason],
-                "meaning": MEANINGS[reason],
-                "examples": self.examples[reason],
-            }
+            reason.value: {"count": self.counts[reason], "meaning": reason.meaning, "examples": self.examples[reason]}
             for reason in Reason
             if reason in self.counts
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -151,6 +151,9 @@ def _spread(X: FloatArray, pairs: DocumentPairs, value: FloatArray) -> FloatArra
     return result
 
 
+_SUMMED = ("loss", "gradient", "hessian", "M", "spread", "varied", "weight")
+
+
 class Compensated:
     """A sum of `Sums`, one after the other, with the rounding errors kept (Neumaier): exact to about one rounding."""
 
@@ -161,7 +164,7 @@ class Compensated:
     def add(self, part: Sums) -> None:
         """Take in the next part."""
         total, error = self._total, self._error
-        for name in ("loss", "gradient", "hessian", "M", "spread", "varied", "weight"):
+        for name in _SUMMED:
             old, new = np.asarray(getattr(total, name)), np.asarray(getattr(part, name))
             both = old + new
             lost = np.where(np.abs(old) >= np.abs(new), (old - both) + new, (new - both) + old)
@@ -172,15 +175,5 @@ class Compensated:
 
     def total(self) -> Sums:
         """The sum so far."""
-        total, error = self._total, self._error
-        return Sums(
-            float(total.loss + error.loss),
-            total.gradient + error.gradient,
-            total.hessian + error.hessian,
-            total.M + error.M,
-            total.spread + error.spread,
-            total.varied + error.varied,
-            total.n_lists,
-            total.n_pairs,
-            float(total.weight + error.weight),
-        )
+        sums = {name: getattr(self._total, name) + getattr(self._error, name) for name in _SUMMED}
+        return replace(self._total, **sums | {name: float(sums[name]) for name in ("loss", "weight")})
