@@ -112,18 +112,14 @@ class LinearModel:
         object.__setattr__(self, "feature_names", names)
         object.__setattr__(self, "normalisation", tuple(self.normalisation))
 
+    def _key(self) -> tuple[object, ...]:
+        return self.name, self.feature_names, self.normalisation, tuple(self.weights.tolist())
+
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LinearModel):
-            return NotImplemented
-        same = (self.name, self.feature_names, self.normalisation) == (
-            other.name,
-            other.feature_names,
-            other.normalisation,
-        )
-        return same and np.array_equal(self.weights, other.weights)
+        return isinstance(other, LinearModel) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self.name, self.feature_names, self.normalisation, self.weights.tobytes()))
+        return hash(self._key())
 
     @classmethod
     def of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +93,7 @@ class Comparison:
 
 def collect(out: str | os.PathLike[str], specs: Sequence[RunSpec]) -> Results:
     """The finished runs among ``specs`` below ``out``, reduced to curves one by one: a sweep need not fit in memory."""
-    found: dict[tuple[str, str], list[_Curves]] = {}
+    found: dict[tuple[str, str], list[Cell]] = {}
     notes = []
     for spec in sorted(specs, key=lambda spec: spec.seed):
         try:
@@ -102,40 +102,32 @@ def collect(out: str | os.PathLike[str], specs: Sequence[RunSpec]) -> Results:
             notes.append(str(problem))
             continue
         if records is not None:
-            found.setdefault((spec.ranker, spec.clicks), []).append(_Curves.of(records))
+            found.setdefault((spec.ranker, spec.clicks), []).append(_one(records))
     rankers, users = (tuple(dict.fromkeys(getattr(spec, name) for spec in specs)) for name in ("ranker", "clicks"))
-    cells = {key: _cell(*key, runs) for key, runs in found.items()}
+    cells = {key: _together(runs) for key, runs in found.items()}
     return Results(cells, rankers, users, sum(map(len, found.values())), len(specs), tuple(notes))
 
 
-@dataclass(frozen=True, eq=False)
-class _Curves:
-    seed: int
-    rounds: IntArray
-    curves: Mapping[str, FloatArray]
-    profiles: Mapping[int, FloatArray]
-    seconds: float
-
-    @classmethod
-    def of(cls, records: Records) -> _Curves:
-        places = records.evaluated - 1
-        curves = {name: records[name][places].astype(np.float64) for name in EVALUATION_COLUMNS}
-        online = records["online_ndcg"]
-        curves["cndcg"] = np.cumsum(online * metrics.GAMMA ** np.arange(len(online)))[places]
-        curves["regret"] = np.cumsum(records["regret"], dtype=np.float64)[places]
-        seconds = sum(records.seconds.values())
-        return cls(records.spec.seed, records.evaluated, curves, records.profiles, seconds)
+def _one(records: Records) -> Cell:
+    """A cell of one run."""
+    places = records.evaluated - 1
+    curves = {name: records[name][places].astype(np.float64) for name in EVALUATION_COLUMNS}
+    online = records["online_ndcg"]
+    curves["cndcg"] = np.cumsum(online * metrics.GAMMA ** np.arange(len(online)))[places]
+    curves["regret"] = np.cumsum(records["regret"], dtype=np.float64)[places]
+    rows = {name: curve[None] for name, curve in curves.items()}
+    spec, profiles = records.spec, {t: [profile] for t, profile in records.profiles.items()}
+    seconds = sum(records.seconds.values())
+    return Cell(spec.ranker, spec.clicks, np.array([spec.seed]), records.evaluated, rows, profiles, seconds)
 
 
-def _cell(ranker: str, clicks: str, runs: Sequence[_Curves]) -> Cell:
-    return Cell(
-        ranker,
-        clicks,
-        np.array([run.seed for run in runs]),
-        runs[0].rounds,
-        {name: np.array([run.curves[name] for run in runs]) for name in runs[0].curves},
-        {t: [run.profiles[t] for run in runs] for t in runs[0].profiles},
-        sum(run.seconds for run in runs),
+def _together(runs: Sequence[Cell]) -> Cell:
+    return replace(
+        runs[0],
+        seeds=np.concatenate([run.seeds for run in runs]),
+        curves={name: np.concatenate([run.curves[name] for run in runs]) for name in runs[0].curves},
+        profiles={t: [run.profiles[t][0] for run in runs] for t in runs[0].profiles},
+        seconds=sum(run.seconds for run in runs),
     )
 
 
