@@ -63,9 +63,9 @@ def from_json(
 
 
 def _query(request: Mapping[str, Any], ids: list[Any], features: FloatArray, max_documents: int) -> Query:
-    _check_count(len(ids), max_documents)
+    check_count(len(ids), max_documents)
     query_id, client_id, page_of = (_text(name, request.get(name)) for name in _TEXTS)
-    explain = _flag("explain", request.get("explain"))
+    explain = flag("explain", request.get("explain"))
     return Query(query_id, _check_ids(ids), features, _k(request.get("k")), client_id, page_of, explain)
 
 
@@ -81,7 +81,7 @@ def _strict(
     documents = request.get("documents")
     if not isinstance(documents, list) or not documents:
         raise InputError("documents must be a list with one document at least")
-    _check_count(len(documents), max_documents)
+    check_count(len(documents), max_documents)
     try:
         ids = [document["id"] for document in documents]
         rows = [document["features"] for document in documents]
@@ -162,7 +162,7 @@ def _arrow_columns(body: bytes, n_features: int, max_documents: int) -> arrow.Co
         raise InputError("the Arrow table must have the columns id and features, and no other")
     if table.num_rows == 0:
         raise InputError("the Arrow table has no rows; expected one document at least")
-    _check_count(table.num_rows, max_documents)
+    check_count(table.num_rows, max_documents)
     matrix = _arrow_matrix(pa, table.column("features").combine_chunks(), table.num_rows, n_features)
     return arrow.Columns(table.column("id").to_pylist(), matrix)
 
@@ -184,7 +184,8 @@ def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> FloatAr
     return matrix.reshape(n_docs, n_features)
 
 
-def _check_count(count: int, max_documents: int) -> None:
+def check_count(count: int, max_documents: int) -> None:
+    """`InputError` for more documents than a request may have."""
     if count > max_documents:
         raise InputError(f"there are {count} documents; at most {max_documents} are allowed in a request")
 
@@ -205,7 +206,8 @@ def _text(name: str, value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _flag(name: str, value: Any) -> bool:
+def flag(name: str, value: Any) -> bool:
+    """A yes or no that may be left out."""
     if value is not None and type(value) is not bool:
         raise InputError(f"{name} must be true or false")
     return bool(value)

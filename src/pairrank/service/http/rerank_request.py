@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pairrank.errors import InputError
-from pairrank.service.http.rank_request import MAX_ID, parse_json
+from pairrank.service.http.rank_request import MAX_ID, check_count, flag, parse_json
 
 DEFAULT_MODEL = "rerank"
 
@@ -56,17 +56,13 @@ def parse_rerank(body: bytes, max_documents: int) -> RerankRequest:
     documents = request.get("documents")
     if not isinstance(documents, list) or not documents:
         raise InputError("documents must be a list with one document at least")
-    if len(documents) > max_documents:
-        raise InputError(f"there are {len(documents)} documents; at most {max_documents} are allowed in a request")
+    check_count(len(documents), max_documents)
     fields = _rank_fields(request.get("rank_fields"))
     texts = [_document(index, document, fields) for index, document in enumerate(documents)]
     top_n = request.get("top_n")
     if top_n is not None and (type(top_n) is not int or top_n < 1):
         raise InputError("top_n must be a whole number of documents, 1 or more")
-    wanted = request.get("return_documents")
-    if wanted is not None and not isinstance(wanted, bool):
-        raise InputError("return_documents must be true or false")
-    return RerankRequest(model, query, texts, top_n, bool(wanted))
+    return RerankRequest(model, query, texts, top_n, flag("return_documents", request.get("return_documents")))
 
 
 def rerank_answer(
