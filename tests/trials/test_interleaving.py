@@ -9,7 +9,7 @@ import pytest
 
 from pairrank.errors import CutoffError, InputError, OptionError
 from pairrank.rng import Purpose, generator
-from pairrank.trials.interleaving import CREDITS, Shown, chances, interleave, lists, outcome, placements
+from pairrank.trials.interleaving import CREDITS, Shown, interleave, lists, outcome, placements
 
 FAIR = pytest.mark.parametrize("credit", CREDITS)
 SOME = [(0, 1, 2, 3), (1, 0, 2, 3), (3, 2, 1, 0), (1, 2, 3, 0), (0, 2, 3, 1), (2, 3, 0, 1)]
@@ -82,16 +82,6 @@ def test_choice_has_the_mean_of_teams_given_the_list_above() -> None:
                 for p in range(k):
                     alike = [s for s in drawn["team"] if (s.ranking[: p + 1] == shown.ranking[: p + 1]).all()]
                     assert drawn["choice"][i].credit[p] == np.mean([s.credit[p] for s in alike])
-
-
-def test_chances_equal_enumeration() -> None:
-    for a, b in pairs():
-        for k in (1, 2, 3, 4):
-            counted: dict[tuple[int, ...], float] = {}
-            for chance, shown in lists(a, b, k):
-                counted[tuple(shown.ranking)] = counted.get(tuple(shown.ranking), 0.0) + chance
-            for ranking in permutations(range(4), k):
-                assert chances(a, b, np.array(ranking)).prod() == pytest.approx(counted.get(ranking, 0.0))
 
 
 @FAIR

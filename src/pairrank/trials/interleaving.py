@@ -189,24 +189,6 @@ def placements(a: IntArray, b: IntArray, k: int, *, after: Shown = TOP) -> list[
     return [dict(at) for at in found]
 
 
-def chances(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown = TOP) -> FloatArray:
-    """(k,): the probability of each document of ``ranking`` given those above it, over the coins; 0: impossible."""
-    orders, taken = (a.tolist(), b.tolist()), {int(d) for d in after.ranking}
-    leads, found = {_ahead(after): 1.0}, np.zeros(len(ranking))
-    for position, pick in enumerate(ranking.tolist()):
-        following: dict[int, float] = defaultdict(float)
-        for lead, chance in leads.items():
-            for team, share in ((A, 0.5), (B, 0.5)) if lead == 0 else ((B if lead > 0 else A, 1.0),):
-                if pick == next(d for d in orders[team] if d not in taken):
-                    following[lead + 1 - 2 * team] += chance * share
-        found[position] = sum(following.values())
-        if found[position] == 0.0:
-            break
-        leads = {lead: chance / float(found[position]) for lead, chance in following.items()}
-        taken.add(pick)
-    return found
-
-
 def lists(a: IntArray, b: IntArray, k: int, *, credit: str = "choice") -> Iterator[tuple[float, Interleaved]]:
     """Every list that the draft may give, with its probability; 2^⌈k/2⌉ of them, some alike."""
     k = min(k, len(a))
