@@ -179,7 +179,10 @@ class Client:
             body["explain"] = True
         answer = self._call("POST", ranker, "rank", body)
         shown = tuple(Ranked(**document) for document in answer["ranking"])
-        why = _explanation(answer["explanation"]) if explain else None
+        why = None
+        if explain:
+            told = answer["explanation"]
+            why = Explanation(told["contributions"], tuple(Neighbours(**pair) for pair in told["neighbours"]))
         return Ranking(answer["impression_id"], answer["model_version"], answer["explored"], shown, why)
 
     def feedback(self, ranker: str, impression_id: str, clicks: Iterable[str]) -> str:
@@ -398,10 +401,6 @@ def _plain(features: Row) -> Any:
 def _number(value: float | None) -> float | None:
     """A value as JSON has it: what is missing is null."""
     return None if value is None or math.isnan(value) else float(value)
-
-
-def _explanation(answer: Mapping[str, Any]) -> Explanation:
-    return Explanation(answer["contributions"], tuple(Neighbours(**pair) for pair in answer["neighbours"]))
 
 
 def _refusal(status: int, text: bytes) -> ServiceError:

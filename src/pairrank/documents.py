@@ -135,13 +135,11 @@ class Columns:
             raise FeatureError(f"features have shape {X.shape}; expected 2-D, (n_docs, {self.n})")
         n, d = X.shape
         if d != self.n and n:
-            raise FeatureError(f"features have {d} columns; this ranker was made for {self.n}{self._listed()}")
+            listed = "" if self.names is None else f": {_some(self.names)}"
+            raise FeatureError(f"features have {d} columns; this ranker was made for {self.n}{listed}")
         if n == 0:
             raise FeatureError("features have no rows; expected one document at least")
         return n, d
-
-    def _listed(self) -> str:
-        return "" if self.names is None else f": {_some(self.names)}"
 
     def _filled(self, X: FloatArray) -> FloatArray:
         """``X`` with missing values replaced by what they mean."""
@@ -160,7 +158,8 @@ class Columns:
             return _array(rows)
         if not all(isinstance(row, Mapping) for row in rows):
             raise FeatureError("some documents came as mappings and some as rows of numbers; expected one or the other")
-        names = self._needed_names()
+        if (names := self.names) is None:
+            raise FeatureError("documents came by feature name, and this ranker has none; make it with feature_names=")
         for name in names:
             if not any(name in row for row in rows):
                 raise FeatureError(_no_such(name, {key for row in rows for key in row}, "document has the feature"))
@@ -196,11 +195,6 @@ class Columns:
         except FeatureError:  # dates, several levels, some twice: an index that nobody meant as ids
             return features, None
 
-    def _needed_names(self) -> tuple[str, ...]:
-        if self.names is None:
-            raise FeatureError("documents came by feature name, and this ranker has none; make it with feature_names=")
-        return self.names
-
 
 def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> BoolArray:
     """Clicks on a list of ``n_shown`` documents as a bool array: one yes or no per position, or the ids clicked.
@@ -211,14 +205,15 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
     if isinstance(clicks, str):
         raise ClickError(f"clicks are the text {clicks!r}; expected a list of ids")
     array = np.empty(0, dtype=object) if isinstance(clicks, (set, frozenset)) else np.asarray(clicks)
-    flags = array.shape == (n_shown,) and (array.dtype == np.bool_ or _zeros_and_ones(array))
+    kind = array.dtype.kind
+    flags = array.shape == (n_shown,) and (kind == "b" or (kind in "iuf" and bool(np.isin(array, (0, 1)).all())))
     if ids is None or flags:
-        if array.dtype.kind in "USO":
+        if kind in "USO":
             raise ClickError("clicks came by id, and the documents had none when they were ranked; see rank(ids=)")
-        if ids is not None and array.dtype.kind in "iu" and not {0, 1}.isdisjoint(ids):
+        if ids is not None and kind in "iu" and not {0, 1}.isdisjoint(ids):
             raise ClickError("clicks of 0 and 1 may be ids here or one yes or no per position; give a set, or bools")
         return check_clicks(array, n_shown)
-    if array.dtype.kind not in "USOiu" and array.size:
+    if kind not in "USOiu" and array.size:
         return check_clicks(array, n_shown)
     place = {id_: position for position, id_ in enumerate(ids)}
     result = np.zeros(n_shown, dtype=np.bool_)
@@ -228,10 +223,6 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
             raise ClickError(f"clicks name {plain!r}, which the impression did not show; it showed {_some(ids)}")
         result[place[plain]] = True
     return result
-
-
-def _zeros_and_ones(array: Any) -> bool:
-    return array.dtype.kind in "iuf" and bool(np.isin(array, (0, 1)).all())
 
 
 def _array(rows: Any, names: Sequence[str] | None = None) -> FloatArray:

@@ -165,7 +165,9 @@ class NDCG:
 
     def mean(self, scores: ArrayLike, rng: np.random.Generator | None = None) -> float:
         """The mean of `per_query` over the lists with a relevant document; NaN where there is none."""
-        return _mean(self.per_query(scores, rng))
+        values = self.per_query(scores, rng)
+        known = values[~np.isnan(values)]
+        return float(known.mean()) if len(known) else float("nan")
 
     def top(self, scores: ArrayLike, rng: np.random.Generator | None = None) -> IntArray:
         """Row numbers of the first ``k`` of each list, list by list, best score first: `order` without the rest.
@@ -190,7 +192,8 @@ class NDCG:
 
     def _dcg(self, top: IntArray) -> FloatArray:
         _, weights, lists = self._places
-        return _sums(lists, self._gains[top] * weights, len(self.offsets) - 1)
+        n = len(self.offsets) - 1  # lists without a document among them
+        return np.bincount(lists, self._gains[top] * weights, minlength=n).astype(np.float64)
 
 
 def _padded(offsets: IntArray, k: int) -> Iterator[tuple[IntArray, IntArray]]:
@@ -216,16 +219,6 @@ def _rank(offsets: NDArray[np.integer]) -> IntArray:
     """(n_docs,), 0 for the first of each list."""
     sizes = np.diff(offsets)
     return np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
-
-
-def _sums(lists: IntArray, values: ArrayLike, n: int) -> FloatArray:
-    """(n,), the sum of ``values`` over each list; 0 for lists without a document."""
-    return np.bincount(lists, values, minlength=n).astype(np.float64)
-
-
-def _mean(values: FloatArray) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
 
 
 def _check_lists(scores: ArrayLike, grades: ArrayLike, offsets: ArrayLike) -> None:

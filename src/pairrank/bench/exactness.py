@@ -40,11 +40,8 @@ def measure(quick: bool) -> Iterator[Row]:
     for name, rounds in RANKERS.items():
         n = 30 if quick else rounds
         for label, follower in _follow(name, Stream(queries), n).items():
-            yield from _rows(f"{name}, {label}, {n} rounds", follower, _default(name) == label)
-
-
-def _default(name: str) -> str:
-    return f"tolerance={_pairrank(name, {}).tolerance:g}"
+            default = f"tolerance={_pairrank(name, {}).tolerance:g}"
+            yield from _rows(f"{name}, {label}, {n} rounds", follower, default == label)
 
 
 def _pairrank(name: str, options: Mapping[str, object], n_features: int = 1) -> PairRank:

@@ -66,12 +66,10 @@ def _stored(ray: Any, spec: RunSpec, stored: dict[_Source, Any]) -> Any:
     """The object that holds a spec's data; specs with the same data share it."""
     source = (spec.data, spec.evaluation, spec.fold, spec.normalise)
     if source not in stored:
-        stored[source] = ray.put(tuple(_fields(split) for split in load_splits(spec)))
+        stored[source] = ray.put(
+            tuple({f.name: getattr(split, f.name) for f in fields(split)} for split in load_splits(spec))
+        )
     return stored[source]
-
-
-def _fields(dataset: Dataset) -> dict[str, Any]:
-    return {field.name: getattr(dataset, field.name) for field in fields(dataset)}
 
 
 def _sources(spec: RunSpec) -> dict[str, bytes]:

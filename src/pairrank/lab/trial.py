@@ -213,7 +213,7 @@ def first_click(clicks: BoolArray) -> FloatArray:
 
 def interleaved(lists: Lists, credit: FloatArray, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
     """(n,), outcomes of an interleaving experiment."""
-    query, draft = _drawn(lists, n, rng)
+    query, draft = rng.integers(len(lists.a), size=n), rng.integers(lists.mixed.shape[1], size=n)
     clicks = crowd.clicks(lists.mixed[query, draft], rng)
     counted = clicks.sum(axis=1)
     total: FloatArray = (credit[query, draft] * clicks).sum(axis=1)
@@ -250,10 +250,6 @@ def _halved(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> tup
 
 def _mean_before(value: FloatArray) -> FloatArray:
     return np.concatenate([[0.5], np.cumsum(value)[:-1] / np.arange(1, len(value))])
-
-
-def _drawn(lists: Lists, n: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    return rng.integers(len(lists.a), size=n), rng.integers(lists.mixed.shape[1], size=n)
 
 
 METHODS = ("interleave", "team", "exposure", "split", "split by query")

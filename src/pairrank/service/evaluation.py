@@ -115,8 +115,9 @@ def evaluate(
     finally:
         opened.close()
     if not rows:
+        reasons = ", ".join(f"{count} {why}" for why, count in left_out.items())
         raise InputError(
-            f"no list of ranker {row.name!r} can be told from ({_reasons(left_out) or 'the log is empty'}); lists with "
+            f"no list of ranker {row.name!r} can be told from ({reasons or 'the log is empty'}); lists with "
             f"all of their candidates are logged from when on its limit keep_candidates is set"
         )
     columns = [np.array(column) for column in zip(*rows, strict=True)]
@@ -133,10 +134,6 @@ def evaluate(
         tuple(off_policy.estimates(log, level=level)),
         dict(left_out),
     )
-
-
-def _reasons(left_out: Counter[str]) -> str:
-    return ", ".join(f"{count} {why}" for why, count in left_out.items())
 
 
 def _interval(values: FloatArray, level: float) -> tuple[float, float]:

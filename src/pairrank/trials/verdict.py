@@ -120,7 +120,8 @@ class Evidence:
         strongest, decided, sign = self.strongest, self.decided, self.sign
         # The mixture is never above exp(S²/2V), which costs nothing: the rest is worked out when it can be a record.
         if total * total > 2.0 * spread * (strongest + math.log(2.0)):
-            found = _two_sided(total, spread, self.high - self.low)
+            c = self.high - self.low
+            found = float(log_mixture(abs(total) / c, spread / c**2)) - math.log(2.0)
             strongest = max(strongest, found)
             if not decided and strongest >= -math.log(self.level):
                 decided, sign = n, 1 if total > 0 else -1
@@ -188,10 +189,6 @@ class Evidence:
     def to_json(self) -> dict[str, Any]:
         """The state by name; ``Evidence(**values)`` is it again."""
         return asdict(self)
-
-
-def _two_sided(total: float, spread: float, c: float) -> float:
-    return float(log_mixture(abs(total) / c, spread / c**2)) - math.log(2.0)
 
 
 def log_evidence(outcomes: FloatArray, *, low: float = -1.0, high: float = 1.0, every: int = 1) -> FloatArray:

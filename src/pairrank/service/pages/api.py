@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pairrank.service.pages.layout import Nav, page
@@ -31,20 +31,15 @@ def api_page(text: Node, nav: Nav, address: str) -> Markup:
         class_="lede",
     )
     groups: dict[str, list[Markup]] = {}
-    for method, path, operation in _operations(text):
-        first = (operation.get("tags") or ["more"])[0]
-        groups.setdefault(first, []).append(_operation(method, path, operation, text))
+    for path, item in text["paths"].items():
+        for method, operation in item.items():
+            first = (operation.get("tags") or ["more"])[0]
+            groups.setdefault(first, []).append(_operation(method.upper(), path, operation, text))
     cards = [
         tag("section", tag("h2", _TITLES.get(name, name.capitalize())), *found, class_="card")
         for name, found in groups.items()
     ]
     return page("API", join(lede, *cards), nav=nav, current="/docs")
-
-
-def _operations(text: Node) -> Iterator[tuple[str, str, Node]]:
-    for path, item in text["paths"].items():
-        for method, operation in item.items():
-            yield method.upper(), path, operation
 
 
 def _operation(method: str, path: str, operation: Node, text: Node) -> Markup:

@@ -49,9 +49,8 @@ def impression_page(name: str, scene: Scene, nav: Nav) -> Markup:
     """One impression by itself, with its drawing."""
     item = scene.impression
     title = f"Impression {item['number']} of {name}"
-    about = (
-        f"Query: {item['query_id'] or 'none given'}. Served by model {item['model_version']} on {_clock(item['time'])}."
-    )
+    at = time.strftime("%d %b %H:%M:%S", time.localtime(item["time"]))  # where the server stands
+    about = f"Query: {item['query_id'] or 'none given'}. Served by model {item['model_version']} on {at}."
     picture: Child = tag("p", "This ranker has no notion of blocks.", class_="empty")
     if scene.panel is not None:
         picture = tag("div", trusted(drawing.blocks(scene.panel, standalone=False)), class_="drawing")
@@ -88,8 +87,3 @@ def steps(to: Address, name: str | None = None, n_features: int = 3) -> Markup:
     ]
     title = "No rankers yet" if name is None else "No feedback yet"
     return tag("section", tag("h2", title), tag("ol", *items, class_="steps"), class_="card", id="steps")
-
-
-def _clock(at: float) -> str:
-    """Day and time, where the server stands."""
-    return time.strftime("%d %b %H:%M:%S", time.localtime(at))

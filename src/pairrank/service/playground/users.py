@@ -57,13 +57,11 @@ def grades(index: Index, wanted: int, candidates: IntArray) -> IntArray:
     found = []
     for number in candidates:
         other = index.documents[number]
-        nearly = other.name == target.name or _alike(summary, set(query_words(other.summary)))
+        words = set(query_words(other.summary))
+        alike = bool(summary) and len(summary & words) >= _LIKE * len(summary | words)
+        nearly = other.name == target.name or alike
         found.append(2 if number == wanted else int(nearly))
     return np.array(found, dtype=np.int64)
-
-
-def _alike(one: set[str], other: set[str]) -> bool:
-    return bool(one) and len(one & other) >= _LIKE * len(one | other)
 
 
 def _draw(words: Sequence[str], rng: np.random.Generator, most: int) -> list[str]:

@@ -95,16 +95,10 @@ class Config:
         """The configuration that `to_json` wrote."""
         values = json.loads(text)
         names, prior = values.pop("feature_names"), values.pop("prior", None)
-        return cls(
-            **values,
-            feature_names=None if names is None else tuple(names),
-            prior=None if prior is None else Prior(tuple(prior["weights"]), prior["strength"], _frozen(prior)),
-        )
-
-
-def _frozen(prior: Mapping[str, Any]) -> Any:
-    variance = prior.get("variance")
-    return tuple(variance) if isinstance(variance, list) else variance
+        if prior is not None:
+            known: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in prior.items()}
+            prior = Prior(**known)
+        return cls(**values, feature_names=None if names is None else tuple(names), prior=prior)
 
 
 @dataclass(frozen=True, slots=True)
