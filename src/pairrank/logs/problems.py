@@ -16,7 +16,7 @@ class Reason(StrEnum):
 
     meaning: str
 
-    def __new__(cls, name: str, meaning: str) -> Reason:  # noqa: D102
+    def __new__(cls, name: str, meaning: str = "") -> Reason:  # noqa: D102
         made = str.__new__(cls, name)
         made._value_, made.meaning = name, meaning
         return made
