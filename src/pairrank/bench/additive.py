@@ -7,13 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from pairrank import rankers
-from pairrank.bench.measure import Row, clock, quartiles
-from pairrank.types import BoolArray, FloatArray
+from pairrank.bench.lists import timed_round
+from pairrank.bench.measure import Row, amortised
 
-K = 10
 # Documents, features, and how many times a linear round an additive one may cost.
 SHAPES = ((24, 20, 2.0), (100, 136, 4.0))
-_BATCHES = 10
 
 
 def measure(quick: bool) -> Iterator[Row]:
@@ -26,17 +24,9 @@ def measure(quick: bool) -> Iterator[Row]:
         for t in range(-warm, rounds):
             X, coins = rng.random((documents, features)), rng.random(documents)
             clicked = coins < X[:, 0] * (1.0 - X[:, 0]) * 3.0
-            spent = [_round(ranker, X, clicked) for ranker in both]
+            spent = [timed_round(ranker, X, clicked)[0] for ranker in both]
             if t >= 0:
                 seconds[t] = spent
-        batches = [part[:, 1].sum() / part[:, 0].sum() for part in np.array_split(seconds, _BATCHES)]
-        shape = f"{documents} x {features}"
-        ratio = float(seconds[:, 1].sum() / seconds[:, 0].sum())
-        yield Row("additive", shape, "mean additive round over a linear one", ratio, *quartiles(batches), limit=limit)
-
-
-def _round(ranker: rankers.Ranker, X: FloatArray, clicked: BoolArray) -> float:
-    began = clock()
-    impression = ranker.rank(X, K)
-    ranker.learn(impression, clicked[impression.ranking])
-    return clock() - began
+        linear, additive = seconds.T
+        figure = "mean additive round over a linear one"
+        yield Row("additive", f"{documents} x {features}", figure, *amortised(additive, linear), limit=limit)

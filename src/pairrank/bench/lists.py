@@ -100,6 +100,14 @@ def make(name: str, n_features: int) -> Ranker:
     return rankers.make(name, n_features=n_features, seed=SEED)
 
 
+def timed_round(ranker: Ranker, X: FloatArray, clicked: BoolArray) -> tuple[float, IntArray]:
+    """The seconds of one round, and what it showed; ``clicked`` (n,) : which documents are clicked when shown."""
+    began = clock()
+    impression = ranker.rank(X, K)
+    ranker.learn(impression, clicked[impression.ranking])
+    return clock() - began, impression.ranking
+
+
 def two_products(stream: Stream, n_features: int) -> Callable[[], float]:
     """The floor of a round, by `clock`: X·M⁻¹ and (X·M⁻¹)·Xᵀ in float64, on the query that was asked last."""
     inverse = np.linalg.inv(np.cov(np.concatenate([q.features for q in stream.queries]).T) + np.eye(n_features))

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from pairrank import rankers
-from pairrank.bench.measure import Row, clock, quartiles
-from pairrank.types import BoolArray, FloatArray, IntArray
+from pairrank.bench.lists import timed_round
+from pairrank.bench.measure import Row, amortised, quartiles
 
-DOCUMENTS, FEATURES, K = 20, 46, 10
+DOCUMENTS, FEATURES = 20, 46
 _BATCHES = 10
 # All rankers, and the estimators that some have besides: exact after every list, the authors' mean loss, functions.
 RANKERS = (
@@ -40,16 +40,14 @@ def measure(quick: bool) -> Iterator[Row]:
             X, coins = rng.random((DOCUMENTS, FEATURES)), rng.random(DOCUMENTS)
             moved = t % 2 * rng.uniform(-1e8, 1e8, FEATURES) if alike is None else alike
             clicked = coins < 1.0 / (1.0 + np.exp(-(X - 0.5) @ weights))
-            seconds[t, 0], shown = _round(plain, X, clicked)
-            seconds[t, 1], again = _round(raw, X * factor + moved * np.minimum(factor, 1.0), clicked)
+            seconds[t, 0], shown = timed_round(plain, X, clicked)
+            seconds[t, 1], again = timed_round(raw, X * factor + moved * np.minimum(factor, 1.0), clicked)
             same[t] = np.array_equal(shown, again)
-        batches = [part[:, 1].sum() / part[:, 0].sum() for part in np.array_split(seconds, _BATCHES)]
         yield Row(
             "units",
             f"{name}, {DOCUMENTS} x {FEATURES}",
             "mean round in raw units over one in units of one",
-            float(seconds[:, 1].sum() / seconds[:, 0].sum()),
-            *quartiles(batches),
+            *amortised(seconds[:, 1], seconds[:, 0]),
             limit=1.1,
         )
         yield Row(
@@ -61,10 +59,3 @@ def measure(quick: bool) -> Iterator[Row]:
             limit=0.999,
             at_least=True,
         )
-
-
-def _round(ranker: rankers.Ranker, X: FloatArray, clicked: BoolArray) -> tuple[float, IntArray]:
-    began = clock()
-    impression = ranker.rank(X, K)
-    ranker.learn(impression, clicked[impression.ranking])
-    return clock() - began, impression.ranking
