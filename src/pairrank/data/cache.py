@@ -47,20 +47,16 @@ def key(**parts: Any) -> str:
     return hashlib.sha256(json.dumps({"format": FORMAT, **parts}, sort_keys=True).encode()).hexdigest()[:40]
 
 
-def fingerprint(path: Path, *, remember: bool = True) -> str:
-    """SHA-256 of a file's bytes; with ``remember`` read only once for the same path, size and time of change."""
+def fingerprint(path: Path) -> str:
+    """SHA-256 of a file's bytes; read only once for the same path, size and time of change."""
     status = path.stat()
     stamp = [str(path.resolve()), status.st_size, status.st_mtime_ns]
     note = folder() / "files" / f"{key(file=stamp)}.json"
-    if remember:
-        try:
-            return str(json.loads(note.read_text())["sha256"])
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads(note.read_text())["sha256"])
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if remember:
-        _keep_note(note, {"sha256": digest, "file": stamp})
+    _keep_note(note, {"sha256": digest, "file": stamp})
     return digest
 
 

@@ -67,16 +67,13 @@ def available(text: str, fold: int) -> list[str]:
 
 def _fold_folder(path: Path, fold: int) -> tuple[Path, str]:
     """The folder that holds the split files of ``fold``, and what their names begin with."""
-    numbered = _numbered(path, _FOLD)
-    if numbered:
-        if fold not in numbered:
-            raise DataError(f"{path}: there is no fold {fold}; there are: {', '.join(map(str, sorted(numbered)))}")
-        return numbered[fold], ""
-    sets = _numbered(path, _SET)
-    if sets:
-        if fold not in sets:
-            raise DataError(f"{path}: there is no set {fold}; there are: {', '.join(map(str, sorted(sets)))}")
-        return path, f"set{fold}."
+    for pattern, what in ((_FOLD, "fold"), (_SET, "set")):
+        numbered = _numbered(path, pattern)
+        if numbered:
+            if fold not in numbered:
+                known = ", ".join(map(str, sorted(numbered)))
+                raise DataError(f"{path}: there is no {what} {fold}; there are: {known}")
+            return (numbered[fold], "") if pattern is _FOLD else (path, f"set{fold}.")
     if fold != 1:
         raise DataError(f"{path}: has no Fold folders, so only fold 1 can be asked for; fold is {fold}")
     return path, ""
