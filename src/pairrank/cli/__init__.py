@@ -45,10 +45,7 @@ FACES = {
         "warmstart": "start a ranker from weights, labelled data or click logs",
         "export": "write a linear model for Elasticsearch, OpenSearch, Solr, Vespa, ONNX and others",
     },
-    "speed": {
-        "warm": "compile the inner loops now, so that no process has to",
-        "bench": "measure speed, as ratios",
-    },
+    "speed": {"warm": "compile the inner loops now, so that no process has to", "bench": "measure speed, as ratios"},
 }
 COMMANDS = {name: told for commands in FACES.values() for name, told in commands.items()}
 

@@ -29,10 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     experiment = paper.comparison(
-        replace(paper.DEMO, rounds=args.rounds),
-        title="PairRank in a minute",
-        command="pairrank demo",
-        seeds=args.seeds,
+        replace(paper.DEMO, rounds=args.rounds), title="PairRank in a minute", command="pairrank demo", seeds=args.seeds
     )
     try:
         experiment.check_defaults(args.out)

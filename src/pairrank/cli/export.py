@@ -73,10 +73,7 @@ def run(args: argparse.Namespace) -> int:
             else Normaliser.from_json(archive.read_file(args.normaliser).decode("utf-8", errors="replace"))
         )
     model = export.LinearModel.of(
-        model.weights,
-        name=args.name or model.name,
-        feature_names=names or model.feature_names,
-        normaliser=normaliser,
+        model.weights, name=args.name or model.name, feature_names=names or model.feature_names, normaliser=normaliser
     )
     _write(args, export.dumps(model, args.format, fold=args.fold, store=args.store))
     if not model.is_normalised:

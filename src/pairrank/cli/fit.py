@@ -42,10 +42,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
     """The options that say which logs, and how to go through them."""
     parser.add_argument("logs", metavar="LOGS", nargs="*", help="the log files, folders of them, or stores")
     parser.add_argument(
-        "--engine",
-        default="serial",
-        choices=ENGINES,
-        help="who does the work; ray: RAY_ADDRESS, or local",
+        "--engine", default="serial", choices=ENGINES, help="who does the work; ray: RAY_ADDRESS, or local"
     )
     parser.add_argument("--workers", type=int, metavar="N", help="how many workers (default: all cores)")
     parser.add_argument(

@@ -84,11 +84,7 @@ READABLE: tuple[str, ...] = tuple(_READERS)
 
 
 # What JSON of each format holds and the others do not.
-_MARKS = (
-    (b'"pairrank-linear"', "json"),
-    (b"solr.ltr", "solr"),
-    (b'"coef_"', "sklearn"),
-)
+_MARKS = ((b'"pairrank-linear"', "json"), (b"solr.ltr", "solr"), (b'"coef_"', "sklearn"))
 
 
 def dumps(

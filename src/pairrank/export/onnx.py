@@ -55,10 +55,7 @@ def _file(onnx: Any, graph: Any, document: dict[str, Any]) -> bytes:
     """A graph as a file, with the model's own numbers in its metadata."""
     helper = onnx.helper
     file = helper.make_model(
-        graph,
-        producer_name="pairrank",
-        ir_version=IR_VERSION,
-        opset_imports=[helper.make_opsetid("", OPSET)],
+        graph, producer_name="pairrank", ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)]
     )
     helper.set_model_props(file, {KEY: json.dumps(document, ensure_ascii=False)})
     onnx.checker.check_model(file, full_check=True)

@@ -73,22 +73,9 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
             )
         ),
         # Without width nothing is uncertain, and nothing is explored.
-        "exploration": Study(
-            (
-                {"exploration": "conservative"},
-                {"exploration": "random"},
-                {"alpha": 0.0, "z": 0.0},
-            )
-        ),
+        "exploration": Study(({"exploration": "conservative"}, {"exploration": "random"}, {"alpha": 0.0, "z": 0.0})),
         "remedies": Study(
-            (
-                {},
-                _SCORE,
-                _AVERAGED,
-                _SHOWN,
-                {**_SHOWN, "offsets": True},
-                {**_SHOWN, "offsets": True, "units": "spread"},
-            )
+            ({}, _SCORE, _AVERAGED, _SHOWN, {**_SHOWN, "offsets": True}, {**_SHOWN, "offsets": True, "units": "spread"})
         ),
         "z": Study(tuple({"width": "score", "z": z} for z in (0.05, 0.1, 0.2, 0.4, 0.8)), base="pairrank"),
         "options": Study(({}, *_OPTIONS), base="pairrank"),

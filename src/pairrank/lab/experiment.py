@@ -60,11 +60,7 @@ class Experiment(Protocol):
 
     def resolved(self) -> Experiment:
         """The same with facts and options filled in."""
-        return replace(
-            self,
-            facts=facts(self),
-            options={ranker: options(ranker) for ranker in self.rankers},
-        )
+        return replace(self, facts=facts(self), options={ranker: options(ranker) for ranker in self.rankers})
 
     def check_defaults(self, out: str | os.PathLike[str]) -> None:
         """Refuse to go on in a folder whose records were made when a ranker's defaults were others."""

@@ -66,11 +66,7 @@ def make_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        exception_handlers={
-            PairRankError: _on_problem,
-            RequestValidationError: _on_invalid,
-            HTTPException: _on_http,
-        },
+        exception_handlers={PairRankError: _on_problem, RequestValidationError: _on_invalid, HTTPException: _on_http},
     )
     app.state.worker = worker
     for part in (ranking, rerank, administration, experiments, launches, observation):

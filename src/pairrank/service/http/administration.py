@@ -142,9 +142,7 @@ def routes(worker: WorkerState) -> APIRouter:
         return answer(describe(row), 201 if new else 200)
 
     @router.get(
-        "/{name}",
-        summary="One ranker, its model's version and digest",
-        responses=answers(RankerAnswer, 404, 422),
+        "/{name}", summary="One ranker, its model's version and digest", responses=answers(RankerAnswer, 404, 422)
     )
     async def read(name: str, request: Request, wait: Annotated[float, Query(ge=0, le=30)] = WAIT_SECONDS) -> Response:
         worker.allow(request, None)

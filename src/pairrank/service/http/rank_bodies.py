@@ -22,10 +22,7 @@ _DOCUMENT = {
     },
 }
 _TEXT = {
-    "oneOf": [
-        {"type": "string"},
-        {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}},
-    ]
+    "oneOf": [{"type": "string"}, {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}]
 }
 RERANK_BODY = json_body(
     {
@@ -65,10 +62,7 @@ RANK_BODY = json_body(
                 "maxLength": MAX_ID,
                 "description": "an impression_id, to go on where that list ended",
             },
-            "explain": {
-                "type": ["boolean", "null"],
-                "description": "whether the answer shall have an explanation",
-            },
+            "explain": {"type": ["boolean", "null"], "description": "whether the answer shall have an explanation"},
         },
     }
 )

@@ -21,8 +21,7 @@ class ExperimentBody(Body):
     credit: Literal["team", "choice", "exposure"] = Field("choice", description="what a click on a mixed list counts")
     level: float = Field(0.05, description="of the interval and the verdict")
     learn: bool | None = Field(
-        None,
-        description="whether the rankers learn from these lists; by default where the one asked rightly can",
+        None, description="whether the rankers learn from these lists; by default where the one asked rightly can"
     )
     ranker: Text | None = Field(None, description="whose requests take part; by default the first arm that names one")
     signals: list[Literal["purchase", "reformulation"]] = Field(

@@ -19,11 +19,7 @@ def experiments_page(nav: Nav) -> Markup:
     )
     quiet = tag("noscript", tag("p", "This page needs JavaScript; /v1/experiments tells the same.", class_="notice"))
     body = join(
-        lede,
-        quiet,
-        tag("div", id="launches", class_="stack"),
-        tag("div", id="experiments", class_="stack"),
-        _form(),
+        lede, quiet, tag("div", id="launches", class_="stack"), tag("div", id="experiments", class_="stack"), _form()
     )
     return page("Experiments", body, nav=nav, current="/experiments", script=SCRIPT)
 

@@ -31,10 +31,7 @@ def html(text: Markup) -> Response:
 
 def svg(text: str) -> Response:
     """A drawing; opened by itself it may use its own style and nothing else."""
-    headers = {
-        "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
-        "Cache-Control": "no-store",
-    }
+    headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'", "Cache-Control": "no-store"}
     return Response(text, media_type="image/svg+xml", headers=headers)
 
 

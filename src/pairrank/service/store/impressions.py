@@ -81,8 +81,7 @@ class ImpressionTables(LaunchTables):
             living = {row[0] for row in self.database.all(f"SELECT id FROM rankers WHERE id IN {_list(ids)}", ids)}
             rows = [item for item in impressions if item.ranker_id in living]
             self.database.many(
-                f"INSERT INTO impressions ({', '.join(Served._fields)}) VALUES {_list(Served._fields)}",
-                rows,
+                f"INSERT INTO impressions ({', '.join(Served._fields)}) VALUES {_list(Served._fields)}", rows
             )
 
     def feedback(self, items: Sequence[Feedback], now: float) -> list[Verdict]:

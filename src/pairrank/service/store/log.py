@@ -22,8 +22,7 @@ class SqlStore(ImpressionTables):
     def log(self, ranker_id: int, after: int, limit: int) -> list[Entry]:
         """The entries that follow number ``after``, in order."""
         rows = self.database.named(
-            f"SELECT {_ENTRY} FROM log WHERE ranker_id = ? AND seq > ? ORDER BY seq LIMIT ?",
-            (ranker_id, after, limit),
+            f"SELECT {_ENTRY} FROM log WHERE ranker_id = ? AND seq > ? ORDER BY seq LIMIT ?", (ranker_id, after, limit)
         )
         return [Entry(**row) for row in rows]
 

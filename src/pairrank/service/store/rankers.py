@@ -220,8 +220,7 @@ class RankerTables:
 
     def _keep(self, ranker: RankerRow, version: int) -> None:
         marked = self.database.all(
-            "UPDATE snapshots SET kept = 1 WHERE ranker_id = ? AND version = ? RETURNING version",
-            (ranker.id, version),
+            "UPDATE snapshots SET kept = 1 WHERE ranker_id = ? AND version = ? RETURNING version", (ranker.id, version)
         )
         if not marked:
             raise VersionError(f"version {version} of ranker {ranker.name!r} is not kept: list its versions")

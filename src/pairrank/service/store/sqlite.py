@@ -61,10 +61,7 @@ def sqlite_library() -> str:
 class SqliteDatabase(Database):
     """A connection to one SQLite file."""
 
-    words: ClassVar[Mapping[str, str]] = {
-        "SERIAL_KEY": "INTEGER PRIMARY KEY AUTOINCREMENT",
-        "BYTES": "BLOB",
-    }
+    words: ClassVar[Mapping[str, str]] = {"SERIAL_KEY": "INTEGER PRIMARY KEY AUTOINCREMENT", "BYTES": "BLOB"}
 
     def __init__(
         self, path: str | os.PathLike[str], *, create: bool = True, busy_seconds: float = BUSY_SECONDS
