@@ -6,19 +6,7 @@ import argparse
 from dataclasses import fields, replace
 
 from pairrank.service import supervisor
-from pairrank.service.settings import load_settings
-
-_FLAGS = (
-    "store",
-    "host",
-    "port",
-    "workers",
-    "allowed_hosts",
-    "allow_origins",
-    "public_events",
-    "access_log",
-    "log_level",
-)
+from pairrank.service.settings import Settings, load_settings
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
-    flags = {name: getattr(args, name) for name in _FLAGS}
+    flags = {field.name: getattr(args, field.name, None) for field in fields(Settings)}
     flags["allowed_hosts"] = ",".join(args.allowed_hosts) if args.allowed_hosts else None
     settings = load_settings(flags, file=args.config)
     if not args.check:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +45,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--a", default=plain.a, metavar="ARM", help=f"(default: {plain.a})")
     parser.add_argument("--b", default=plain.b, metavar="ARM", help=f"(default: {plain.b})")
     counts = {
-        "--experiments": (plain.experiments, "experiments with the difference"),
-        "--lists": (plain.lists, "lists in each at most"),
-        "--null": (plain.null_experiments, "experiments without one"),
-        "--null-lists": (plain.null_lists, "lists in each"),
-        "--logs": (plain.logs, "logs to estimate from"),
-        "--log-lists": (plain.log_lists, "lists in each"),
-        "--launches": (plain.launches, "guarded launches of each kind"),
-        "--launch-lists": (plain.launch_lists, "lists in each"),
-        "--learn": (plain.learn, "lists that rankers learn from first"),
+        "experiments": "experiments with the difference",
+        "lists": "lists in each at most",
+        "null_experiments": "experiments without one",
+        "null_lists": "lists in each",
+        "logs": "logs to estimate from",
+        "log_lists": "lists in each",
+        "launches": "guarded launches of each kind",
+        "launch_lists": "lists in each",
+        "learn": "lists that rankers learn from first",
     }
-    for option, (default, told) in counts.items():
-        parser.add_argument(option, type=_count, default=default, metavar="N", help=f"{told} ({default})")
+    for name, told in counts.items():
+        flag = "--null" if name == "null_experiments" else f"--{name.replace('_', '-')}"
+        default = getattr(plain, name)
+        parser.add_argument(flag, dest=name, type=_count, default=default, metavar="N", help=f"{told} ({default})")
     parser.add_argument("--margin", type=float, default=plain.guard.margin, help="of launches (0.02)")
     parser.add_argument("--holdout", type=float, default=plain.guard.holdout, help="of launches (0.05)")
     add(parser, k=plain.k, fold=plain.fold, normalise=plain.normalise, clicks=None, jobs=None)
@@ -69,25 +71,9 @@ def _count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    study = trial.Study(
-        data=args.data,
-        a=args.a,
-        b=args.b,
-        fold=args.fold,
-        normalise=args.normalise,
-        k=args.k,
-        learn=args.learn,
-        experiments=args.experiments,
-        lists=args.lists,
-        null_experiments=args.null,
-        null_lists=args.null_lists,
-        logs=args.logs,
-        log_lists=args.log_lists,
-        launches=args.launches,
-        launch_lists=args.launch_lists,
-        guard=Guard(margin=args.margin, holdout=args.holdout),
-        clicks=tuple(dict.fromkeys(args.clicks or USERS)),
-    )
+    told: dict[str, Any] = {f.name: getattr(args, f.name) for f in fields(trial.Study) if hasattr(args, f.name)}
+    guard = Guard(margin=args.margin, holdout=args.holdout)
+    study = trial.Study(**told | {"guard": guard, "clicks": tuple(dict.fromkeys(args.clicks or USERS))})
     executors.prepare(args.out, "")
     jobs = args.jobs or cores()
     with progress(len(study.clicks), "kinds of users") as report:
