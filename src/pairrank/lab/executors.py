@@ -16,7 +16,6 @@ from pairrank.errors import OptionError, PairRankError, StorageError
 from pairrank.lab import cluster, processes
 from pairrank.lab.outcomes import Failure, Out, Report, Result, RunsFailedError, attempt
 from pairrank.sim import RunFolder, RunSpec, Summary
-from pairrank.sim.run import run_spec
 
 
 def run_all(
@@ -72,14 +71,11 @@ def _serial(specs: Sequence[RunSpec], out: Out, tell: Report) -> list[Result]:
     results, before = list[Result](), 0
     for spec in specs:
 
-        def work(spec: RunSpec = spec, before: int = before) -> Summary:
-            def watch(done: int) -> bool:
-                tell(before + done)
-                return True
+        def watch(done: int, before: int = before) -> bool:
+            tell(before + done)
+            return True
 
-            return run_spec(spec, out=out, watch=watch).summary()
-
-        results.append(attempt(spec, work))
+        results.append(attempt(spec, out, watch))
         before += spec.rounds
         tell(before)
     return results

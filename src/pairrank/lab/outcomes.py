@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pairrank.errors import PairRankError
 from pairrank.rankers.own import line_of
 from pairrank.sim import RunFolder, RunSpec, Summary
+from pairrank.sim.run import run_spec
 
 Out = str | os.PathLike[str] | None
 Report = Callable[[int], None]
@@ -61,9 +62,9 @@ class RunsFailedError(PairRankError):
 Result = Summary | Failure
 
 
-def attempt(spec: RunSpec, work: Callable[[], Summary]) -> Result:
-    """The summary of a run, or why there is none."""
+def attempt(spec: RunSpec, out: Out, watch: Callable[[int], bool]) -> Result:
+    """Run a spec: its summary, or why there is none."""
     try:
-        return work()
+        return run_spec(spec, out=out, watch=watch).summary()
     except Exception as problem:
         return Failure.of(spec, problem)

@@ -15,7 +15,6 @@ from pairrank import threads
 from pairrank.errors import PairRankError
 from pairrank.lab.outcomes import RETRIES, Failure, Out, Report, Result, attempt
 from pairrank.sim import RunSpec
-from pairrank.sim.run import run_spec
 
 _TICK = 0.2  # seconds between reports
 _NOT_STARTED = -1
@@ -101,6 +100,6 @@ def _work(index: int, spec: RunSpec, out: Out) -> Result:
         rounds[index] = done
         return not stop.is_set()
 
-    result = attempt(spec, lambda: run_spec(spec, out=out, watch=watch).summary())
+    result = attempt(spec, out, watch)
     rounds[index] = spec.rounds
     return result
