@@ -136,20 +136,12 @@ async def _rank(worker: WorkerState, name: str, request: Request) -> Response:
     item = await worker.models.get(name)
     body = await worker.body(request)
     with worker.ranking.enter(who):
-        return await _ranked(worker, request, item, body, started)
-
-
-async def _ranked(worker: WorkerState, request: Request, item: LoadedModel, body: bytes, started: float) -> Response:
-    name, query = item.row.name, _query(worker, request, item, body)
-    # Requests that came together are read together, then ranked together: each stage finds its code in the cache.
-    await asyncio.sleep(0)
-    if worker.models.open_count(item.row.id) >= item.row.limits.max_open:
-        raise RefusalError(429, "open", f"{item.row.limits.max_open} impressions wait for feedback, the limit")
-    if item.next_number >= item.end_number:  # another request took the last one while the body arrived
-        item = await worker.models.get(name)
-    shown = answer(await show(worker, item, query))
-    worker.metrics.ranked(name).seconds.observe(time.perf_counter() - started)
-    return shown
+        query = _query(worker, request, item, body)
+        # Requests that came together are read together, then ranked together: each stage finds its code in the cache.
+        await asyncio.sleep(0)
+        shown = answer(await show(worker, item, query))
+        worker.metrics.ranked(name).seconds.observe(time.perf_counter() - started)
+        return shown
 
 
 async def _feedback(worker: WorkerState, name: str, request: Request) -> Response:
@@ -195,6 +187,8 @@ def _query(worker: WorkerState, request: Request, item: LoadedModel, body: bytes
 
 async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str, Any]:
     """Draw one list, keep its impression, and say what is shown: the answer of the rank endpoint."""
+    if worker.models.open_count(item.row.id) >= item.row.limits.max_open:
+        raise RefusalError(429, "open", f"{item.row.limits.max_open} impressions wait for feedback, the limit")
     page = FIRST if query.page_of is None else await _page(worker, item, query.page_of)
     query = _rest(query, page)
     experiments, arms = await _running(worker, item)

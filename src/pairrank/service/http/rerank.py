@@ -17,7 +17,7 @@ from fastapi import APIRouter, Request, Response
 from pairrank.errors import InputError, OptionError, UnknownNameError
 from pairrank.features.text import OPTIONS, STRENGTH, TextFeatures, passage
 from pairrank.kernel.relevance import falling
-from pairrank.service.answers import RefusalError, answer, refusal
+from pairrank.service.answers import answer, refusal
 from pairrank.service.auth import RoleError, check_name
 from pairrank.service.http.administration import create_ranker
 from pairrank.service.http.rank_bodies import RERANK_BODY
@@ -78,33 +78,18 @@ async def _rerank(
     key = worker.allow(request, "rank")
     asked = parse_rerank(await worker.body(request), worker.settings.max_documents)
     with worker.ranking.enter((asked.model, key)):
-        return await _ranked(worker, request, asked, upstream, plain, started)
-
-
-async def _ranked(
-    worker: WorkerState,
-    request: Request,
-    asked: RerankRequest,
-    upstream: RerankEndpoint | None,
-    plain: bool,
-    started: float,
-) -> dict[str, Any]:
-    item = await _ranker(worker, request, asked.model)
-    extract = TextFeatures.of(item.row.config.feature_names or ())
-    if extract is None:
-        raise InputError(f"the ranker {asked.model!r} was not made for texts; name another model, or a new one")
-    features = await asyncio.to_thread(_features, extract, asked, upstream)
-    if worker.models.open_count(item.row.id) >= item.row.limits.max_open:
-        raise RefusalError(429, "open", f"{item.row.limits.max_open} impressions wait for feedback, the limit")
-    if item.next_number >= item.end_number:  # other requests took the last one meanwhile
-        item = await worker.models.get(asked.model)
-    ids = asked.ids
-    shown = await show(worker, item, Query(None, ids, features, asked.top_n))
-    place = {name: index for index, name in enumerate(ids)}
-    ranking = shown.pop("ranking")
-    relevance = falling([document["score"] for document in ranking]).tolist()
-    worker.metrics.ranked(asked.model).seconds.observe(time.perf_counter() - started)
-    return rerank_answer(asked, [place[document["id"]] for document in ranking], relevance, shown, plain)
+        item = await _ranker(worker, request, asked.model)
+        extract = TextFeatures.of(item.row.config.feature_names or ())
+        if extract is None:
+            raise InputError(f"the ranker {asked.model!r} was not made for texts; name another model, or a new one")
+        features = await asyncio.to_thread(_features, extract, asked, upstream)
+        ids = asked.ids
+        shown = await show(worker, item, Query(None, ids, features, asked.top_n))
+        place = {name: index for index, name in enumerate(ids)}
+        ranking = shown.pop("ranking")
+        relevance = falling([document["score"] for document in ranking]).tolist()
+        worker.metrics.ranked(asked.model).seconds.observe(time.perf_counter() - started)
+        return rerank_answer(asked, [place[document["id"]] for document in ranking], relevance, shown, plain)
 
 
 async def _ranker(worker: WorkerState, request: Request, name: str) -> LoadedModel:
