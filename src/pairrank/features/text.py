@@ -262,20 +262,11 @@ def _recency(seconds: FloatArray) -> FloatArray:
 
 def _number(value: Any) -> float:
     """``value`` as a finite number, or NaN: metadata is whatever people keep there."""
-    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
-        return _finite(value)
-    if isinstance(value, str):
-        try:
-            return _finite(float(value))
-        except ValueError:
-            return math.nan
-    return math.nan
-
-
-def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, np.integer, np.floating)):
+        return math.nan
     try:
         number = float(value)
-    except OverflowError:
+    except (ValueError, OverflowError):
         return math.nan
     return number if math.isfinite(number) else math.nan
 
