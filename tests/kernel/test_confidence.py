@@ -30,7 +30,8 @@ def test_inverse_stays_right_between_refactorisations() -> None:
     inverse, exact, log_det = np.eye(12) / 0.5, 0.5 * np.eye(12), 12 * math.log(0.5)
     for _ in range(999):
         rows = rng.normal(size=(3, 12))
-        log_det += confidence.update_inverse(inverse, rows)
+        inverse, more = confidence.updated_inverse(inverse, rows)
+        log_det += more
         exact += rows.T @ rows
     np.testing.assert_allclose(inverse, np.linalg.inv(exact), rtol=1e-8, atol=1e-14)
     np.testing.assert_allclose(inverse, inverse.T, rtol=1e-12, atol=1e-16)
@@ -70,4 +71,4 @@ def test_alpha_theory_is_lemma_1() -> None:
 
 def test_an_update_beyond_float64_is_refused() -> None:
     with pytest.raises(FloatingPointError):
-        confidence.update_inverse(-np.eye(2), np.array([[2.0, 0.0]]))
+        confidence.updated_inverse(-np.eye(2), np.array([[2.0, 0.0]]))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pairrank.kernel.confidence import add_product, inverse_of, update_inverse
+from pairrank.kernel.confidence import inverse_of, plus_product, updated_inverse
 from pairrank.state import Saved
 from pairrank.types import FloatArray
 
@@ -33,13 +33,10 @@ class InformationMatrix(Saved):
 
     def add(self, rows: FloatArray) -> None:
         """M + VᵀV for ``rows`` V (m, d)."""
-        matrix = self.matrix.copy()
-        add_product(matrix, rows.T, rows.T, 1.0)
-        self.matrix = matrix
+        self.matrix = plus_product(self.matrix, rows.T, rows.T, 1.0)
         self._updates += 1
         if self._updates % REFACTOR_EVERY:
-            inverse = self.inverse.copy()
-            self.log_det += update_inverse(inverse, rows)
-            self.inverse = inverse
+            self.inverse, more = updated_inverse(self.inverse, rows)
+            self.log_det += more
         else:
             self.inverse, self.log_det = inverse_of(self.matrix)

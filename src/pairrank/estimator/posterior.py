@@ -21,7 +21,7 @@ import numpy as np
 
 from pairrank.estimator.history import LISTS_A_PRODUCT, History
 from pairrank.kernel import jit
-from pairrank.kernel.confidence import add_product, inverse_of
+from pairrank.kernel.confidence import inverse_of, plus_product
 from pairrank.kernel.list_newton import solve_list
 from pairrank.kernel.pairs import Pairs, only_used, preferences
 from pairrank.state import Saved
@@ -212,13 +212,9 @@ class Posterior(Saved):
         b, L, S, moved = solve_list(D.dot(self.theta), A.dot(D.T), preferences(*pairs, len(D)))
         self.theta = self.theta + b.dot(A)
         self._lists += 1
-        inverse = self.inverse.copy()
-        add_product(inverse, A.T, S.dot(A).T, -1.0)
-        self.inverse = inverse
+        self.inverse = plus_product(self.inverse, A.T, S.dot(A).T, -1.0)
         if self._mean_loss:
-            pairs_part = self._pairs_part.copy()
-            add_product(pairs_part, D.T, (L @ D).T, 1.0)
-            self._pairs_part = pairs_part
+            self._pairs_part = plus_product(self._pairs_part, D.T, L.dot(D).T, 1.0)
         self.history.append(D, pairs, asleep)
         return moved
 

@@ -16,8 +16,8 @@ R = 0.5
 K_MU = 0.25
 
 
-def update_inverse(inverse: FloatArray, rows: FloatArray) -> float:
-    """Turn M⁻¹ into (M + VᵀV)⁻¹ in place for ``rows`` V (m, d); returns log det(M + VᵀV) - log det(M).
+def updated_inverse(inverse: FloatArray, rows: FloatArray) -> tuple[FloatArray, float]:
+    """(M + VᵀV)⁻¹ from M⁻¹ for ``rows`` V (m, d), and log det(M + VᵀV) - log det(M).
 
     Woodbury: with W = M⁻¹Vᵀ and LLᵀ = I + VW the update is M⁻¹ - TTᵀ, T = W L⁻ᵀ, O(m d²) and one pass over M⁻¹.
     """
@@ -28,13 +28,13 @@ def update_inverse(inverse: FloatArray, rows: FloatArray) -> float:
     if info != 0:
         raise FloatingPointError("the update is not positive definite; the features are too large for float64")
     T = dtrsm(1.0, L, W, side=1, lower=1, trans_a=1)
-    add_product(inverse, T, T, -1.0)
-    return 2.0 * float(np.log(np.diagonal(L)).sum())
+    return plus_product(inverse, T, T, -1.0), 2.0 * float(np.log(np.diagonal(L)).sum())
 
 
-def add_product(matrix: FloatArray, A: FloatArray, B: FloatArray, factor: float) -> None:
-    """matrix += factor A Bᵀ in place, for symmetric ``matrix`` (d, d) and A Bᵀ of A, B (d, m), in one pass over it."""
-    dgemm(factor, B, A, beta=1.0, c=matrix.T, trans_b=1, overwrite_c=1)
+def plus_product(matrix: FloatArray, A: FloatArray, B: FloatArray, factor: float) -> FloatArray:
+    """matrix + factor A Bᵀ for symmetric ``matrix`` (d, d) and A Bᵀ of A, B (d, m), in one pass over a copy of it."""
+    total: FloatArray = dgemm(factor, B, A, beta=1.0, c=matrix.T, trans_b=1).T
+    return total
 
 
 def inverse_of(matrix: FloatArray) -> tuple[FloatArray, float]:
