@@ -101,7 +101,7 @@ class History(Saved):
         """Σ force x over all pairs, (d,), in pieces that stay in the cache between their two uses."""
         total = np.zeros(self._rows(slice(0)).shape[1])
         for piece in self._pieces(self._lists_a_sweep):
-            total += piece.scatter(force(piece)).astype(piece.documents.dtype, copy=False) @ piece.documents
+            total += piece.scatter(force(piece)).astype(piece.documents.dtype, copy=False).dot(piece.documents)
         return total
 
     @property
@@ -252,7 +252,7 @@ def _products(documents: AnyArray, direction: FloatArray) -> AnyArray:
     although it does not use it. What really is not finite is found where a ranker has learned.
     """
     with np.errstate(invalid="ignore"):
-        products: AnyArray = documents @ direction.astype(documents.dtype, copy=False)
+        products: AnyArray = documents.dot(direction.astype(documents.dtype, copy=False))
     return products
 
 

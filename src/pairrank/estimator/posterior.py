@@ -220,7 +220,8 @@ class Posterior(Saved):
 
     def gradient(self) -> FloatArray:
         """∇L(θ̂), (d,), over the whole history; zero at the exact minimiser."""
-        return self.P @ self.theta - self.q - self.history.pull(self.theta)
+        gradient: FloatArray = self.P.dot(self.theta) - self.q - self.history.pull(self.theta)
+        return gradient
 
     def loss(self, theta: FloatArray) -> float:
         """L(θ), up to a constant."""
@@ -355,7 +356,7 @@ class Posterior(Saved):
             if step:
                 seen.append((-move, gradient - before))
             before, move = gradient, secant_step(self.inverse, gradient, seen)
-            size = math.sqrt(max(float(gradient @ move), 0.0))
+            size = math.sqrt(max(float(gradient.dot(move)), 0.0))
             if step == 0:
                 self.strayed = size
             else:
@@ -427,12 +428,12 @@ def secant_step(inverse: FloatArray, gradient: FloatArray, seen: list[tuple[Floa
     Nocedal's two loops for BFGS, O(d) a pair (s, y).
     """
     rest, shares = gradient, []
-    known = [(s, y, float(s @ y)) for s, y in seen]
+    known = [(s, y, float(s.dot(y))) for s, y in seen]
     known = [pair for pair in known if pair[2] > 0.0]  # the loss is convex: what is not, is rounding
     for s, y, along in reversed(known):
-        shares.append(float(s @ rest) / along)
+        shares.append(float(s.dot(rest)) / along)
         rest = rest - shares[-1] * y
-    step: FloatArray = inverse @ rest
+    step: FloatArray = inverse.dot(rest)
     for (s, y, along), share in zip(known, reversed(shares), strict=True):
-        step = step + (share - float(y @ step) / along) * s
+        step = step + (share - float(y.dot(step)) / along) * s
     return step
