@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 from scene import RETENTION, Scene
 
+from pairrank.service.learning import learner
 from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.replay import replay
 from pairrank.service.store import SqlStore
@@ -77,6 +78,16 @@ def test_the_learner_forgets_what_nobody_answered(store: SqlStore) -> None:
     scene.now += 1
     Learner(store, clock=lambda: scene.now).step()
     assert store.impressions(scene.row.id) == []
+
+
+def test_a_learner_learns_something_however_slow_the_store_is(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner, "STEP_SECONDS", -1.0)  # the time of a round is over before it begins
+    scene = Scene(store)
+    scene.feedback(scene.serve(2))
+    one = Learner(store, clock=lambda: scene.now)
+    for applied in (1, 2):
+        one.step(publish=True)
+        assert scene.row.applied == applied
 
 
 def test_a_new_learner_goes_on_after_the_last_entry_that_was_looked_at(store: SqlStore) -> None:

@@ -215,3 +215,25 @@ def test_a_connection_that_never_asks_is_closed(tmp_path: Path, sent: bytes) -> 
             received += more
             idle.sendall(b"x: y\r\n")  # a byte now and then does not help
         assert received.count(b"200 OK") == sent.count(b"\r\n\r\n")
+
+
+def test_a_connection_that_was_refused_is_closed_as_late_as_any_other(tmp_path: Path) -> None:
+    class Protocol(HttpProtocol):
+        door = Door(1, 1)
+
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            self.timeout_keep_alive = 1
+
+    Protocol.door._rooms[b"rank"].take(("a", ""))
+    with (
+        running_server(tmp_path / "store.db", Protocol) as url,
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as idle,
+    ):
+        time.sleep(0.3)  # the time runs since then, and begins anew
+        idle.sendall(b"POST /v1/rankers/a/rank HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}")
+        asked, received = time.monotonic(), b""
+        while more := idle.recv(65_536):
+            received += more
+        assert received.startswith(b"HTTP/1.1 503")
+        assert time.monotonic() - asked > 0.9

@@ -20,6 +20,7 @@ from pairrank.service.worker.admission import Door, Place, Refusal
 MAX_HEAD_BYTES = 64 * 2**10
 MAX_HEADERS = 100
 PATIENCE_SECONDS = 0.25
+TURN_SECONDS = 0.02  # connections that were refused are read again together, so often: a timer each would cost more
 # While headers arrive they are parsed in pieces of this size, so that no more than one is read past the limit.
 _PIECE = 16 * 2**10
 # Java's own client offers HTTP/2 with every first request; the parser would take what follows, the body, for HTTP/2.
@@ -62,6 +63,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().__init__(*args, **more)
         self._refused = False  # what is left of this request is read and dropped
         self._missing = 0  # bytes of it that are dropped unparsed
+        self._heard = 0.0  # when one was refused unparsed, which leaves the timers as they are
         self._known: tuple[Place | None] | None = None  # what the door has said before the head was parsed
         self._asked: Place | None = None  # behind the door
         self._place: Place | None = None  # and the one that it holds
@@ -83,7 +85,7 @@ class HttpProtocol(HttpToolsProtocol):
             dropped = min(self._missing, len(data))
             self._missing -= dropped
             if not self._missing:
-                self._turn_away()
+                self._pause()
             data = data[dropped:]
             if not data:
                 return
@@ -157,7 +159,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._in_head = True
         if self._refused:
             self._refused = False
-            self._turn_away()
+            self.on_response_complete()
+            self._pause()
             return
         super().on_message_complete()
         self._be_patient()
@@ -196,26 +199,41 @@ class HttpProtocol(HttpToolsProtocol):
         if not isinstance(asked, Refusal):
             self._known = (asked,)
             return False
-        self._unset_keepalive_if_required()
+        self._heard = self.loop.time()
         self._say(asked, last=False)
         self._missing = missing
         if not missing:
-            self._turn_away()
-        elif self._late is None:
-            self._expect_head()
+            self._pause()
         return True
 
     def _say(self, refusal: Refusal, last: bool) -> None:
         assert self.door is not None
-        self._pause = self.door.refused(refusal)
+        self._pause_seconds = self.door.refused(refusal)
         self.transport.write(_answer(refusal, last))
 
-    def _turn_away(self) -> None:
+    def _pause(self) -> None:
         """A refused request has been read; the next one waits for a moment."""
-        self._head_is_there()
-        self.on_response_complete()
+        assert self.door is not None
         self.flow.pause_reading()
-        self.loop.call_later(self._pause, self._read_on)
+        turn = int((self.loop.time() + self._pause_seconds) / TURN_SECONDS) + 1
+        if turn not in self.door.paused:
+            self.door.paused[turn] = []
+            self.loop.call_at(turn * TURN_SECONDS, self._read_on, self.door.paused, turn)
+        self.door.paused[turn].append(self)
+
+    @staticmethod
+    def _read_on(paused: dict[int, list[HttpProtocol]], turn: int) -> None:
+        for one in paused.pop(turn):
+            if not one.transport.is_closing():
+                one.flow.resume_reading()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection on which nothing has come for long, not even what was refused."""
+        left = self._heard + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._late = self.loop.call_later(left, self.timeout_keep_alive_handler)
+        else:
+            super().timeout_keep_alive_handler()
 
     def _expect_head(self) -> None:
         self._late = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
@@ -224,10 +242,6 @@ class HttpProtocol(HttpToolsProtocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
-
-    def _read_on(self) -> None:
-        if not self.transport.is_closing():
-            self.flow.resume_reading()
 
     def _hold(self) -> None:
         if self._asked is not None:

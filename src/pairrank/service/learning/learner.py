@@ -105,8 +105,6 @@ class Learner:
         self._poll_seconds = min(max(POLL_SECONDS, 9 * (time.monotonic() - began)), RETRY_SECONDS)
         busy = False
         for ranker_id in sorted(heads, key=lambda number: self._since.setdefault(number, began)):
-            if time.monotonic() - began > STEP_SECONDS:
-                return True
             head = heads[ranker_id]
             guarded = head.launch is not None and head.launch.mode == "guarded"
             if ranker_id in self._broken:
@@ -125,6 +123,8 @@ class Learner:
                 self._share(ranker_id)
             if ranker_id not in self._changed:
                 del self._since[ranker_id]  # behind all that wait
+            if time.monotonic() - began > STEP_SECONDS:  # after one at least, however slow the store is
+                return True
         return busy
 
     def _follow(self, ranker_id: int, log_seq: int) -> bool:

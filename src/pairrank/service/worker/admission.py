@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pairrank.service.answers import RefusalError
 from pairrank.service.auth import NoKeyError, authorise
@@ -132,6 +132,7 @@ class Door:
         self._count, self._keys, self._key_rate = refused, keys, key_rate
         self._rates = Rates(key_rate) if key_rate else None
         self._second = self._last = self._this = 0
+        self.paused: dict[int, list[Any]] = {}  # connections that are not read for a moment, by when they are again
 
     def refused(self, refusal: Refusal) -> float:
         """Count a refusal. For so many seconds its connection should not be read: longer the more there are, up to what
