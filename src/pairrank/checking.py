@@ -1,13 +1,16 @@
-"""Checks of options: what came, what was expected. Every `OptionError` about a number or a choice is worded here."""
+"""Checks of options: what came, what was expected. Every `OptionError` about a number or a choice is worded here; and
+whether an extra is installed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
-from pairrank.errors import CutoffError, OptionError
+from pairrank.errors import CutoffError, MissingExtraError, OptionError
 
 
 def check_number_in(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
@@ -59,3 +62,11 @@ def check_positions(name: str, value: int | None, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
         raise CutoffError(f"{name} is {value!r}; expected a whole number of positions, {low} or more")
     return min(int(value), high)
+
+
+def import_extra(module: str, extra: str, package: str = "") -> Any:
+    """A module that an extra brings; where ``package`` (by default its first name) is missing, what installs it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise MissingExtraError(package or module.partition(".")[0], extra) from None

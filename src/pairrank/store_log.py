@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pairrank.errors import MissingExtraError, NewerFormatError, OptionError, StorageError
+from pairrank.checking import import_extra
+from pairrank.errors import NewerFormatError, OptionError, StorageError
 from pairrank.types import Impression
 
 # The newest version of the tables whose log is known to look like this; a test compares it with the service's own.
@@ -124,10 +125,7 @@ class _Rows:
 @contextmanager
 def _opened(address: str) -> Iterator[_Rows]:
     if address.startswith(("postgresql://", "postgres://")):
-        try:
-            import psycopg
-        except ImportError:
-            raise MissingExtraError("psycopg", "postgres") from None
+        psycopg = import_extra("psycopg", "postgres")
         try:
             connection: Any = psycopg.connect(address, connect_timeout=5)
         except psycopg.Error as problem:

@@ -13,18 +13,15 @@ import numpy as np
 
 from pairrank import data
 from pairrank.bench.measure import Row, interleaved, peak_bytes, ratio
+from pairrank.checking import import_extra
 from pairrank.data import decimals, letor
-from pairrank.errors import MissingExtraError
 
 OPEN_MS = 50.0
 
 
 def measure(quick: bool) -> Iterator[Row]:
     """Four rows: rate, what the array code alone is worth, memory, and opening the cache over parsing."""
-    try:
-        from sklearn.datasets import load_svmlight_file
-    except ImportError:
-        raise MissingExtraError("scikit-learn", "sklearn") from None
+    load_svmlight_file = import_extra("sklearn.datasets", "sklearn", "scikit-learn").load_svmlight_file
     # About 1.7 kB of text a document: 1,700 queries have 1,020 in train, of 120 documents, more than 200 MB.
     name = f"synthetic:mslr(queries={10 if quick else 1700})"
     with tempfile.TemporaryDirectory() as folder, _cache_in(Path(folder) / "cache"):

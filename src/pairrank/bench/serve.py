@@ -30,8 +30,8 @@ from pairrank.bench.http_load import (
     visitors,
 )
 from pairrank.bench.measure import Row, ratio
+from pairrank.checking import import_extra
 from pairrank.client import Client
-from pairrank.errors import MissingExtraError
 
 # One turn of each thing that is compared, in seconds: short, so that a machine that slows down slows all of them.
 TURN = 0.5
@@ -60,10 +60,7 @@ QUICK = Load(seconds=1.0, feedbacks=200)
 
 def measure(serve: Sequence[str], load: Load) -> Iterator[Row]:
     """All rows; ``serve`` is the command that starts the service, handed in: faces do not import each other."""
-    try:
-        import uvicorn  # noqa: F401
-    except ModuleNotFoundError:
-        raise MissingExtraError("uvicorn", "serve") from None
+    import_extra("uvicorn", "serve")
     _, streams = rank_bodies(load.n_documents, load.n_features, load.k, 20)
     with tempfile.TemporaryDirectory() as name:
         yield from _throughput(serve, Path(name), load)

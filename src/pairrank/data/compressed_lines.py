@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pairrank.errors import MissingExtraError
+from pairrank.checking import import_extra
 
 SUFFIXES = ("", ".gz", ".bz2", ".zst")
 # Bytes of text at a time: enough to make the cost of starting an array operation small, not so much as to fill memory.
@@ -67,11 +67,7 @@ def _careful(read: Callable[[Any], bytes], argument: Any) -> bytes:
 
 def _unzstandard(file: BinaryIO) -> Iterator[bytes]:
     """Frame by frame, because the package's own reader takes a cut-off frame for a whole one."""
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtraError("zstandard", "lab") from None
-    frame = None
+    zstandard, frame = import_extra("zstandard", "lab"), None
     while block := file.read(max(1, BLOCK // 8)):
         while block:
             frame = frame or zstandard.ZstdDecompressor().decompressobj()
@@ -93,8 +89,4 @@ def writer(path: Path) -> BinaryIO:
 
 
 def _zstandard_writer(path: Path, mode: str) -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtraError("zstandard", "lab") from None
-    return zstandard.open(path, mode)
+    return import_extra("zstandard", "lab").open(path, mode)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from pairrank.checking import import_extra
 from pairrank.engines.base import Pool, call, cores
-from pairrank.errors import MissingExtraError, PairRankError
+from pairrank.errors import PairRankError
 
 
 class Ray(Pool):
@@ -34,10 +35,7 @@ def connected(workers: int | None, address: str | None) -> Iterator[Any]:
 
     A cluster that was started here is stopped here; somebody else's connection is used and left.
     """
-    try:
-        import ray
-    except ImportError:
-        raise MissingExtraError("ray", "ray") from None
+    ray = import_extra("ray", "ray")
     if ray.is_initialized():
         yield ray
         return

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pairrank.errors import ExportError, MissingExtraError
+from pairrank.checking import import_extra
+from pairrank.errors import ExportError
 from pairrank.export import additive, json_model
 from pairrank.export.additive import AdditiveModel
 from pairrank.export.model import LinearModel
@@ -21,17 +22,9 @@ IR_VERSION = 8
 KEY = "pairrank"
 
 
-def _onnx() -> Any:
-    try:
-        import onnx
-    except ImportError:
-        raise MissingExtraError("onnx", "onnx") from None
-    return onnx
-
-
 def dumps(model: LinearModel) -> bytes:
     """The model as an ONNX file."""
-    onnx = _onnx()
+    onnx = import_extra("onnx", "onnx")
     helper, kind = onnx.helper, onnx.TensorProto
     shift, scale = model.affine()
     constants = {"shift": shift, "scale": scale, "weights": model.weights}
@@ -68,7 +61,7 @@ def dumps_additive(model: AdditiveModel) -> bytes:
 
     g(x) = y_0 + Σ_i (y_{i+1} - y_i) clip((x - x_i) / (x_{i+1} - x_i), 0, 1) + slope · (x - clip(x, x_0, x_p)).
     """
-    onnx = _onnx()
+    onnx = import_extra("onnx", "onnx")
     helper, kind = onnx.helper, onnx.TensorProto
     functions = model.functions
     pieces = [(f, i) for f, function in enumerate(functions) for i in range(len(function.x) - 1)]
@@ -146,7 +139,7 @@ def dumps_additive(model: AdditiveModel) -> bytes:
 
 def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     """The model of a file that `dumps` wrote; graphs from elsewhere are not read as linear models."""
-    onnx = _onnx()
+    onnx = import_extra("onnx", "onnx")
     try:
         file = onnx.load_model_from_string(blob)
     except Exception as problem:  # protobuf raises its own classes, which differ between its versions

@@ -26,26 +26,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pairrank.errors import DataError, MissingExtraError
+from pairrank.checking import import_extra
+from pairrank.errors import DataError
 
 GROUP_BYTES = 16 * 2**20
 
 
 def parquet() -> Any:
     """``pyarrow.parquet``, or the line that installs it."""
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "logs") from None
-    return pyarrow.parquet
+    return import_extra("pyarrow.parquet", "logs")
 
 
 def arrow() -> Any:
     """``pyarrow``, or the line that installs it."""
-    parquet()
-    import pyarrow
-
-    return pyarrow
+    return import_extra("pyarrow", "logs")
 
 
 @dataclass

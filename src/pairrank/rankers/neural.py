@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from pairrank import threads
-from pairrank.checking import check_choice, check_number_in, check_whole
+from pairrank.checking import check_choice, check_number_in, check_whole, import_extra
 from pairrank.documents import Features
-from pairrank.errors import MissingExtraError, OptionError
+from pairrank.errors import OptionError
 from pairrank.kernel import exploration, partition
 from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs
@@ -78,7 +78,7 @@ class OlRankNet(Ranker):
     device: str = "cpu"
 
     def _reset(self) -> None:
-        torch = _torch()
+        torch = import_extra("torch", "neural", "PyTorch")
         check_whole("width", self.width, 2, 100_000)
         if self.width % 2:
             raise OptionError(
@@ -187,7 +187,7 @@ class OlRankNet(Ranker):
     @contextmanager
     def _network(self) -> Iterator[_Network]:
         """The network, with one thread of PyTorch's: it would sum in another order with more."""
-        torch = _torch()
+        torch = import_extra("torch", "neural", "PyTorch")
         before = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
@@ -270,11 +270,3 @@ class _Network:
             (loss + share * ((model - centre) ** 2).sum()).backward()
             descent.step()
         return np.asarray(model.detach().cpu())
-
-
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError("PyTorch", "neural") from None
-    return torch

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pairrank import threads
-from pairrank.errors import MissingExtraError, OptionError, StorageError
+from pairrank.checking import import_extra
+from pairrank.errors import OptionError, StorageError
 from pairrank.service.auth import new_key
 from pairrank.service.settings import Settings
 from pairrank.service.store import open_store, sqlite_path
@@ -28,10 +29,7 @@ LEARNER_SECONDS = 60.0
 def check(settings: Settings) -> str:
     """Raise what would keep the service from starting; which database it will be on."""
     for module in ("fastapi", "uvicorn", "orjson", "prometheus_client", "pyarrow"):
-        try:
-            __import__(module)
-        except ModuleNotFoundError:
-            raise MissingExtraError(module, "serve") from None
+        import_extra(module, "serve")
     path = sqlite_path(settings.store)
     if path is not None and not path.absolute().parent.is_dir():
         raise StorageError(f"the folder {path.absolute().parent} for the store does not exist: create it")

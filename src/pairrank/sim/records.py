@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from pairrank import metrics
-from pairrank.errors import FileFormatError, MissingExtraError
+from pairrank.checking import import_extra
+from pairrank.errors import FileFormatError
 from pairrank.sim.spec import RunSpec
 from pairrank.types import AnyArray, FloatArray, IntArray
 
@@ -143,9 +144,4 @@ class Records:
 
 
 def _arrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "lab") from None
-    return pyarrow, parquet
+    return import_extra("pyarrow", "lab"), import_extra("pyarrow.parquet", "lab")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pairrank.errors import MissingExtraError
+from pairrank.checking import import_extra
 from pairrank.lab.analysis.aggregate import Cell, Results
 from pairrank.lab.experiment import CEILING
 from pairrank.lab.report import styles
@@ -53,11 +53,7 @@ class Plate:
 
     def render(self) -> tuple[bytes, bytes]:
         """PNG and SVG."""
-        try:
-            import matplotlib
-        except ImportError:
-            raise MissingExtraError("matplotlib", "lab") from None
-        with matplotlib.rc_context(_RC):
+        with import_extra("matplotlib", "lab").rc_context(_RC):
             figure = self.draw()
             png, svg = io.BytesIO(), io.BytesIO()
             figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
