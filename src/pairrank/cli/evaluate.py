@@ -28,14 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Estimate and print."""
-    found = evaluate(
-        args.store,
-        ranker=args.ranker,
-        against=args.against,
-        metric=args.metric,
-        positions=args.positions,
-        level=args.level,
-    )
+    asked = {name: getattr(args, name) for name in ("ranker", "against", "metric", "positions", "level")}
+    found = evaluate(args.store, **asked)
     if args.json:
         print(json.dumps(found.to_json()))
         return 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from pairrank.cli import experiment_options
 from pairrank.lab import tune, tuned_options
@@ -47,24 +49,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     prepare(args.out)
     given = tuned_options.load(args.settings) if args.settings else {}
-    task = tune.Task(
-        data=args.data,
-        rounds=args.rounds,
-        k=args.k,
-        fold=args.fold,
-        normalise=args.normalise,
-        objective=args.objective,
-        users=experiment_options.users(args),
-        seeds=args.seeds,
-        trials=args.trials,
-    )
+    told: dict[str, Any] = {f.name: getattr(args, f.name) for f in fields(tune.Task) if hasattr(args, f.name)}
+    task = tune.Task(**told, users=experiment_options.users(args))
     found = []
     for ranker in dict.fromkeys(args.ranker or tune.RANKERS):
         text = tuned_options.applied(ranker, given)
         tuned = tune.tune(text, task, lambda specs, out: experiment_options.run_all(specs, args, out), args.out)
         found.append(tuned)
-        told = ", ".join(f"{name} = {value}" for name, value in tuned.options.items()) or "the defaults"
-        print(f"{ranker}: {told}; {args.objective} {tuned.value:.4f}, defaults {tuned.default:.4f}", flush=True)
+        best = ", ".join(f"{name} = {value}" for name, value in tuned.options.items()) or "the defaults"
+        print(f"{ranker}: {best}; {args.objective} {tuned.value:.4f}, defaults {tuned.default:.4f}", flush=True)
     words = (*experiment_options.named(args.ranker), "--objective", args.objective, "--trials", str(args.trials))
     path = Path(args.out) / "settings.json"
     tune.save(path, task, found, experiment_options.command("tune", args, *words))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pairrank import engines
-from pairrank.lab.trial import REVERSED, SHUFFLED, Crowd, Study, first_click, scores, splits
+from pairrank.lab.trial import REVERSED, SHUFFLED, Crowd, Study, first_click, orders, padded, scores, splits
 from pairrank.metrics import NDCG
 from pairrank.rng import Purpose, generator
 from pairrank.trials.launch import Launch
@@ -41,12 +41,7 @@ def compared(study: Study) -> tuple[int, IntArray, dict[str, IntArray]]:
     single = np.asarray(served.features[:, int(np.argmax(quality))], dtype=np.float64)
 
     def top(own: FloatArray) -> IntArray:
-        rows = np.full((served.n_queries, study.k), -1)
-        for q in range(served.n_queries):
-            cut = slice(served.offsets[q], served.offsets[q + 1])
-            order = np.argsort(-own[cut], kind="stable")[: study.k]
-            rows[q, : len(order)] = served.grades[cut][order]
-        return rows
+        return np.array([padded(served.query(q)[1][r], study.k, -1) for q, r in enumerate(orders(served, own))])
 
     return served.n_grades, top(single), {kind: top(scores(study, text, train, served)) for kind, text in kinds.items()}
 

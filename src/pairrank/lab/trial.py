@@ -149,17 +149,17 @@ def _lists_of(grades: IntArray, a: IntArray, b: IntArray, k: int) -> tuple[AnyAr
     documents, usual = interleaving.worth(a, b, len(drafts[0].ranking))
     exposed = [[documents[d] for d in list_.ranking.tolist()] - usual for list_ in drafts]
 
-    def padded(values: Any, missing: float) -> AnyArray:
+    def filled(values: Any, missing: float) -> AnyArray:
         array = np.asarray(values)
         return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, k - array.shape[-1])], constant_values=missing)
 
     return (
-        padded(grades[a[:k]], -1),
-        padded(grades[b[:k]], -1),
-        padded([grades[list_.ranking] for list_ in drafts], -1),
-        padded([list_.credit for list_ in drafts], 0.0),
-        padded([1.0 - 2.0 * list_.teams for list_ in drafts], 0.0),
-        padded(exposed, 0.0),
+        filled(grades[a[:k]], -1),
+        filled(grades[b[:k]], -1),
+        filled([grades[list_.ranking] for list_ in drafts], -1),
+        filled([list_.credit for list_ in drafts], 0.0),
+        filled([1.0 - 2.0 * list_.teams for list_ in drafts], 0.0),
+        filled(exposed, 0.0),
     )
 
 
@@ -367,7 +367,7 @@ class Explorer:
 
     def grades(self, which: Iterable[int], rankings: Iterable[IntArray]) -> IntArray:
         """(n, k), of rankings of some queries."""
-        return np.array([_padded(self.queries[q][1][r], self.k, -1) for q, r in zip(which, rankings, strict=True)])
+        return np.array([padded(self.queries[q][1][r], self.k, -1) for q, r in zip(which, rankings, strict=True)])
 
     def weigher(self, others: Sequence[IntArray]) -> Weigher:
         """A function of a query and a shown ranking: (4, k), its `Weights` for one that shows ``others``, and ones."""
@@ -376,7 +376,7 @@ class Explorer:
         @cache
         def known(q: int, ranking: bytes) -> FloatArray:
             found = off_policy.weigh(np.frombuffer(ranking, dtype=np.int64), others[q], chances[q])
-            return np.array([*(_padded(part, self.k, 1.0) for part in found), np.ones(self.k)])
+            return np.array([*(padded(part, self.k, 1.0) for part in found), np.ones(self.k)])
 
         return lambda q, ranking: known(q, ranking.tobytes())
 
@@ -420,7 +420,7 @@ def coverage(study: Study, explorer: Explorer, crowd: Crowd) -> dict[str, Any]:
     @cache
     def drafted(q: int, ranking: bytes) -> FloatArray:
         found, credit = drafts[q][0].weigh(np.frombuffer(ranking, dtype=np.int64))
-        return np.array([*(_padded(part, study.k, 1.0) for part in found), _padded(credit, study.k, 0.0)])
+        return np.array([*(padded(part, study.k, 1.0) for part in found), padded(credit, study.k, 0.0)])
 
     return {
         "order by score": _covered(study, explorer, crowd, weights, alone / len(best)),
@@ -450,7 +450,8 @@ def _covered(study: Study, explorer: Explorer, crowd: Crowd, weights: Weigher, t
     }
 
 
-def _padded(values: AnyArray, k: int, missing: float) -> AnyArray:
+def padded(values: AnyArray, k: int, missing: float) -> AnyArray:
+    """(k,), the first ``k`` values, and ``missing`` where there are fewer."""
     return np.pad(values[:k], (0, k - len(values[:k])), constant_values=missing)
 
 

@@ -142,16 +142,13 @@ async def _on_problem(_: Request, problem: Exception) -> Response:
     return refusal(problem)
 
 
-async def _on_invalid(_: Request, problem: Exception) -> Response:
-    errors: list[Any] = list(problem.errors()) if isinstance(problem, RequestValidationError) else []
-    place = ".".join(str(part) for part in errors[0]["loc"]) if errors else "the request"
-    return refusal(RefusalError(422, "input", f"{place}: {errors[0]['msg'].lower() if errors else 'is not valid'}"))
+async def _on_invalid(_: Request, problem: Any) -> Response:
+    first = problem.errors()[0]
+    return refusal(RefusalError(422, "input", f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"))
 
 
-async def _on_http(_: Request, problem: Exception) -> Response:
-    status = problem.status_code if isinstance(problem, HTTPException) else 500
-    detail = str(problem.detail) if isinstance(problem, HTTPException) else ""
-    headers = dict(problem.headers or {}) if isinstance(problem, HTTPException) else {}
-    response = answer({"error": "http", "message": detail.lower() or "the request was refused"}, status)
-    response.headers.update(headers)
+async def _on_http(_: Request, problem: Any) -> Response:
+    told = {"error": "http", "message": str(problem.detail).lower() or "the request was refused"}
+    response = answer(told, problem.status_code)
+    response.headers.update(problem.headers or {})
     return response

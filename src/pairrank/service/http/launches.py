@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -61,13 +62,11 @@ def describe(row: RankerRow, head: LaunchHead, course: LaunchCourse | None) -> d
         decided = json.loads(head.decided)
         guard = Guard(decided["margin"], decided["holdout"], decided["delta"])
         course = LaunchCourse(Launch(guard, head.mode, decided["auto"]), head.epoch, row.version)
-    launch, guard = course.launch, course.launch.guard
+    launch = course.launch
     share = {"free": 1.0, "guarded": head.share}.get(head.mode, 0.0)
     return {
         "mode": head.mode,
-        "margin": guard.margin,
-        "holdout": guard.holdout,
-        "delta": guard.delta,
+        **asdict(launch.guard),
         "most_lost": head.most_lost,
         "auto": launch.auto,
         "share": share,
