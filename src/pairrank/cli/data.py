@@ -33,7 +33,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the statistics of a data set."""
     parts, varying = _parts(args)
     whole = known_sets.total(list(parts.values()))
     known = known_sets.closest(whole)

@@ -9,7 +9,6 @@ from pairrank.service.evaluation import METRICS, evaluate
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Estimate from the log of a ranker that explores what another order would have got in its place, with "
         "intervals, and say where the log cannot tell. The service may be running. Lists are logged with all of their "
@@ -27,7 +26,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Estimate and print."""
     asked = {name: getattr(args, name) for name in ("ranker", "against", "metric", "positions", "level")}
     found = evaluate(args.store, **asked)
     if args.json:

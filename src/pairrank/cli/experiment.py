@@ -22,7 +22,6 @@ def address(parser: argparse.ArgumentParser) -> None:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Which of two orders do users prefer? Interleaved in one list, or by a split of the clients; effect, interval "
         "and p-value are valid whenever they are looked at."
@@ -47,7 +46,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it and say how the experiment stands."""
     with Client(args.url, key=args.key) as client:
         match args.act:
             case "start":

@@ -58,7 +58,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, name, normalise, write."""
     model = export.load_any(args.model, args.source, nonnegative=args.nonnegative, ranker=args.ranker)
     names = feature_names(args.names)
     if isinstance(model, export.AdditiveModel):

@@ -54,7 +54,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Draw and write."""
     if (args.model is None) != (args.data is None):
         raise OptionError("--model and --data go together; without both, an example is drawn")
     panels = _example() if args.model is None else [_query(args)]

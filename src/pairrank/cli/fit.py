@@ -62,7 +62,6 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
 
 @threads.single()
 def run(args: argparse.Namespace) -> int:
-    """Check, join, fit, save."""
     if not args.logs:
         raise OptionError("no logs were named")
     if not args.check and not args.out:

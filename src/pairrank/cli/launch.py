@@ -11,7 +11,6 @@ from pairrank.errors import OptionError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Say how a ranker is launched, or with --mode decide it: shadow serves the present order and learns, guarded "
         "serves ours as far as what was lost stays within the margin, free serves ours."
@@ -26,7 +25,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decide, if asked to, and say how it stands."""
     given = {name: getattr(args, name) for name in ("margin", "holdout", "most_lost", "auto")}
     if args.mode is None and any(value is not None for value in given.values()):
         raise OptionError("a launch is decided with --mode shadow, guarded or free")

@@ -27,7 +27,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the playground until Ctrl-C."""
     # Needs the extra `serve`, which --help does not.
     from pairrank.service.playground.index import open_index
     from pairrank.service.playground.start import listen, serve

@@ -24,7 +24,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay; the exit code says whether all is the same."""
     # One moment of the store, also while the service runs; one thread, as the learner: the same sums in one order.
     with closing(open_store(args.store, create=False)) as store, store.database.snapshot(), threads.single():
         rows = [row for row in store.rankers() if args.ranker in (None, row.name)]

@@ -38,7 +38,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to stop."""
     flags = {field.name: getattr(args, field.name, None) for field in fields(Settings)}
     flags["allowed_hosts"] = ",".join(args.allowed_hosts) if args.allowed_hosts else None
     settings = load_settings(flags, file=args.config)

@@ -19,7 +19,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compile what is not compiled yet."""
     if find_spec("numba") is None:
         raise MissingExtraError("numba", "fast")
     if not jit.load():

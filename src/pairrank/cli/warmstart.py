@@ -46,7 +46,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 @threads.single()
 def run(args: argparse.Namespace) -> int:
-    """Find the prior, give it to a new ranker, save it."""
     if bool(args.data) == bool(args.logs) and (args.data or not args.weights):
         raise OptionError("expected --weights FILE, --data DATA or LOGS; data or logs may stand beside weights")
     if args.weights:
