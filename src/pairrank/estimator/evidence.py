@@ -26,7 +26,7 @@ LINE = 1e6
 STIFF = np.array([LINE, 30.0, 10.0, 3.0, 0.6, 0.25, 0.1])
 # What the log-evidence must gain before a block becomes anything but as stiff as can be: many blocks are asked at once,
 # and neither the pairs of one list nor lists of the same query are independent. On MQ2008, whose queries come back, 4
-# cost .003 of held-out NDCG against 8, and with 8 one of five folds lost .006, with 10 .004. Of 20 runs with noisy users
+# cost .003 of held-out NDCG against 8; with 8 one of five folds lost .006, with 10 .004. Of 20 runs with noisy users
 # where functions saturate, 8 had no bend after 1,000 lists with 8, 11 with 10, 14 with 12.
 NATS = 10.0
 # And as a share of what it gains without the square of the score, which cannot stand for every way to flatten out.
