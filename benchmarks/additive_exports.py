@@ -1,8 +1,8 @@
 """How the exports of an additive model rank a set's test queries, read back by the libraries that will run them.
 
 By hand: ``python benchmarks/additive_exports.py MQ2008`` lets a ranker learn 1,000 lists of perfect users on each of
-the five folds, and prints for each format the share of pairs that it orders as the ranker does, the share of queries that
-it ranks so, and the largest difference of a score.
+the five folds, and prints for each format the share of pairs that it orders as the ranker does, the share of queries
+that it ranks so, and the largest difference of a score.
 """
 
 from __future__ import annotations
