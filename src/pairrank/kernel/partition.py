@@ -15,7 +15,8 @@ from scipy.special import logit
 
 from pairrank.kernel import jit
 from pairrank.kernel.confidence import squared_widths_of
-from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
+from pairrank.kernel.logistic import sigmoid
+from pairrank.types import BoolArray, Float32Array, FloatArray, Inspection, IntArray
 
 Real = FloatArray | Float32Array
 
@@ -185,3 +186,20 @@ def first_blocks(certain: BoolArray, k: int) -> IntArray:
     """`leading_blocks` where the certain orders (n, n) are known already."""
     ends = block_ends(reaches(certain))
     return ends[: np.searchsorted(ends, k - 1) + 1]
+
+
+def inspected(
+    scores: FloatArray, order: IntArray, certain: BoolArray, width: FloatArray, unit: str, z: float | None = None
+) -> Inspection:
+    """Scores (n,) and widths (n, n) by row, and the certain orders (n, n) of the documents sorted by ``order`` (n,)."""
+    back = np.argsort(order)
+    return Inspection(
+        scores=scores,
+        order=order,
+        probability=sigmoid(np.subtract.outer(scores, scores)),
+        width=width,
+        certain=certain[np.ix_(back, back)],
+        blocks=block_numbers(block_ends(reaches(certain)), len(order))[back],
+        unit=unit,
+        z=z,
+    )

@@ -16,7 +16,6 @@ from pairrank.checking import check_choice, check_number_in, check_whole, import
 from pairrank.documents import Features
 from pairrank.errors import OptionError
 from pairrank.kernel import exploration, partition
-from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, Ranker
 from pairrank.rankers.pairwise import PAIRS, PairKind, preferred
@@ -153,17 +152,8 @@ class OlRankNet(Ranker):
         with self._turn, threads.single():
             order, ranked, squared, certain = self._compare(X)
         back = np.argsort(order)
-        ends = partition.block_ends(partition.reaches(certain))
-        scores, both = ranked[back], np.ix_(back, back)
-        return Inspection(
-            scores=scores,
-            order=order,
-            probability=sigmoid(np.subtract.outer(scores, scores)),
-            width=self.alpha * np.sqrt(squared[both]),
-            certain=certain[both],
-            blocks=partition.block_numbers(ends, len(X))[back],
-            unit="probability",
-        )
+        width = self.alpha * np.sqrt(squared[np.ix_(back, back)])
+        return partition.inspected(ranked[back], order, certain, width, "probability")
 
     # Learning.
 

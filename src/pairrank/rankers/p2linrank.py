@@ -13,7 +13,6 @@ from pairrank.documents import Features
 from pairrank.errors import OptionError
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import exploration, partition
-from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw
 from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
@@ -127,22 +126,10 @@ class P2LinRank(PairwiseRanker):
     def inspect(self, features: Features) -> Inspection:
         """What the models agree on; a width is half the range of the models' score differences."""
         X = self.check_features(features)
-        n = len(X)
         order, agreement = self._sorted(self._inputs(X))
-        back = np.argsort(order)
-        certain = agreement.rows(0, n)
-        ends = partition.block_ends(partition.reaches(certain))
-        scores = agreement.scores[:, back]
-        mean = scores.mean(axis=0)
-        return Inspection(
-            scores=mean,
-            order=order,
-            probability=sigmoid(np.subtract.outer(mean, mean)),
-            width=0.5 * np.ptp(scores[:, :, None] - scores[:, None, :], axis=0),
-            certain=certain[np.ix_(back, back)],
-            blocks=partition.block_numbers(ends, n)[back],
-            unit="score",
-        )
+        scores = agreement.scores[:, np.argsort(order)]
+        width = 0.5 * np.ptp(scores[:, :, None] - scores[:, None, :], axis=0)
+        return partition.inspected(scores.mean(axis=0), order, agreement.rows(0, len(X)), width, "score")
 
     def _follow(self, impression: Impression, found: Pairs) -> None:
         rng = generator(impression.seed, impression.number, Purpose.NOISE)

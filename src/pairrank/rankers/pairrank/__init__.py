@@ -227,18 +227,8 @@ class PairRank(PairRankOptions):
             certain = candidates.certain()
             widths = self.width_factor * np.sqrt(confidence.squared_widths(inputs, self._metric))
             scores = self.score(X)
-        ends = partition.block_ends(partition.reaches(certain))
-        back = np.argsort(candidates.order)
-        return Inspection(
-            scores=scores,
-            order=candidates.order,
-            probability=logistic.sigmoid(np.subtract.outer(scores, scores)),
-            width=widths,
-            certain=certain[np.ix_(back, back)],
-            blocks=partition.block_numbers(ends, len(X))[back],
-            unit="score" if self._information is None else "probability",
-            z=self.width_factor if self._information is None else None,
-        )
+        unit, z = ("score", self.width_factor) if self._information is None else ("probability", None)
+        return partition.inspected(scores, candidates.order, certain, widths, unit, z)
 
     def block_sizes(self, features: Features) -> IntArray:
         """(n_blocks,), as `inspect` tells, at a fraction of its cost."""
