@@ -1,4 +1,5 @@
-"""Several learners on one PostgreSQL: they share the rankers, and one that was paused cannot publish any more."""
+"""Several services on one PostgreSQL: learners share the rankers, one that was paused cannot publish any more, and a
+newer version changes the tables beneath those that run."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from cluster import Postgres
@@ -16,7 +18,8 @@ from scene import Scene
 from pairrank.errors import StorageError
 from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.replay import replay
-from pairrank.service.store import SqlStore, open_store
+from pairrank.service.store import SqlStore, database, open_store
+from pairrank.service.store.schema import MIGRATIONS, VERSION
 
 pytestmark = pytest.mark.postgres
 TAKEOVER_SECONDS = 3.0
@@ -121,3 +124,20 @@ def test_a_paused_learner_is_replaced_and_comes_back(
     finally:
         paused.kill()
         paused.wait()
+
+
+def test_tables_change_beneath_a_transaction_that_wants_them_in_another_order(
+    store: SqlStore, open_another: Callable[[], SqlStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server would end one of the two; so a change gives up in time, and begins again."""
+    added = "ALTER TABLE log ADD COLUMN new BIGINT; ALTER TABLE heads ADD COLUMN new BIGINT"
+    monkeypatch.setattr(database, "MIGRATIONS", (*MIGRATIONS, added))
+    monkeypatch.setattr(database, "VERSION", VERSION + 1)
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND locktype = 'relation'"
+    with ThreadPoolExecutor(1) as pool:
+        with store.database.transaction():
+            store.database.all("UPDATE heads SET version = version")
+            newer = pool.submit(open_another)
+            until(lambda: store.database.all(waiting))  # it has the log, and wants the heads
+            store.database.all("DELETE FROM log")
+        assert newer.result().database.schema() == VERSION + 1

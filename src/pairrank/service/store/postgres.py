@@ -32,6 +32,10 @@ PULSE_SECONDS = 0.5
 CONNECT_SECONDS = 5
 # A statement that waits longer than this waits for something that has gone wrong.
 STATEMENT_MS = 30_000
+# A change of tables waits for a lock no longer than this, then begins again: beneath a service that runs the two could
+# wait for each other, and after a second the server would end one of them.
+CHANGE_MS = 300
+CHANGE_TRIES = 100
 
 
 class PostgresDatabase(Database):
@@ -154,14 +158,26 @@ class PostgresDatabase(Database):
                 time.sleep(PULSE_SECONDS)
 
     def migrate(self) -> int:
-        """As for any database, but one process at a time."""
+        """As for any database, but one process at a time, and without ending what others have under way."""
         with self.reading():
             self.all("SELECT pg_advisory_lock(?)", (MIGRATION_LOCK,))
+            self.all(f"SET lock_timeout = {CHANGE_MS}")
             try:
-                return super().migrate()
+                return self._migrate_at_last(CHANGE_TRIES)
             finally:
                 if self._connection is not None and not self._connection.closed:
+                    self.all("RESET lock_timeout")
                     self.all("SELECT pg_advisory_unlock(?)", (MIGRATION_LOCK,))
+
+    def _migrate_at_last(self, tries: int) -> int:
+        while True:
+            try:
+                return super().migrate()
+            except StorageError as problem:
+                tries -= 1
+                if not tries or not isinstance(problem.__cause__, psycopg.errors.LockNotAvailable):
+                    raise
+            time.sleep(CHANGE_MS / 1000)
 
     def has_table(self, name: str) -> bool:
         return self.all("SELECT to_regclass(?)", (name,))[0][0] is not None
