@@ -68,10 +68,11 @@ class Fault(NamedTuple):
 
 
 # After these a store was damaged once: the power went while a checkpoint copied what a failed flush had left out.
+# They hold for this course of a life; after a change, find others while `SqliteDatabase._write_wal_again` does nothing.
 FOUND = (
-    Fault(kind="sync", at=29, power_after=4, seed=29),
-    Fault(kind="sync", at=30, power_after=11, seed=30, error="ENOSPC"),
-    Fault(kind="sync", at=51, power_after=7, seed=5107, rounds=25),
+    Fault(kind="sync", at=24, power_after=5, seed=2405, rounds=25),
+    Fault(kind="sync", at=25, power_after=6, seed=2506, rounds=25),
+    Fault(kind="sync", at=29, power_after=7, seed=2907, rounds=25),
 )
 
 
