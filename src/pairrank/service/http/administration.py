@@ -195,7 +195,6 @@ def routes(worker: WorkerState) -> APIRouter:
     async def roll_back(name: str, body: RollbackBody, actor: str) -> None:
         await worker.administer(worker.store.roll_back, name, body.version, worker.clock(), actor)
         await worker.models.caught_up(name, ROLLBACK_SECONDS)
-        await worker.models.refresh()
 
     act("freeze", "Stop learning or resume", FreezeBody, freeze)
     act("limits", "Change what may be explored and kept", LimitsBody, limit)

@@ -144,7 +144,6 @@ class Playground:
             window.append((quality, first, by_words))
             if done == searches or time.monotonic() - told >= _TELL_SECONDS:
                 await self._worker.models.caught_up(RANKER, _PATIENCE)  # users wait for the learner, within reason
-                await self._worker.models.refresh()
                 told = time.monotonic()
                 item = await self._worker.models.get(RANKER)
                 ndcg, top, bm25 = np.mean(np.array(window, dtype=np.float64), axis=0).tolist()

@@ -117,13 +117,17 @@ class Models:
         return self._pinned[key]
 
     async def caught_up(self, name: str, seconds: float) -> RankerRow | None:
-        """The ranker's row once its model has caught up with its log as it is now, ``seconds`` later at the latest."""
+        """The ranker's row once its model has caught up with its log as it is now, ``seconds`` later at the latest.
+
+        From then on this worker serves that model.
+        """
         deadline = time.monotonic() + seconds
         row = await self.read(self._store.ranker, name)
         target = row.log_seq if row else 0
         while row is not None and row.applied < target and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
             row = await self.read(self._store.ranker, name)
+        await self.refresh()
         return row
 
     def open_count(self, ranker_id: int) -> int:
