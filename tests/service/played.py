@@ -19,6 +19,7 @@ from pairrank.service.settings import Settings
 from pairrank.service.store import SqlStore
 from pairrank.service.store.sqlite import SqliteDatabase
 from pairrank.service.store.values import Event, Feedback, Served, Status
+from pairrank.service.supervisor import Supervisor
 from pairrank.service.worker.group_commit import GroupCommit
 from pairrank.service.worker.models import Models
 from pairrank.service.worker.state import WorkerState
@@ -169,7 +170,19 @@ for _name in ("serve", "feedback", "events", "close_windows", "expire", "publish
     setattr(Store, _name, _watched(_name))
 
 
-class Worker:
+class Process:
+    """What a supervisor sees of a process."""
+
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def close(self) -> None:
+        self.returncode = -9
+
+
+class Worker(Process):
     """A rank worker: the service's own state over a loop of ours."""
 
     def __init__(self, world: World) -> None:
@@ -197,6 +210,7 @@ class Worker:
         return True
 
     def close(self) -> None:
+        super().close()
         self.loop.close()
         for store in self.stores:
             store.close()
@@ -213,7 +227,7 @@ class Worker:
         return (await self.state.writer.events([Event(item.row.id, number, token, event_id, document)]))[0].status
 
 
-class LearnerProcess:
+class LearnerProcess(Process):
     def __init__(self, world: World) -> None:
         self.store = Store(world)
         self.learner = Learner(self.store, world.clock)
@@ -232,4 +246,36 @@ class LearnerProcess:
         return True
 
     def close(self) -> None:
+        super().close()
         self.store.close()
+
+
+class Host(Supervisor):
+    """A supervisor, with its worker and its learner."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(Settings(workers=1), listener=None, folder=None)
+        self._world = world
+        self.tend()
+
+    def tend(self) -> None:
+        for child in self._children:
+            self._tend(child)
+
+    def _start(self, role: str) -> Process:
+        if any(child.role == role and child.process in self.living for child in self._children):
+            raise WrongError(f"a second {role} is started beside the first")
+        return (Worker if role == "worker" else LearnerProcess)(self._world)
+
+    @property
+    def living(self) -> list[Process]:
+        return [one.process for one in self._children if one.process is not None and one.process.poll() is None]
+
+    def check(self) -> None:
+        """After a long time all processes live."""
+        if len(self.living) != len(self._children):
+            raise WrongError("a process that died was not started again")
+
+    def close(self) -> None:
+        for process in self.living:
+            process.close()

@@ -1,11 +1,11 @@
-"""Workers, learners, clients, network, clock and store as steps under one seeded scheduler, in one process.
+"""Workers, learners, supervisors, clients, network, clock and store as steps under one seeded scheduler.
 
 Everything that could happen at the same time is a step: one callback of a worker's event loop, one job of its reading
-thread, one batch of its writing thread, one round of a learner, the delivery of one message, a tick of the clock. The
-code is the service's own (`ranking.show`, `Models`, `GroupCommit`, `Learner`, `SqlStore`); only threads, time and the
-network are played. Messages are reordered, lost and doubled, answers are lost. Commits fail before or after they were
-made, processes die there and are made anew, the power is cut, which takes back what was not flushed, and backups are
-restored.
+thread, one batch of its writing thread, one round of a learner, one look of a supervisor at its processes, the delivery
+of one message, a tick of the clock. The code is the service's own (`ranking.show`, `Models`, `GroupCommit`, `Learner`,
+`Supervisor`, `SqlStore`); only threads, time and the network are played. Messages are reordered, lost and doubled,
+answers are lost. Commits fail before or after they were made, processes die there until their supervisor starts others,
+whole hosts die, the power is cut, which takes back what was not flushed, and backups are restored.
 
 What each write answers is compared with `plain_store.py`, and every so many steps all tables are. A seed that fails is
 printed with the fewest of its steps that still fail.
@@ -33,9 +33,10 @@ from unittest import mock
 
 import numpy as np
 from plain_store import PlainStore
-from played import KilledError, LearnerProcess, PowerCutError, Store, Worker, WrongError
+from played import Host, KilledError, LearnerProcess, PowerCutError, Store, Worker, WrongError
 
 from pairrank.errors import PairRankError, StorageError
+from pairrank.service import supervisor as supervisor_module
 from pairrank.service.http.rank_request import Query
 from pairrank.service.http.ranking import parse_impression
 from pairrank.service.learning import learner as learner_module
@@ -56,9 +57,11 @@ WEIGHTS = {
     "click": 50,
     "event": 40,
     "learn": 40,
+    "tend": 30,  # a supervisor looks after its processes
     "tick": 12,
     "fault": 3,  # of the next commit
     "kill": 1,
+    "crash": 0.3,  # of a host
     "create": 3,
     "freeze": 1,
     "roll_back": 1,
@@ -71,7 +74,7 @@ STEPS = 3000  # of one run
 COMPARE = 250  # steps from one comparison of all tables to the next
 NAMES = ("a", "b")
 RANKERS = ("pairrank", "pairrank", "pairrank-c", "pdgd", "epsilon-greedy")
-WORKERS = LEARNERS = 2
+HOSTS = 2  # with a worker and a learner each
 IDS = ["d0", "d1", "d2", "d3"]
 LIMITS = Limits(window_seconds=10.0, retention_seconds=30.0)
 
@@ -116,8 +119,10 @@ class World:
             (learner_module, "time", SimpleNamespace(monotonic=self.clock)),
             (models_module, "time", SimpleNamespace(monotonic=self.clock, thread_time=self.clock)),
             (models_module, "NUMBERS", 10),  # so that a worker often asks for more
+            (supervisor_module, "time", SimpleNamespace(monotonic=self.clock)),
+            (supervisor_module, "print", lambda *_, **__: None),
         ):
-            self._played.enter_context(mock.patch.object(module, name, value))
+            self._played.enter_context(mock.patch.object(module, name, value, create=name == "print"))
         self._start()
         return self
 
@@ -134,12 +139,20 @@ class World:
 
     def _start(self) -> None:
         self._admin = Store(self)
-        self._workers = [Worker(self) for _ in range(WORKERS)]
-        self._learners = [LearnerProcess(self) for _ in range(LEARNERS)]
+        self._hosts = [Host(self) for _ in range(HOSTS)]
 
     def close(self) -> None:
-        for one in (self._admin, *self._workers, *self._learners):
+        for one in (self._admin, *self._hosts):
             one.close()
+
+    @property
+    def _workers(self) -> list[Worker]:
+        """Those that live."""
+        return [one for host in self._hosts for one in host.living if isinstance(one, Worker)]
+
+    @property
+    def _learners(self) -> list[LearnerProcess]:
+        return [one for host in self._hosts for one in host.living if isinstance(one, LearnerProcess)]
 
     def _begin_again(self, path: Path, plain: PlainStore) -> None:
         self.close()
@@ -154,8 +167,8 @@ class World:
         actors = self._actors(kind)
         actor: Worker | LearnerProcess | None = None
         try:
-            if actors:
-                first = choice % len(actors)
+            if actors is not None:
+                first, done = choice % max(len(actors), 1), False
                 for actor in actors[first:] + actors[:first]:
                     if done := getattr(actor, kind)(choice):
                         break
@@ -164,7 +177,7 @@ class World:
             self.counts[kind if done else "idle"] += 1
         except KilledError:
             if actor is not None:
-                self._replace(actor)
+                self._end(actor)
         except PowerCutError:
             assert self.saved is not None
             self.counts["power cut"] += 1
@@ -174,21 +187,20 @@ class World:
             if actor is not None:  # a process has a sentence for everything, and goes on
                 raise
 
-    def _actors(self, kind: str) -> list[Any]:
-        return self._learners if kind == "learn" else self._workers if kind in ("turn", "read", "write") else []
+    def _actors(self, kind: str) -> list[Any] | None:
+        return self._learners if kind == "learn" else self._workers if kind in ("turn", "read", "write") else None
 
-    def _replace(self, actor: Worker | LearnerProcess) -> None:
+    def _end(self, actor: Worker | LearnerProcess) -> None:
         self.counts["death"] += 1
         actor.close()
-        for actors in (self._workers, self._learners):
-            actors[:] = [type(one)(self) if one is actor else one for one in actors]
 
     # The network and the clients.
 
     def _deliver(self, choice: int) -> bool:
-        worker = self._workers[choice % WORKERS]
-        if not self._mail or not worker.started.done():
+        workers = [worker for worker in self._workers if worker.started.done()]
+        if not self._mail or not workers:
             return False
+        worker = workers[choice % len(workers)]
         fate, place = (choice >> 8) % 16, (choice >> 16) % len(self._mail)
         kind, secret, args = self._mail[place] if fate == 0 else self._mail.pop(place)  # 0: it will come again
         if fate == 1:
@@ -264,8 +276,19 @@ class World:
         problem = KilledError() if choice & 1 else StorageError("the store cannot be used right now: a fault")
         self.fault = (problem, "before" if choice & 2 else "after")
 
-    def _kill(self, choice: int) -> None:
-        self._replace([*self._learners, *self._workers][choice % (LEARNERS + WORKERS)])
+    def _tend(self, choice: int) -> None:
+        self._hosts[choice % HOSTS].tend()
+
+    def _kill(self, choice: int) -> bool:
+        living = [*self._learners, *self._workers]
+        if living:
+            self._end(living[choice % len(living)])
+        return bool(living)
+
+    def _crash(self, choice: int) -> None:
+        """A supervisor dies, and with it its processes, whose pipe it held."""
+        self._hosts[choice % HOSTS].close()
+        self._hosts[choice % HOSTS] = Host(self)
 
     def _power(self, choice: int) -> None:
         if self.saved is None:
@@ -350,10 +373,16 @@ class World:
         """Let all windows close and a last learner learn all there is, and hold the models against a replay."""
         self.fault, self.saved, self.cutting = None, None, False
         self._now += LIMITS.retention_seconds + 1
-        for learner in self._learners:
-            learner.close()
-        self._learners = [LearnerProcess(self)]
-        while self._learners[0].learn(3 << 8) and any(h.applied < h.log_seq for h in self._admin.heads().values()):
+        for _ in range(2):  # a look to see who died, and one after the longest wait
+            for host in self._hosts:
+                host.tend()
+            self._now += 5.0
+        for host in self._hosts:
+            host.check()
+        last, *others = self._learners
+        for one in others:
+            one.close()
+        while last.learn(3 << 8) and any(h.applied < h.log_seq for h in self._admin.heads().values()):
             pass
         self.compare()
         faults = verify(self._admin) + [row.name for row in self._admin.rankers() if not replay(self._admin, row).same]

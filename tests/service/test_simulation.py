@@ -12,6 +12,7 @@ from pairrank.service.learning.model import Model
 from pairrank.service.store import impressions
 from pairrank.service.store.impressions import ImpressionTables
 from pairrank.service.store.values import Feedback, Verdict
+from pairrank.service.supervisor import Supervisor
 from pairrank.service.worker import models
 
 SEEDS = range(20)
@@ -44,12 +45,18 @@ def not_flushed(self: ImpressionTables, items: Sequence[Feedback], now: float) -
         del self.database._begin
 
 
+def start_once(self: Supervisor, child: Any) -> None:
+    if child.process is None:
+        child.process = self._start(child.role)
+
+
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any], str]] = {
     "feedback is answered before it is on disk": (ImpressionTables, "feedback", not_flushed, "acknowledged"),
     "a learner goes on without its history": (Model, "read_back", lambda self, _: self.ranker.recall([]), "log gives"),
     "lists are told apart by number alone": (impressions, "_equal", lambda *_: True, "should say"),
     "ids are the same again after a restore": (models, "new_batch", lambda: "0" * 12, "given out twice"),
     "nothing ever expires": (ImpressionTables, "expire", lambda *_: 0, "lists wait"),
+    "what died stays dead": (Supervisor, "_tend", start_once, "not started again"),
 }
 
 
@@ -62,9 +69,9 @@ def test_faults_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_failing_run_becomes_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(impressions, "_judge", lambda *_: Verdict(impressions.Status.UNKNOWN))
-    steps = steps_of(1, STEPS)
-    failed = run(1, steps).failed
+    steps = steps_of(4, STEPS)
+    failed = run(4, steps).failed
     assert failed is not None
-    fewest = minimised(1, steps[: failed + 1], least=32)
-    assert run(1, fewest).failed == len(fewest) - 1
+    fewest = minimised(4, steps[: failed + 1], least=32)
+    assert run(4, fewest).failed == len(fewest) - 1
     assert len(fewest) < 0.7 * failed
