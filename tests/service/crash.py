@@ -9,7 +9,9 @@ everything imported, so that a life costs milliseconds. Clients never stop sendi
 - the model equals the replay of the log, bit for bit, and what a ranker learns of it that was never saved
   (`plain_store.py`); the store is whole;
 - so do the verdicts of an interleaved experiment and a split and the state of a guarded launch, which run all the time;
-- off-policy estimates are, bit for bit, those of a copy of the store in an SQLite file.
+- off-policy estimates are, bit for bit, those of a copy of the store in an SQLite file;
+- what clients were told of some lists, with requests that overlap and are repeated, is what the plain store would have
+  said (`histories.py`).
 
 By hand: ``python tests/service/crash.py --kills 5000`` (and ``--postgres``).
 """
@@ -17,7 +19,6 @@ By hand: ``python tests/service/crash.py --kills 5000`` (and ``--postgres``).
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import logging
 import os
@@ -33,6 +34,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import histories
 import uvicorn
 from fastapi import FastAPI
 from plain_store import kept_history
@@ -75,6 +77,7 @@ class Outcome:
 
     kills: dict[str, int]
     acknowledged: int
+    explained: int  # lists of which every answer was held against the plain store
     logged: int
     learned: int
     faults: list[str] = field(default_factory=list)
@@ -132,10 +135,6 @@ def send(port: int, notes: Path, seed: int, forgetful: bool) -> None:
                     file.write(f"bought:{shown.impression_id}\n")
                 if chance.random() < 0.1 and client.feedback(RANKER, shown.impression_id, []) != "duplicate":
                     file.write(f"twice {shown.impression_id}\n")
-            if chance.random() < 0.2:
-                with contextlib.suppress(ServiceError):
-                    shown = client.rank(PLAIN, documents, k=3)
-                    client.feedback(PLAIN, shown.impression_id, [name for name in shown.ids if name in clicks])
             file.flush()
 
 
@@ -180,7 +179,7 @@ def run(url: str, kills: int, seed: int, folder: Path, postgres: object = None) 
     store = open_store(url)
     store.create(RANKER, Config(2, options={}), Limits(window_seconds=WINDOW), time.time(), "crash")
     store.create(OTHER, Config(2, options={}, seed=1), Limits(), time.time(), "crash")
-    store.create(PLAIN, Config(2), Limits(keep_candidates=5), time.time(), "crash")
+    store.create(PLAIN, Config(2), Limits(window_seconds=WINDOW, keep_candidates=5), time.time(), "crash")
     for definition in EXPERIMENTS:
         store.define(definition, time.time(), "crash")
     store.launch(RANKER, LAUNCH, time.time(), "crash")
@@ -203,7 +202,11 @@ def run(url: str, kills: int, seed: int, folder: Path, postgres: object = None) 
     victims = Victims(starts, ends, seed)
     notes = [folder / f"client{number}" for number in range(CLIENTS)]
     clients = [fork(partial(send, port, path, number, postgres is not None)) for number, path in enumerate(notes)]
+    told = folder / "told"
+    clients.append(fork(partial(histories.play, port, told, PLAIN, seed)))
     try:
+        while not told.exists() or len(told.read_text().splitlines()) < 5:  # later there may be none
+            time.sleep(0.05)
         victims.run(kills)
         time.sleep(1.0)
     finally:
@@ -212,10 +215,10 @@ def run(url: str, kills: int, seed: int, folder: Path, postgres: object = None) 
         victims.end_all()
         listener.close()
     lines = [line.split() for path in notes for line in path.read_text().splitlines()]
-    return judge(url, lines, victims.kills)
+    return judge(url, lines, list(histories.read(told)), victims.kills)
 
 
-def judge(url: str, lines: list[list[str]], kills: dict[str, int]) -> Outcome:
+def judge(url: str, lines: list[list[str]], records: list[histories.Record], kills: dict[str, int]) -> Outcome:
     """Let one last learner finish, then compare what clients were told with what the store holds."""
     store = open_store(url)
     try:
@@ -236,8 +239,11 @@ def judge(url: str, lines: list[list[str]], kills: dict[str, int]) -> Outcome:
         faults += compare(store, acknowledged)
         if (told := evaluate(url, ranker=PLAIN)) != evaluate_copy(store):
             faults.append(f"the copy's estimates are not {told}")
+        faults += histories.check(
+            store, PLAIN, records, WINDOW, forgetful=not isinstance(store.database, SqliteDatabase)
+        )
         row = store.rankers()[0]
-        return Outcome(kills, len(acknowledged), row.log_seq, row.learned, faults)
+        return Outcome(kills, len(acknowledged), len(records), row.log_seq, row.learned, faults)
     finally:
         store.close()
 
