@@ -35,6 +35,7 @@ class Postgres:
     folder: Path
     port: int
     fsync: bool = False  # off survives the death of processes, though not of the machine
+    host: str = "127.0.0.1"  # where it listens
 
     @property
     def user(self) -> str | None:
@@ -46,6 +47,8 @@ class Postgres:
     def make(self) -> None:
         data = str(self.folder / "data")
         self._run(str(self.bin / "initdb"), "-D", data, "-U", "pairrank", "-A", "trust", "-E", "UTF8", "--no-sync")
+        with open(self.folder / "data" / "pg_hba.conf", "a") as file:
+            file.write(f"host all all {self.host}/24 trust\n")
 
     def start(self) -> None:
         from pairrank.service.store.postgres import PostgresDatabase
@@ -67,7 +70,7 @@ class Postgres:
             self._server = subprocess.Popen(
                 [
                     *(self.bin / "postgres", "-D", self.folder / "data", "-p", str(self.port), "-k", self.folder),
-                    *("-c", "listen_addresses=127.0.0.1", "-c", "max_connections=60", "-c", "shared_buffers=32MB"),
+                    *("-c", f"listen_addresses={self.host}", "-c", "max_connections=60", "-c", "shared_buffers=32MB"),
                     *("-c", f"fsync={'on' if self.fsync else 'off'}"),
                 ],
                 user=self.user,
@@ -87,7 +90,7 @@ class Postgres:
         # A server that was killed leaves its lock file; the next one checks that the process is gone.
 
     def url(self, database: str) -> str:
-        return f"postgresql://pairrank@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://pairrank@{self.host}:{self.port}/{database}"
 
     def new_database(self) -> str:
         import psycopg
@@ -106,13 +109,13 @@ def postgres_bin() -> Path | None:
 
 
 @contextmanager
-def running(binaries: Path, *, fsync: bool = False) -> Iterator[Postgres]:
+def running(binaries: Path, *, fsync: bool = False, host: str = "127.0.0.1") -> Iterator[Postgres]:
     """A server, started; killed at the end."""
     with tempfile.TemporaryDirectory(prefix="pairrank-pg-") as name:
         folder = Path(name)
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres")
-        server = Postgres(binaries, folder, free_port(), fsync)
+        server = Postgres(binaries, folder, free_port(), fsync, host)
         server.make()
         server.start()
         try:

@@ -5,7 +5,7 @@
 takeover  how long until another learner has the rankers of one that was killed, and of one that was paused
 fair      1,000 rankers over two learners, one ranker with a third of all feedback: each ranker's lag
 busy      feedbacks per second of one learner on one ranker
-hosts     lists per second of processor time with 1, 2 and 4 services
+hosts     lists per second of processor time with 1, 2 and 4 services, each in a network namespace (as root)
 polls     what looking for work costs, by the number of rankers
 start     how long a service takes to start with 10,000 rankers
 big       serving and feedback with --rows impressions in the store, over the same with 10,000
@@ -25,12 +25,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from cluster import Postgres, postgres_bin, running
+from hosts import Host, Network, network
 from tree import Tree
 
 from pairrank.bench.http_load import Target, children, closed_loop, rank_bodies, wait_until_ready
@@ -218,27 +220,31 @@ def spent(server: Postgres) -> float:
     return Target(0, (main, *children(main))).spent() or 0.0
 
 
-def hosts(server: Postgres, seconds: float) -> None:
+def hosts(server: Postgres, net: Network, seconds: float) -> None:
     """Four services are there all the time; one, two or all of them get lists, by turns, since the machine drifts."""
     requests, _ = rank_bodies(50, 16, SHOWN, 20)
     store = server.new_database()
-    trees = [Tree(store) for _ in range(4)]
-    trees[0].client.create("bench", 16)
-    for tree in trees:
-        wait_until_ready(tree._port)
+    trees = [Tree(store, prefix=host.prefix) for host in net.hosts]
+    net.hosts[0].do(lambda: trees[0].client.create("bench", 16))
+    for host, tree in zip(net.hosts, trees, strict=True):
+        host.do(partial(wait_until_ready, tree._port))
     workers = [tree.children("worker")[0] for tree in trees]
     learners = [tree.children("learner")[0] for tree in trees]
 
-    async def load(ports: list[int]) -> float:
-        return sum(await asyncio.gather(*(closed_loop(port, requests, 3.0, 4) for port in ports))) * 3.0
+    def visit(host: Host, tree: Tree) -> float:
+        return host.do(lambda: asyncio.run(closed_loop(tree._port, requests, 3.0, 4))) * 3.0
 
-    asyncio.run(load([tree._port for tree in trees]))  # warm
+    def load(count: int) -> float:
+        with ThreadPoolExecutor() as pool:
+            return sum(pool.map(visit, net.hosts[:count], trees[:count]))
+
+    load(4)  # warm
     costs: dict[int, list[tuple[float, float, float]]] = {1: [], 2: [], 4: []}
     for _ in range(int(seconds / 9)):
         for count, found in costs.items():
             parts = [Target(0, tuple(workers[:count])), Target(0, tuple(learners)), None]
             before = [spent(server) if part is None else part.spent() or 0.0 for part in parts]
-            done = asyncio.run(load([tree._port for tree in trees[:count]]))
+            done = load(count)
             after = [spent(server) if part is None else part.spent() or 0.0 for part in parts]
             worker, learner, database = ((now - then) / done for now, then in zip(after, before, strict=True))
             found.append((worker, learner, database))
@@ -349,14 +355,17 @@ def main() -> None:
         "takeover": lambda server: takeover(server, given.times),
         "fair": lambda server: fair(server, given.seconds),
         "busy": lambda server: busy(server, given.count),
-        "hosts": lambda server: hosts(server, given.seconds),
         "polls": polls,
         "start": start,
         "big": lambda server: big(server, given.rows),
     }
+    if "hosts" in given.parts:
+        with network(4) as net, running(binaries, host=net.address) as server:
+            hosts(server, net, given.seconds)
     with running(binaries) as server:
         for part in given.parts:
-            works[part](server)
+            if part != "hosts":
+                works[part](server)
 
 
 if __name__ == "__main__":

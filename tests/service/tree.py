@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from pairrank.client import Client
@@ -16,14 +17,14 @@ from pairrank.client import Client
 class Tree:
     """One supervisor with its workers and its learner."""
 
-    def __init__(self, store: str, *flags: str, port: int = 0) -> None:
-        self.store, self._flags, self._port = store, flags, port
+    def __init__(self, store: str, *flags: str, port: int = 0, prefix: Sequence[str] = ()) -> None:
+        self.store, self._flags, self._port, self._prefix = store, flags, port, prefix
         self.start()
 
     def start(self) -> None:
         command = [sys.executable, "-m", "pairrank", "serve", "--store", self.store, "--port", str(self._port)]
         self.process = subprocess.Popen(
-            [*command, *self._flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [*self._prefix, *command, *self._flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         assert self.process.stdout is not None
         self.greeting = self.process.stdout.readline()
