@@ -76,14 +76,26 @@ def _blocks(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _raw(rng: np.random.Generator) -> tuple[Any, ...]:
-    X = rng.random((rng.integers(1, 30), 7)) * 10.0 ** rng.uniform(-9, 9, 7) + rng.uniform(-1e8, 1e8, 7)
+    n, d = rng.integers(1, 30), rng.integers(1, 8)
+    X = rng.random((n, d)) * 10.0 ** rng.uniform(-9, 9, d) + rng.uniform(-1e8, 1e8, d)
     X.setflags(write=bool(rng.integers(2)))
-    return X, 10.0 ** rng.uniform(-9, 9, 7), 1e6
+    return X, 10.0 ** rng.uniform(-9, 9, d), 1e6
 
 
-def _in_order(rng: np.random.Generator) -> tuple[Any, ...]:
-    X = rng.integers(-3, 4, (rng.integers(1, 40), 3)).astype(np.float32)
-    return X @ X.T, -np.sort(rng.integers(-9, 9, len(X)) * rng.choice([1.0, 0.7])).astype(np.float32)
+def _model(rng: np.random.Generator, n_docs: int) -> tuple[Any, ...]:
+    """Documents, weights, and the inverse of a matrix."""
+    d = int(rng.integers(2, 60))
+    root = rng.normal(size=(d, d))
+    documents = rng.integers(-2, 3, (n_docs, d)).astype(np.float64) if rng.integers(2) else rng.normal(size=(n_docs, d))
+    documents.setflags(write=bool(rng.integers(2)))
+    return documents, rng.normal(size=d), rng.choice([0.01, 1.0]) * (root @ root.T)
+
+
+def _shown(rng: np.random.Generator) -> tuple[Any, ...]:
+    n = int(rng.integers(2, 60))
+    X, weights, inverse = _model(rng, n)
+    k, z = int(rng.integers(1, n + 1)), float(rng.choice([0.0, 0.01, 0.2, 1.0, 100.0]))
+    return X, weights, inverse.astype(np.float32), z, k, rng.random(k * n)
 
 
 def _keys(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -106,12 +118,9 @@ def _pairs(rng: np.random.Generator, k: int) -> tuple[Any, ...]:
 
 
 def _list(rng: np.random.Generator) -> tuple[Any, ...]:
-    k = int(rng.integers(2, 13))
-    D = rng.normal(size=(k, 5))
-    K = D @ D.T * rng.choice([0.01, 1.0, 30.0])
-    winner, loser, weight = _pairs(rng, k)
-    with plain():
-        return 3 * rng.normal(size=k), K, pairs.preferences(winner, loser, weight, k)
+    k = int(rng.integers(2, list_newton.FEW + 1))
+    D, theta, inverse = _model(rng, k)
+    return D, *_pairs(rng, k), theta, inverse
 
 
 def _history(rng: np.random.Generator) -> tuple[int, int, tuple[Any, ...]]:
@@ -140,10 +149,10 @@ ARGUMENTS: dict[str, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     "standardised": _raw,
     "wider_apart": _apart,
     "first_blocks": _blocks,
-    "certain_in_order": _in_order,
     "draw_blocks_by_key": _keys,
     "shown": _clicks,
-    "solve_short_list": _list,
+    "show_by_score": _shown,
+    "take_in_short": _list,
     "gaps": _gaps,
     "scatter": _scatter,
     "differences": _differences,

@@ -22,8 +22,8 @@ import numpy as np
 from pairrank.estimator.history import LISTS_A_PRODUCT, History
 from pairrank.kernel import jit
 from pairrank.kernel.confidence import inverse_of, plus_product
-from pairrank.kernel.list_newton import solve_list
-from pairrank.kernel.pairs import Pairs, only_used, preferences
+from pairrank.kernel.list_newton import take_in
+from pairrank.kernel.pairs import Pairs, only_used
 from pairrank.state import Saved
 from pairrank.types import FloatArray, IntArray
 
@@ -202,17 +202,9 @@ class Posterior(Saved):
         return max(GROWTH * n, min(2 * n, n + 4 * d))
 
     def _take_in(self, D: FloatArray, pairs: Pairs, asleep: FloatArray | None) -> float:
-        """Minimise (quadratic model so far) + (loss of these pairs), exactly; then add their curvature to H.
-
-        With A = DH⁻¹ and K = ADᵀ the minimiser is θ + Aᵀb, where the scores s' = s + K b(s') and b(s') collects
-        w σ(-(s'_w - s'_l)) with plus at winners and minus at losers: an equation in k unknowns. Returns the squared
-        length of the move in the norm of H before it.
-        """
-        A = D.dot(self.inverse)  # same bits as by `@`, and less to do before them
-        b, L, S, moved = solve_list(D.dot(self.theta), A.dot(D.T), preferences(*pairs, len(D)))
-        self.theta = self.theta + b.dot(A)
+        """Take in the pairs of documents ``D`` (k, d), and keep them; how far θ̂ moves, squared in the norm of H."""
+        self.theta, self.inverse, L, moved = take_in(D, pairs, self.theta, self.inverse)
         self._lists += 1
-        self.inverse = plus_product(self.inverse, A.T, S.dot(A).T, -1.0)
         if self._mean_loss:
             self._pairs_part = plus_product(self._pairs_part, D.T, L.dot(D).T, 1.0)
         self.history.append(D, pairs, asleep)

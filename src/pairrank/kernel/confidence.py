@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.linalg.blas import dgemm, dtrsm
+from scipy.linalg.blas import dgemm, dgemv, dtrsm, sgemm
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from pairrank.kernel import jit
-from pairrank.types import Float32Array, FloatArray, IntArray
+from pairrank.types import AnyArray, Float32Array, FloatArray, IntArray
 
 # Lemma 1's constants: noise of a yes or no is ½-sub-Gaussian, the sigmoid is ¼-Lipschitz.
 R = 0.5
@@ -35,6 +35,23 @@ def plus_product(matrix: FloatArray, A: FloatArray, B: FloatArray, factor: float
     """matrix + factor A Bᵀ for symmetric ``matrix`` (d, d) and A Bᵀ of A, B (d, m), in one pass over a copy of it."""
     total: FloatArray = dgemm(factor, B, A, beta=1.0, c=matrix.T, trans_b=1).T
     return total
+
+
+# Products that compiled code takes part in are by scipy's BLAS, which numba calls: numpy's may be another one.
+
+
+def product(A: AnyArray, B: AnyArray) -> AnyArray:
+    """A B for two matrices, each laid out by rows or the transpose of one that is; both float32 or both float64."""
+    (a, flip_a), (b, flip_b) = ((M.T, 0) if M.flags.c_contiguous else (M, 1) for M in (A, B))
+    gemm = sgemm if A.dtype == np.float32 else dgemm
+    total: AnyArray = gemm(1.0, b, a, trans_a=flip_b, trans_b=flip_a).T
+    return total
+
+
+def scores(X: FloatArray, weights: FloatArray) -> FloatArray:
+    """X·θ, (n,), for rows X (n, d)."""
+    products: FloatArray = dgemv(1.0, X.T, weights, trans=1)
+    return products
 
 
 def inverse_of(matrix: FloatArray) -> tuple[FloatArray, float]:
@@ -78,7 +95,8 @@ def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray
     From the first row: a mean of equal numbers far from zero is not that number, and constants must become zero.
     """
     away: FloatArray = X - X[0]
-    away -= np.add.reduce(away) / len(away)
+    # By rows, as a loop does: a single column would be added up by halves.
+    away -= (np.add.reduce(away) if len(unit) > 1 else away.cumsum()[-1]) / len(away)
     away *= 1.0 / unit
     return np.minimum(np.maximum(away, -furthest, out=away), furthest, out=away)
 

@@ -14,8 +14,10 @@ import numpy as np
 from numba import njit, types
 
 from pairrank.kernel.logistic import CLOSE, MAX_STEPS
+from pairrank.kernel.partition import TINY
 from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
 
+_BY_ROWS = types.float64[:, ::1]
 _READ_ONLY = types.Array(types.float64, 2, "C", readonly=True)
 # Of documents in the history, and of what is made of them.
 _TYPES = [("f4", "f4"), ("f4", "f8"), ("f8", "f4"), ("f8", "f8")]
@@ -81,7 +83,7 @@ def first_blocks(certain: BoolArray, k: int) -> IntArray:
 
 
 @_compiled("b1[:,::1](f4[:,::1], f4[::1])")
-def certain_in_order(G: Float32Array, scores: Float32Array) -> BoolArray:
+def _certain_in_order(G: Float32Array, scores: Float32Array) -> BoolArray:
     """`partition.certain_in_order`: no document is certainly above one whose score is not lower."""
     n = len(scores)
     certain = np.zeros((n, n), dtype=np.bool_)
@@ -124,6 +126,33 @@ def draw_blocks_by_key(certain: BoolArray, ends: IntArray, k: int, keys: FloatAr
                 waiting[taken] = size
         start = stop
     return places, blocks
+
+
+@_compiled((_READ_ONLY, types.float64[::1], types.float32[:, ::1], types.float64, types.int64, types.float64[::1]))
+def show_by_score(
+    X: FloatArray, weights: FloatArray, inverse: Float32Array, z: float, k: int, keys: FloatArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """`candidates.show_by_score`."""
+    n, d = X.shape
+    scores = np.dot(X, weights)
+    order = np.arange(n)
+    for i in range(1, n):  # few enough to put each into its place; equal ones stay in order
+        place = i
+        while place > 0 and scores[order[place - 1]] < scores[i]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = i
+    inputs, falling = np.empty((n, d), dtype=np.float32), np.empty(n, dtype=np.float32)
+    unit = np.float32(max(z, TINY))
+    for i in range(n):
+        row = order[i]
+        falling[i] = np.float32(scores[row] - scores[0]) / unit
+        for j in range(d):
+            inputs[i, j] = np.float32(X[row, j])
+    certain = _certain_in_order(np.dot(np.dot(inputs, inverse), inputs.T), falling)
+    ends = first_blocks(certain, k)
+    places, blocks = draw_blocks_by_key(certain, ends, k, keys)
+    return ends, order[places], blocks
 
 
 # Learning.
@@ -217,10 +246,10 @@ def _eliminate(A: FloatArray) -> None:
 
 
 @_compiled("Tuple((f8[::1], f8[:,::1], f8[:,::1], f8))(f8[::1], f8[:,::1], f8[:,::1])")
-def solve_short_list(
+def _solve_list(
     start: FloatArray, K: FloatArray, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """`list_newton.solve_short_list`."""
+    """`list_newton.solve_list` of a short list."""
     k = len(start)
     scores = start.copy()
     system, step = np.empty((k, 2 * k + 1)), np.empty(k)
@@ -252,6 +281,19 @@ def solve_short_list(
     for i in range(k):
         moved += b[i] * Kb[i]
     return b, L, _product(L, system[:, k + 1 :].copy()), moved
+
+
+@_compiled((_READ_ONLY, types.int64[::1], types.int64[::1], types.float64[::1], types.float64[::1], _BY_ROWS))
+def take_in_short(
+    D: FloatArray, winner: IntArray, loser: IntArray, weight: FloatArray, theta: FloatArray, inverse: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    """`list_newton.take_in_short`."""
+    weights = np.zeros((len(D), len(D)))
+    for pair in range(len(winner)):
+        weights[winner[pair], loser[pair]] += weight[pair]
+    A = np.dot(D, inverse)
+    b, L, S, moved = _solve_list(np.dot(D, theta), np.dot(A, D.T), weights)
+    return theta + np.dot(b, A), inverse - np.dot(A.T, np.dot(S, A)), L, moved
 
 
 # The history.

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import dgemv
 from scipy.linalg.lapack import dgesv
 from scipy.special import expit
 
 from pairrank.kernel import jit
+from pairrank.kernel.confidence import product, scores
 from pairrank.kernel.logistic import CLOSE, MAX_STEPS
-from pairrank.types import FloatArray
+from pairrank.kernel.pairs import Pairs, preferences
+from pairrank.types import FloatArray, IntArray
 
 # Up to this many documents plain loops are faster than LAPACK, once they are compiled.
 FEW = 32
@@ -37,19 +40,49 @@ class Solution(NamedTuple):
     moved: float
 
 
+class Taken(NamedTuple):
+    """θ̂ (d,) and H⁻¹ (d, d) after a list; ``L`` and ``moved`` as in `Solution`."""
+
+    theta: FloatArray
+    inverse: FloatArray
+    L: FloatArray
+    moved: float
+
+
+def take_in(D: FloatArray, pairs: Pairs, theta: FloatArray, inverse: FloatArray) -> Taken:
+    """Minimise (quadratic model so far) + (loss of these ``pairs``), exactly; then add their curvature to H.
+
+    With A = DH⁻¹ and K = ADᵀ for documents ``D`` (k, d) the minimiser is θ + Aᵀb, where the scores s' = s + K b(s') and
+    b(s') collects w σ(-(s'_w - s'_l)) with plus at winners and minus at losers: an equation in k unknowns.
+    """
+    # Of matrices with one column numba makes vectors, and BLAS adds up otherwise.
+    short = len(D) <= FEW and D.shape[1] > 1
+    return take_in_short(D, *pairs, theta, inverse) if short else _taken_in(D, *pairs, theta, inverse)
+
+
+@jit.twin(Taken)
+def take_in_short(
+    D: FloatArray, winner: IntArray, loser: IntArray, weight: FloatArray, theta: FloatArray, inverse: FloatArray
+) -> Taken:
+    """`take_in` of a list of two documents at least, with two columns at least."""
+    return _taken_in(D, winner, loser, weight, theta, inverse)
+
+
+def _taken_in(
+    D: FloatArray, winner: IntArray, loser: IntArray, weight: FloatArray, theta: FloatArray, inverse: FloatArray
+) -> Taken:
+    A = product(D, inverse)
+    b, L, S, moved = solve_list(scores(D, theta), product(A, D.T), preferences(winner, loser, weight, len(D)))
+    return Taken(theta + dgemv(1.0, A.T, b), inverse - product(A.T, product(S, A)), L, moved)
+
+
 def solve_list(start: FloatArray, K: FloatArray, weights: FloatArray) -> Solution:
     """Solve s' = start + K b(s') by Newton's method, for ``K`` = D H⁻¹ Dᵀ (k, k) and scores ``start`` (k,).
 
-    ``weights`` (k, k) holds the weight of i's preference over j.
+    ``weights`` (k, k) holds the weight of i's preference over j. Short lists are worked out in the order of a loop.
     """
     if len(start) > FEW:
         return _newton(start, K, weights, np.matmul, _solve)
-    return solve_short_list(start, K, weights)
-
-
-@jit.twin(Solution)
-def solve_short_list(start: FloatArray, K: FloatArray, weights: FloatArray) -> Solution:
-    """`solve_list` with products and equations worked out in the order of a loop."""
     return _newton(start, K, weights, _product, _eliminate)
 
 

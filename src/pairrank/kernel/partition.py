@@ -52,7 +52,6 @@ def wider_apart(scores: Real, below: Real, squared: Real) -> BoolArray:
     return _exceeds(scores[:, None] - below, squared)
 
 
-@jit.twin()
 def certain_in_order(G: Float32Array, scores: Float32Array) -> BoolArray:
     """`certain_by_score` of documents by falling score, (n, n), in one go.
 

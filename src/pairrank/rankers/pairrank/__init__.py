@@ -21,10 +21,10 @@ from pairrank.features.additive import Additive
 from pairrank.kernel import confidence, logistic, pairs, partition
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw
-from pairrank.rankers.pairrank.candidates import Candidates, compared, show
+from pairrank.rankers.pairrank.candidates import FEW, Candidates, compared, show, show_by_score
 from pairrank.rankers.pairrank.options import PRESETS, PairRankOptions
 from pairrank.state import restore, state_of
-from pairrank.types import FloatArray, Impression, Inspection, IntArray
+from pairrank.types import Float32Array, FloatArray, Impression, Inspection, IntArray
 
 __all__ = ["PRESETS", "PairRank"]
 
@@ -77,19 +77,29 @@ class PairRank(PairRankOptions):
     # Ranking.
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
-        candidates = self._compare(inputs)
-        ends, places, blocks = show(candidates, k, rng, shuffled=self.exploration == "random")
+        n, shuffled = len(inputs), self.exploration == "random"
+        if self.width == "score" and not shuffled and 1 < n <= FEW:
+            keys = rng.random(k * n)
+            ends, ranking, blocks = show_by_score(inputs, self._weights, self._metric32(), float(self.z), k, keys)
+        else:
+            candidates = self._compare(inputs)
+            ends, places, blocks = show(candidates, k, rng, shuffled=shuffled)
+            ranking = candidates.order[places]
         # With the blocks, the ends tell their sizes even where a block runs on below what was shown.
-        return Draw(candidates.order[places], blocks, bool(ends[-1] >= len(ends)), {"ends": ends})
+        return Draw(ranking, blocks, bool(ends[-1] >= len(ends)), {"ends": ends})
 
     def _compare(self, inputs: FloatArray) -> Candidates:
         """Which orders of the candidates are certain."""
-        if self._inverse32 is None:
-            self._inverse32 = self._metric.astype(np.float32)  # kept until the next `learn`
         rule = partition.certain_by_score if self.width == "score" else partition.certain_by_probability
         # In score space certainty is transitive by the triangle inequality, and `refine` has nothing to add.
         closed = self.refine and self.width == "probability"
-        return compared(inputs, inputs.dot(self._weights), self._inverse32, rule, self.width_factor, closed=closed)
+        scores = confidence.scores(inputs, self._weights)
+        return compared(inputs, scores, self._metric32(), rule, self.width_factor, closed=closed)
+
+    def _metric32(self) -> Float32Array:
+        if self._inverse32 is None:
+            self._inverse32 = self._metric.astype(np.float32)  # kept until the next `learn`
+        return self._inverse32
 
     @property
     def _metric(self) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pairrank.kernel import confidence, exploration, partition
+from pairrank.kernel import confidence, exploration, jit, partition
 from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
 
 # Up to this many candidates, comparing all of them costs less than finding out which comparisons can be spared.
@@ -58,6 +58,21 @@ def show(candidates: Candidates, k: int, rng: np.random.Generator, *, shuffled: 
     return Shown(ends, *exploration.draw_blocks(ends, k, draw))
 
 
+@jit.twin(Shown)
+def show_by_score(
+    X: FloatArray, weights: FloatArray, inverse: Float32Array, z: float, k: int, keys: FloatArray
+) -> Shown:
+    """`show` in one go, with rows in the place of places, for two to `FEW` candidates and widths of scores.
+
+    ``inverse`` (d, d) is H⁻¹, and ``keys`` (k n,) are random numbers, not all of which are needed.
+    """
+    scores = confidence.scores(X, weights)
+    candidates = AllPairs(X, scores, inverse, partition.certain_by_score, z, closed=False)
+    ends = candidates.ends(k)
+    places, blocks = exploration.draw_blocks_by_key(candidates.certain(), ends, k, keys)
+    return Shown(ends, candidates.order[places], blocks)
+
+
 def compared(
     X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
 ) -> Candidates:
@@ -76,8 +91,8 @@ class AllPairs:
     def __init__(
         self, X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
     ) -> None:
-        self.order, sorted_scores, sorted_X = confidence.ordered(np.ascontiguousarray(X), scores)
-        G = sorted_X.dot(inverse).dot(sorted_X.T)  # same bits as by `@`, and less to do before them
+        self.order, sorted_scores, sorted_X = confidence.ordered(X, scores)
+        G = confidence.product(confidence.product(sorted_X, inverse), sorted_X.T)
         if rule is partition.certain_by_score:
             certain = partition.certain_in_order(G, sorted_scores / np.float32(max(factor, partition.TINY)))
         else:
