@@ -94,7 +94,7 @@ def _model(rng: np.random.Generator, n_docs: int) -> tuple[Any, ...]:
 def _shown(rng: np.random.Generator) -> tuple[Any, ...]:
     n = int(rng.integers(2, 60))
     X, weights, inverse = _model(rng, n)
-    k, z = int(rng.integers(1, n + 1)), float(rng.choice([0.0, 0.01, 0.2, 1.0, 100.0]))
+    k, z = int(rng.integers(1, n + 1)), float(rng.choice([partition.TINY, 0.01, 0.2, 1.0, 100.0]))
     return X, weights, inverse.astype(np.float32), z, k, rng.random(k * n)
 
 

@@ -13,8 +13,8 @@ from pairrank.kernel import jit
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Compile the inner loops, once after pairrank[fast] was installed or updated; some ten seconds. From then on "
-        "every process loads them with its first ranker, in about a second. Results are the same without."
+        "Compile the inner loops, once after pairrank[fast] was installed or updated; some twenty seconds. From then "
+        "on every process loads them with its first ranker, in about a second. Results are the same without."
     )
 
 

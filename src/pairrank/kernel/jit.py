@@ -73,9 +73,9 @@ def twin(returns: Callable[..., Any] | None = None) -> Callable[[Callable[P, R]]
 
 
 def load() -> bool:
-    """Compile the loops now, some ten seconds, or read what an earlier process compiled, about one.
+    """Compile the loops now, some twenty seconds, or read what an earlier process compiled, about one.
 
-    False where numba is not installed, or finds no folder to keep what it compiles (ten seconds in every process are
+    False where numba is not installed, or finds no folder to keep what it compiles (twenty seconds in every process are
     not worth it), or ``PAIRRANK_COMPILED`` is 0.
     """
     global _loops

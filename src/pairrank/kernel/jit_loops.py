@@ -14,7 +14,6 @@ import numpy as np
 from numba import njit, types
 
 from pairrank.kernel.logistic import CLOSE, MAX_STEPS
-from pairrank.kernel.partition import TINY
 from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
 
 _BY_ROWS = types.float64[:, ::1]
@@ -143,7 +142,7 @@ def show_by_score(
             place -= 1
         order[place] = i
     inputs, falling = np.empty((n, d), dtype=np.float32), np.empty(n, dtype=np.float32)
-    unit = np.float32(max(z, TINY))
+    unit = np.float32(z)
     for i in range(n):
         row = order[i]
         falling[i] = np.float32(scores[row] - scores[0]) / unit

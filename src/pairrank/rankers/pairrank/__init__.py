@@ -79,8 +79,8 @@ class PairRank(PairRankOptions):
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         n, shuffled = len(inputs), self.exploration == "random"
         if self.width == "score" and not shuffled and 1 < n <= FEW:
-            keys = rng.random(k * n)
-            ends, ranking, blocks = show_by_score(inputs, self._weights, self._metric32(), float(self.z), k, keys)
+            z, keys = max(float(self.z), partition.TINY), rng.random(k * n)
+            ends, ranking, blocks = show_by_score(inputs, self._weights, self._metric32(), z, k, keys)
         else:
             candidates = self._compare(inputs)
             ends, places, blocks = show(candidates, k, rng, shuffled=shuffled)

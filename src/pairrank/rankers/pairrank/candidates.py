@@ -64,7 +64,7 @@ def show_by_score(
 ) -> Shown:
     """`show` in one go, with rows in the place of places, for two to `FEW` candidates and widths of scores.
 
-    ``inverse`` (d, d) is H⁻¹, and ``keys`` (k n,) are random numbers, not all of which are needed.
+    ``inverse`` (d, d) is H⁻¹, ``z`` above zero, and ``keys`` (k n,) are random numbers, not all of which are needed.
     """
     scores = confidence.scores(X, weights)
     candidates = AllPairs(X, scores, inverse, partition.certain_by_score, z, closed=False)
