@@ -69,7 +69,7 @@ def test_typescript_in_node_and_in_a_browser(address: str, typescript: Path, chr
     assert status == "accepted"
 
 
-TOOLS = {"go": ("go", "Go 1.21 or newer"), "java": ("javac", "apt-get install default-jdk-headless maven")}
+TOOLS = {"go": ("go", "apt-get install golang-go"), "java": ("javac", "apt-get install default-jdk-headless")}
 
 
 @pytest.mark.parametrize("language", TOOLS)
@@ -83,7 +83,7 @@ def test_generated_clients(request: pytest.FixtureRequest, language: str) -> Non
     address = request.getfixturevalue("address")
     command = {
         "go": [str(made / "example")],
-        "java": ["java", "-cp", f"{made / 'classes'}:{made / 'lib'}/*", "Example"],
+        "java": ["java", "-cp", f"{made / 'classes'}:{made.parent / 'lib'}/*", "Example"],
     }
     done = subprocess.run(command[language], env=os.environ | {"PAIRRANK_URL": address}, capture_output=True, text=True)
     assert done.stdout == "2 documents, accepted, 1 feedback, 2 explained\n", done.stdout + done.stderr
