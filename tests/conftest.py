@@ -51,6 +51,16 @@ def reference() -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a real service listens, one for a file of tests."""
+    from service.tree import Tree
+
+    tree = Tree(f"sqlite:///{tmp_path_factory.mktemp('service') / 'store.db'}")
+    yield f"http://127.0.0.1:{tree._port}"
+    assert tree.stop() == 0
+
+
 @contextmanager
 def _no_loop_of_playwright(item: pytest.Item) -> Iterator[None]:
     """Once a process has a browser, playwright's event loop counts as running for good, and no other can be started."""

@@ -5,26 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from service.tree import Tree
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
-    tree = Tree(f"sqlite:///{tmp_path / 'store.db'}")
-    yield f"http://127.0.0.1:{tree._port}"
-    assert tree.stop() == 0
 
 
 def build(language: str) -> Path:

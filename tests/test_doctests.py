@@ -17,6 +17,7 @@ from pairrank import rankers
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "pairrank"
 WITH_EXAMPLES = sorted(path for path in SOURCE.rglob("*.py") if ">>> " in path.read_text())
+SERVICE = "http://127.0.0.1:8000"
 # A directive of a page of the reference: what it shows, and the members that it names where it names some.
 SHOWN = re.compile(r"^::: (\S+)((?:\n(?: .*)?)*)", re.MULTILINE)
 
@@ -50,9 +51,27 @@ def module_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("name", [module_of(path) for path in WITH_EXAMPLES])
-def test_examples_in_docstrings_run(name: str) -> None:
+# PyTerrier's own use of pandas.
+@pytest.mark.filterwarnings("ignore:The inplace keyword")
+def test_examples_in_docstrings_run(request: pytest.FixtureRequest, name: str) -> None:
+    if name == "pairrank.rankers.neural":
+        pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'pairrank[neural]'")
+    runner = doctest.DocTestRunner()
+    for test in doctest.DocTestFinder(exclude_empty=True).find(import_module(name), extraglobs={"np": np}):
+        for example in test.examples:
+            if SERVICE in example.source:
+                example.source = example.source.replace(SERVICE, request.getfixturevalue("address"))
+        runner.run(test)
+    assert runner.tries
+    assert not runner.failures
+
+
+@pytest.mark.parametrize("name", [module_of(path) for path in sorted((SOURCE / "integrations").glob("[a-z]*.py"))])
+def test_every_class_of_the_adapters_has_an_example(name: str) -> None:
     module = import_module(name)
-    assert not doctest.testmod(module, extraglobs={"np": np}).failed
+    own = [one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == name]
+    assert own
+    assert all(">>> " in (one.__doc__ or "") for one in own)
 
 
 @pytest.mark.parametrize("name", CLASSES)

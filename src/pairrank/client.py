@@ -113,11 +113,13 @@ class Ranking:
 class Client:
     """Talks to one service.
 
-    >>> client = Client("http://127.0.0.1:8000")                                    # doctest: +SKIP
-    >>> client.create("search", n_features=2)                                       # doctest: +SKIP
-    >>> shown = client.rank("search", {"a": [0.1, 0.2], "b": [0.3, 0.4]}, k=10)     # doctest: +SKIP
-    >>> client.feedback("search", shown.impression_id, clicks=["b"])                # doctest: +SKIP
+    >>> client = Client("http://127.0.0.1:8000")
+    >>> client.create("search", n_features=2)["feedback_count"]
+    0
+    >>> shown = client.rank("search", {"a": [0.1, 0.2], "b": [0.3, 0.4]}, k=10)
+    >>> client.feedback("search", shown.impression_id, clicks=["b"])
     'accepted'
+    >>> client.close()
 
     Parameters
     ----------
@@ -347,9 +349,13 @@ class Client:
 class AsyncClient:
     """`Client` for asyncio: the same methods, awaited.
 
-    >>> async with AsyncClient("http://127.0.0.1:8000") as client:                  # doctest: +SKIP
-    ...     shown = await client.rank("search", {"a": [0.1, 0.2], "b": [0.3, 0.4]})
-    ...     await client.feedback("search", shown.impression_id, clicks=["b"])
+    >>> async def visit():
+    ...     async with AsyncClient("http://127.0.0.1:8000") as client:
+    ...         await client.create("news", n_features=2)
+    ...         shown = await client.rank("news", {"a": [0.1, 0.2], "b": [0.3, 0.4]})
+    ...         return await client.feedback("news", shown.impression_id, clicks=["b"])
+    >>> asyncio.run(visit())
+    'accepted'
 
     Parameters
     ----------

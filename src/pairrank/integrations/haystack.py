@@ -1,9 +1,4 @@
-"""Haystack: a ranker component.
-
-pipeline.add_component("ranker", PairRankRanker(top_k=3))
-answer = pipeline.run({"retriever": {"query": "who?"}, "ranker": {"query": "who?"}})
-pipeline.get_component("ranker").feedback(answer["ranker"]["documents"][:1])   # the documents that were cited
-"""
+"""Haystack: a ranker component."""
 
 from __future__ import annotations
 
@@ -27,6 +22,12 @@ class PairRankRanker:
     """Re-ranks documents; each carries its way back in its ``meta``.
 
     A pipeline that is written to YAML holds the path or the address, not the model.
+
+    >>> ranker = PairRankRanker(top_k=1)
+    >>> found = [Document(content="a cup of coffee"), Document(content="green tea")]
+    >>> answer = ranker.run("tea", found)
+    >>> ranker.feedback(answer["documents"])  # the documents that were cited
+    1
 
     Parameters
     ----------

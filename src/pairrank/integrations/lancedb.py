@@ -1,9 +1,4 @@
-"""LanceDB: a re-ranker for full-text, vector and hybrid search.
-
-reranker = PairRankReranker(TextReranker())
-rows = table.search("how do I share an album", query_type="fts").limit(12).rerank(reranker).to_list()
-reranker.feedback(rows[:1])                       # the rows that were cited
-"""
+"""LanceDB: a re-ranker for full-text, vector and hybrid search."""
 
 from __future__ import annotations
 
@@ -26,6 +21,15 @@ RELEVANCE = "_relevance_score"
 
 class PairRankReranker(LanceReranker):
     """Re-ranks what LanceDB has found; every row carries its way back in ``_impression_id`` and ``_impression_row``.
+
+    >>> import lancedb
+    >>> from lancedb.index import FTS
+    >>> table = lancedb.connect("memory://").create_table("notes", [{"text": "a cup of coffee"}, {"text": "green tea"}])
+    >>> table.create_index("text", config=FTS())
+    >>> reranker = PairRankReranker()
+    >>> rows = table.search("tea", query_type="fts").rerank(reranker).to_list()
+    >>> reranker.feedback(rows[:1])  # the rows that were cited
+    1
 
     Parameters
     ----------

@@ -1,9 +1,4 @@
-"""LangChain: a document compressor for retrievers, and a function for chains.
-
-compressor = PairRankCompressor(top_n=3)
-documents = ContextualCompressionRetriever(base_retriever=found, base_compressor=compressor).invoke("who?")
-compressor.feedback(documents[:1])                # the documents that were cited
-"""
+"""LangChain: a document compressor for retrievers, and a function for chains."""
 
 from __future__ import annotations
 
@@ -25,6 +20,12 @@ except ImportError:
 
 class PairRankCompressor(BaseDocumentCompressor):
     """Re-ranks documents; each carries ``relevance_score`` and its way back in its metadata.
+
+    >>> compressor = PairRankCompressor(top_n=1)
+    >>> found = [Document(page_content="a cup of coffee"), Document(page_content="green tea")]
+    >>> documents = compressor.compress_documents(found, "tea")
+    >>> compressor.feedback(documents)  # the documents that were cited
+    1
 
     Parameters
     ----------

@@ -1,9 +1,4 @@
-"""LlamaIndex: a node postprocessor.
-
-postprocessor = PairRankPostprocessor(top_n=3)
-answer = RetrieverQueryEngine.from_args(retriever, node_postprocessors=[postprocessor]).query("who?")
-postprocessor.feedback(answer.source_nodes[:1])   # the nodes that were cited
-"""
+"""LlamaIndex: a node postprocessor."""
 
 from __future__ import annotations
 
@@ -24,6 +19,13 @@ except ImportError:
 
 class PairRankPostprocessor(BaseNodePostprocessor):
     """Re-ranks nodes; each carries its way back in its metadata, which no prompt and no embedding sees.
+
+    >>> from llama_index.core.schema import TextNode
+    >>> postprocessor = PairRankPostprocessor(top_n=1)
+    >>> found = [NodeWithScore(node=TextNode(text=text)) for text in ("a cup of coffee", "green tea")]
+    >>> nodes = postprocessor.postprocess_nodes(found, query_str="tea")
+    >>> postprocessor.feedback(nodes)  # the nodes that were cited
+    1
 
     Parameters
     ----------

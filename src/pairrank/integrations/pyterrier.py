@@ -1,13 +1,4 @@
-"""PyTerrier: a transformer that re-ranks texts and learns from feedback, and an estimator for simulated users.
-
-rerank = PairRankTransformer()
-results = (retriever >> pt.text.get_text(dataset) >> rerank).search("who?")
-rerank.feedback(results.head(1))                  # the rows that were cited
-
-online = PairRankEstimator(clicks="navigational", rounds=2000)
-(retriever >> features >> online).fit(topics, qrels, validation_topics, validation_qrels)
-online.records.columns["online_ndcg"]             # what users were shown, round by round
-"""
+"""PyTerrier: a transformer that re-ranks texts and learns from feedback, and an estimator for simulated users."""
 
 from __future__ import annotations
 
@@ -34,6 +25,12 @@ except ImportError:
 
 class PairRankTransformer(pt.Transformer):
     """Re-ranks texts query by query; rows carry their way back in ``impression_id`` and ``impression_row``.
+
+    >>> found = pd.DataFrame({"qid": "1", "query": "tea", "docno": ["a", "b"], "text": ["coffee", "green tea"]})
+    >>> rerank = PairRankTransformer()
+    >>> results = (pt.Transformer.from_df(found) >> rerank).search("tea")
+    >>> rerank.feedback(results.head(1))  # the rows that were cited
+    1
 
     Parameters
     ----------
@@ -70,6 +67,14 @@ class PairRankEstimator(pt.Estimator):
 
     Documents' features stand in the column ``features``, as PyTerrier's own pipelines leave them; without that column
     they are those of the texts, by `TextFeatures`.
+
+    >>> found = pd.DataFrame({"qid": "1", "query": "tea", "docno": ["a", "b"], "text": ["coffee", "green tea"]})
+    >>> qrels = pd.DataFrame({"qid": ["1"], "docno": ["b"], "label": [1]})
+    >>> online = PairRankEstimator(clicks="navigational", rounds=50).fit(found, qrels)
+    >>> online.transform(found).sort_values("rank")["docno"].tolist()
+    ['b', 'a']
+    >>> len(online.records.columns["online_ndcg"])  # of the lists that users were shown
+    50
 
     Parameters
     ----------

@@ -1,9 +1,4 @@
-"""The ``rerankers`` package: one more of its models.
-
-ranker = PairRankRanker()
-results = ranker.rank("who?", ["a text", "another text"])
-ranker.feedback(results.top_k(1))                 # the results that were cited
-"""
+"""The ``rerankers`` package: one more of its models."""
 
 from __future__ import annotations
 
@@ -24,6 +19,11 @@ except ImportError:
 
 class PairRankRanker(BaseRanker):
     """Ranks documents; each carries its way back in its metadata.
+
+    >>> ranker = PairRankRanker()
+    >>> results = ranker.rank("tea", ["a cup of coffee", "green tea"])
+    >>> ranker.feedback(results.top_k(1))  # the results that were cited
+    1
 
     Parameters
     ----------

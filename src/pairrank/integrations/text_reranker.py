@@ -39,7 +39,11 @@ IMPRESSION, ROW = "impression_id", "impression_row"
 
 @dataclass(frozen=True, slots=True)
 class Reranked:
-    """A list as it shall be used: row numbers of the documents as they came, best first, with the model's scores."""
+    """A list as it shall be used: row numbers of the documents as they came, best first, with the model's scores.
+
+    >>> Reranked("7-0", order=(2, 0), scores=(0.9, 0.1)).marks()[0]
+    {'impression_id': '7-0', 'impression_row': 2}
+    """
 
     impression_id: str
     order: tuple[int, ...]
@@ -56,7 +60,13 @@ class Reranked:
 
 
 class Reranker(ABC):
-    """Texts in, order out, feedback by impression id; where the model lives is for a subclass to say."""
+    """Texts in, order out, feedback by impression id; where the model lives is for a subclass to say.
+
+    >>> reranker: Reranker = TextReranker()
+    >>> shown = reranker.rerank("tea", ["a cup of coffee", "green tea"])
+    >>> reranker.feedback_on(shown.marks()[:1])  # the marks of what was of use
+    1
+    """
 
     def __init__(self, features: TextFeatures | None = None, *, upstream: Upstream | None = None) -> None:
         self.features = features or TextFeatures()
@@ -227,6 +237,12 @@ class TextReranker(Reranker):
 
 class ServiceReranker(Reranker):
     """A re-ranker whose model lives in a service; it is created there if it is not there yet.
+
+    >>> reranker = ServiceReranker("notes", "http://127.0.0.1:8000")
+    >>> shown = reranker.rerank("tea", ["a cup of coffee", "green tea"], top_n=1)
+    >>> reranker.feedback(shown.impression_id, shown.order)
+    True
+    >>> reranker.close()
 
     Parameters
     ----------

@@ -45,9 +45,9 @@ class OlRankNet(Ranker):
     Reference: Jia and Wang, "Learning Neural Ranking Models Online from Implicit User Feedback", WWW 2022. There
     gradient descent starts anew from θ₀ in every round; the diagonal of A is theirs.
 
-    >>> ranker = OlRankNet(n_features=2, seed=0)                                       # doctest: +SKIP
-    >>> shown = ranker.rank({"a": [0.0, 1.0], "b": [1.0, 0.0], "c": [1.0, 1.0]})       # doctest: +SKIP
-    >>> ranker.learn(shown, clicks=["c"])                                              # doctest: +SKIP
+    >>> ranker = OlRankNet(n_features=2, seed=0)
+    >>> shown = ranker.rank({"a": [0.0, 1.0], "b": [1.0, 0.0], "c": [1.0, 1.0]})
+    >>> ranker.learn(shown, clicks=["c"])
     True
 
     Parameters
