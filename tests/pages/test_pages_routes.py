@@ -127,6 +127,7 @@ def test_the_api_is_a_page_that_tells_every_operation(client: TestClient) -> Non
         assert f"<code>{path}</code>" in page.text
     assert "&quot;impression_id&quot;: string" in page.text
     assert "All under http://127.0.0.1." in page.text
+    assert "curl -X PUT http://127.0.0.1/v1/rankers/mine" in page.text
 
 
 def test_kept_orders_are_told_with_the_models_own_doubt(client: TestClient) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from cluster import Postgres
@@ -76,6 +78,13 @@ def test_a_stop_drains_and_learns_what_is_left(place: str) -> None:
     tree = Tree(place)
     tree.client.create("a", 2)
     sent = {exchange(tree.client) for _ in range(20)}
+    assert tree.process.stdout is not None
+    second = tree.process.stdout.readline()
+    named = dict(re.findall(r"(\S[^:]+): (http://\S+)", second))
+    assert set(named) == {"Live page", "API and documentation"}
+    told = {name: urlopen(address).read().decode() for name, address in named.items()}
+    assert "<h1>Rankers" in told["Live page"]
+    assert "First steps" in told["API and documentation"]
     assert tree.stop() == 0
     store = open_store(place)
     row = store.rankers()[0]

@@ -69,7 +69,7 @@ def serve(settings: Settings) -> int:
     address = f"http://{host}:{settings.port}"
     where = f"PairRank serves {address}, with its data in {data_place(settings)}"
     # In one write: whoever started us may read the first line and close the pipe.
-    sys.stdout.write(f"{where}\nLive page: {address}/   API: {address}/docs   Ctrl-C stops\n")
+    sys.stdout.write(f"{where}\nLive page: {address}/   API and documentation: {address}/docs   Ctrl-C stops\n")
     sys.stdout.flush()
     with tempfile.TemporaryDirectory(prefix="pairrank-") as folder:
         Supervisor(settings, listener, Path(folder)).run()

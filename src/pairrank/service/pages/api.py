@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pairrank.service.pages.layout import Nav, page
+from pairrank.service.pages.live import Address, steps
 from pairrank.service.pages.markup import Child, Markup, join, tag
 
 Node = Mapping[str, Any]
@@ -13,20 +14,30 @@ _TITLES = {"ranking": "Rank and learn", "rankers": "Rankers", "experiments": "Ex
 _INDENT = "  "
 
 
-def api_page(text: Node, nav: Nav, address: str) -> Markup:
-    """Every operation of an OpenAPI text: what it takes, what it answers, what it refuses."""
+def api_page(text: Node, nav: Nav, to: Address) -> Markup:
+    """First steps, then every operation of an OpenAPI text: what it takes, what it answers, what it refuses."""
     lede = tag(
         "div",
-        tag("h1", "API"),
+        tag("h1", "API and documentation"),
         tag(
             "p",
-            f"All under {address}. Bodies and answers are JSON unless it says otherwise; a refusal is always ",
+            f"All under {to.base}. Bodies and answers are JSON unless it says otherwise; a refusal is always ",
             tag("code", '{"error": a code, "message": one sentence}'),
             ". Where the service has keys, send ",
             tag("code", "Authorization: Bearer KEY"),
             ". The same for programs: ",
             tag("a", "openapi.json", href="/openapi.json"),
             ".",
+        ),
+        tag(
+            "p",
+            "Guides, tutorials and operations are the pages in ",
+            tag("code", "docs/"),
+            " of the source; ",
+            tag("code", "pairrank --help"),
+            " tells the commands, ",
+            tag("code", "python -m pydoc pairrank.PairRank"),
+            " the library.",
         ),
         class_="lede",
     )
@@ -39,7 +50,7 @@ def api_page(text: Node, nav: Nav, address: str) -> Markup:
         tag("section", tag("h2", _TITLES.get(name, name.capitalize())), *found, class_="card")
         for name, found in groups.items()
     ]
-    return page("API", join(lede, *cards), nav=nav, current="/docs")
+    return page("API", join(lede, steps("First steps", to), *cards), nav=nav, current="/docs")
 
 
 def _operation(method: str, path: str, operation: Node, text: Node) -> Markup:

@@ -59,7 +59,7 @@ def impression_page(name: str, scene: Scene, nav: Nav) -> Markup:
     return page(title, join(lede, tag("section", picture, class_="card"), back), nav=nav, current="")
 
 
-def steps(to: Address, name: str | None = None, n_features: int = 3) -> Markup:
+def steps(title: str, to: Address, name: str | None = None, n_features: int = 3) -> Markup:
     """How to come to the first click: commands that can be copied, with the address that this page came from."""
     given = name or "mine"
     base = f"{to.base}/v1/rankers/{quote(given)}"
@@ -85,5 +85,4 @@ def steps(to: Address, name: str | None = None, n_features: int = 3) -> Markup:
         tag("li", tag("p", text), tag("pre", command), tag("button", "Copy", type="button", class_="copy", hidden=True))
         for text, command in filter(None, parts)
     ]
-    title = "No rankers yet" if name is None else "No feedback yet"
     return tag("section", tag("h2", title), tag("ol", *items, class_="steps"), class_="card", id="steps")

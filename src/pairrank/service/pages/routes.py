@@ -50,9 +50,10 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
         chosen = newest if wanted is None else next((row for row in rows if row.name == wanted), None)
         to = Address(_address(request), bool(worker.models.keys))
         if chosen is None:
-            first_steps = steps(to) if wanted is None else None
+            first_steps = steps("No rankers yet", to) if wanted is None else None
         else:
-            first_steps = None if chosen.feedback_count else steps(to, chosen.name, chosen.config.n_features)
+            shape = chosen.name, chosen.config.n_features
+            first_steps = None if chosen.feedback_count else steps("No feedback yet", to, *shape)
         return html(live_page(chosen.name if chosen else wanted or "", first_steps, request.app.state.nav))
 
     async def experiments(request: Request) -> Response:
@@ -83,7 +84,7 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
 
     async def api(request: Request) -> Response:
         text: dict[str, Any] = request.app.openapi()
-        return html(api_page(text, request.app.state.nav, _address(request)))
+        return html(api_page(text, request.app.state.nav, Address(_address(request), bool(worker.models.keys))))
 
     async def style(_: Request) -> Response:
         return Response(drawing.STYLE, media_type="text/css")
