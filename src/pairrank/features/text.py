@@ -207,8 +207,8 @@ def bm25(occurs: FloatArray, lengths: FloatArray, idf: FloatArray, *, k1: float,
     """(n,): Σ_t idf(t)·f/(f + k1(1 - b + b·length/mean length)), f = ``occurs`` (n, n_terms), as Lucene has it.
 
     A list to re-rank is its own small collection, made anew for every query, and the counts are there for the other
-    columns: this sum adds 0.02 ms. A library indexes every word first: bm25s, which gives the same numbers, takes 5.5 ms
-    for 50 texts of 100 words, as long as all features together, and a base install would need it.
+    columns: this sum adds 0.02 ms. A library indexes every word first: bm25s, which gives the same numbers, takes
+    5.5 ms for 50 texts of 100 words, as long as all features together, and a base install would need it.
     """
     scale = k1 * (1.0 - b + b * lengths / max(float(lengths.mean()), 1.0))
     result: FloatArray = (occurs / (occurs + scale[:, None])) @ idf
