@@ -35,7 +35,7 @@ README = ROOT / "README.md"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if page.parent.parent != DOCS / "results")
 FENCE = re.compile(r"^( *)```(\S*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 RUN = {"python", "bash", "console"}
-NOT_CODE = {"json", "text", "html"}
+NOT_CODE = {"json", "text", "html", "ts"}  # TypeScript: tests/test_clients.py runs it
 # Pages whose blocks another test runs.
 ELSEWHERE = {
     "quickstart-service.md": "tests/service/test_quickstart.py",
