@@ -14,7 +14,7 @@ import pytest
 
 import pairrank
 from pairrank import Impression, PairRank
-from pairrank.documents import clicked
+from pairrank.documents import COUNTED, Columns, clicked
 from pairrank.errors import ClickError, FeatureError, OptionError
 from pairrank.export.model import LinearModel
 
@@ -187,7 +187,10 @@ def test_clicks_by_id() -> None:
     assert clicked([1], 3, numbers).tolist() == [False, True, False]
     for clicks, known, sentence in [
         (["d"], ids, "clicks name 'd', which the impression did not show; it showed a, b, c"),
-        ("b", ids, "clicks are the text 'b'; expected a list of ids"),
+        ("b", ids, "clicks are 'b'; expected a list of ids, or one yes or no per shown position"),
+        ({"a": 0, "b": 1}, ids, "clicks are {'a': 0, 'b': 1}; expected a list of ids"),
+        (None, ids, "clicks are None; expected a list of ids"),
+        ([["b"]], ids, "clicks name ['b'], which the impression did not show"),
         ([0, 1, 0], numbers, "clicks of 0 and 1 may be ids here"),
         (["b"], None, "clicks came by id, and the documents had none when they were ranked"),
         ({"b"}, None, "clicks came by id, and the documents had none when they were ranked"),
@@ -197,6 +200,23 @@ def test_clicks_by_id() -> None:
         with pytest.raises(ClickError) as caught:
             clicked(clicks, 3, known)
         assert sentence in str(caught.value)
+
+
+def test_rows_of_a_frame_are_read_by_name() -> None:
+    frame = pd.DataFrame({"rating": [4.5, 3.9], "price": [89, 25]}, index=["boots", "clogs"])
+    columns = Columns.of(COUNTED, ["price", "rating"])
+    expected = [[89, 4.5], [25, 3.9]]
+    for rows in (dict(frame.iterrows()), [row for _, row in frame.iterrows()]):
+        assert columns.read(rows).features.tolist() == expected
+    counted = pd.Series([89, 4.5])
+    assert columns.read({"boots": counted}).features.tolist() == expected[:1]
+
+
+def test_masked_values_are_missing() -> None:
+    masked = np.ma.masked_array([[1, 7], [3, 4]], mask=[[False, True], [False, False]])
+    assert Columns.of(2, None, "mean").read(masked).features.tolist() == [[1, 4], [3, 4]]
+    with pytest.raises(FeatureError, match="row 0, column 1 of the features is nan"):
+        Columns.of(2, None).read(masked)
 
 
 def test_notebooks_get_tables_and_the_block_drawing() -> None:

@@ -13,7 +13,7 @@ What `Ranker.rank`, ``score`` and ``inspect`` accept:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -90,11 +90,11 @@ class Columns:
         if isinstance(given, np.ndarray):
             rows, found = _array(given), None
         elif isinstance(given, Mapping):
-            rows, found = self._rows(list(given.values())), tuple(given)
+            rows, found = self._rows(self._named(given.values())), tuple(given)
         elif hasattr(given, "columns") and hasattr(given, "to_numpy"):
             rows, found = self._frame(given, ids)
-        elif isinstance(given, (list, tuple)) and given and isinstance(given[0], Mapping):
-            rows, found = self._rows(given), self._ids_in(given, ids)
+        elif isinstance(given, (list, tuple)) and given and isinstance((listed := self._named(given))[0], Mapping):
+            rows, found = self._rows(listed), self._ids_in(listed, ids)
         else:
             rows, found = _array(given), None
         if isinstance(ids, str):
@@ -152,6 +152,12 @@ class Columns:
 
     # Documents by feature name.
 
+    def _named(self, rows: Collection[Any]) -> list[Any]:
+        """``rows``, those of a pandas frame as mappings: their values are found by name, not by place."""
+        if self.names is None:
+            return list(rows)
+        return [row.to_dict() if hasattr(row, "to_dict") and not _only_counts(row.index) else row for row in rows]
+
     def _rows(self, rows: Sequence[Any]) -> FloatArray:
         """Rows of numbers, or mappings by feature name, as an array."""
         if not any(isinstance(row, Mapping) for row in rows):
@@ -202,8 +208,8 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
     >>> clicked(["b"], 3, ("a", "b", "c"))
     array([False,  True, False])
     """
-    if isinstance(clicks, str):
-        raise ClickError(f"clicks are the text {clicks!r}; expected a list of ids")
+    if isinstance(clicks, (str, Mapping)) or not isinstance(clicks, Iterable):
+        raise ClickError(f"clicks are {clicks!r}; expected a list of ids, or one yes or no per shown position")
     array = np.empty(0, dtype=object) if isinstance(clicks, (set, frozenset)) else np.asarray(clicks)
     kind = array.dtype.kind
     flags = array.shape == (n_shown,) and (kind == "b" or (kind in "iuf" and bool(np.isin(array, (0, 1)).all())))
@@ -219,7 +225,7 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
     result = np.zeros(n_shown, dtype=np.bool_)
     for id_ in clicks:
         plain = id_.item() if isinstance(id_, np.generic) else id_
-        if plain not in place:
+        if not isinstance(plain, (str, int)) or plain not in place:
             raise ClickError(f"clicks name {plain!r}, which the impression did not show; it showed {_some(ids)}")
         result[place[plain]] = True
     return result
@@ -227,6 +233,8 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
 
 def _array(rows: Any, names: Sequence[str] | None = None) -> FloatArray:
     try:
+        if isinstance(rows, np.ma.MaskedArray):
+            rows = np.ma.filled(rows.astype(np.float64), np.nan)
         return np.asarray(rows, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise FeatureError(_culprit(rows, names)) from None

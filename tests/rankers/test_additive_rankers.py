@@ -419,3 +419,17 @@ def test_monotone_names_what_exists() -> None:
         PairRank(2, monotone={0: 2})
     assert PairRank(feature_names=["price", "rating"], monotone={"price": -1}).settings.monotone == {"price": -1}
     assert "monotone" not in PairRank(2).settings
+    for wrong, told in (([1, 0], "expected 1 or -1"), ({0: 1, "price": -1}, "names a feature twice")):
+        with pytest.raises(OptionError, match=told):
+            PairRank(feature_names=["price", "rating"], monotone=wrong)
+
+
+def test_a_monotone_feature_stays_the_same_when_names_are_numbers() -> None:
+    ranker = PairRank(feature_names=["1", "2", "3"], monotone={1: -1})
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        shown = ranker.rank(rng.random((10, 3)), 5)
+        ranker.learn(shown, shown.features.sum(axis=1) > 1.6)
+    for one in (ranker, PairRank.from_bytes(ranker.to_bytes())):
+        assert one.settings.monotone == {"2": -1}
+        assert one.weights[0] > 1.0 and abs(one.weights[1]) < 1e-6

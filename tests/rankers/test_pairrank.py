@@ -143,6 +143,7 @@ def test_a_prior_is_for_the_start_only() -> None:
         {"offsets": True, "Q": 1.0},
         {"units": "metres"},
         {"tolerance": -0.1},
+        {"z": None},
         {"half_life": 0.5},
     ],
 )

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,3 +80,9 @@ def test_a_ranker_whose_extra_is_missing_says_which(monkeypatch: pytest.MonkeyPa
     assert rankers.label("olranknet") == "olRankNet"
     monkeypatch.setattr(rankers, "find_spec", lambda name: name)
     assert "olranknet" in rankers.names()
+
+
+def test_options_may_be_numpy_scalars() -> None:
+    ranker = rankers.make("pairrank", n_features=2, z=np.float32(0.5), lam=np.int64(3), refine=np.bool_(True))
+    assert type(ranker).from_bytes(ranker.to_bytes()).settings == ranker.settings
+    assert ranker.fingerprint == rankers.make("pairrank", n_features=2, z=0.5, lam=3, refine=True).fingerprint

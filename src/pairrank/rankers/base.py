@@ -87,6 +87,9 @@ class Ranker(Saved, ABC):
     NO_SETTINGS: ClassVar[tuple[str, ...]] = ("n_features", "seed")
 
     def __post_init__(self) -> None:
+        for name, value in list(vars(self).items()):
+            if isinstance(value, np.generic):  # files hold plain numbers
+                setattr(self, name, value.item())
         self._columns = Columns.of(self.n_features, self.feature_names, self.missing)
         self.n_features, self.feature_names, self.missing = astuple(self._columns)
         self.seed = check_seed(self.seed)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pairrank.checking import check_choice, check_number_in
+from pairrank.checking import check_choice, check_whole
 from pairrank.documents import Features
 from pairrank.errors import NoWeightsError, OptionError
 from pairrank.features.additive import Additive, filled
@@ -45,13 +45,19 @@ class LinearRanker(Ranker, Explained):
     interactions: int | None = None
 
     def _reset(self) -> None:
-        self._signs = {self.feature_number(f): s for f, s in (self.monotone or {}).items()}
-        if not set(self._signs.values()) <= {1, -1}:
-            raise OptionError(f"monotone is {self.monotone!r}; expected 1 or -1 for each feature")
-        if self.monotone is not None:  # as files hold it
-            self.monotone = {str(f): int(s) for f, s in self.monotone.items()}
+        told, names = self.monotone or {}, self.feature_names or ()
+        if not isinstance(told, Mapping) or not all(sign in (1, -1) for sign in told.values()):
+            raise OptionError(f"monotone is {told!r}; expected 1 or -1 for each feature")
+        self._signs = {self.feature_number(f): int(sign) for f, sign in told.items()}
+        if len(self._signs) < len(told):
+            raise OptionError(f"monotone is {told!r}, which names a feature twice; expected each once")
+        if self.monotone is not None:  # as files hold it: a number is told by name where its text is another's name
+            self.monotone = {
+                str(f) if self.feature_number(str(f)) == n else names[n]: sign
+                for f, (n, sign) in zip(told, self._signs.items(), strict=True)
+            }
         if self.interactions is not None:
-            check_number_in("interactions", self.interactions, 1, 1000)
+            check_whole("interactions", self.interactions, 1, 1000)
             if self.model != "additive" or self._stiff_at_first == 1.0 or self.monotone:
                 raise OptionError(
                     'interactions are for model="additive" in rankers that ask the evidence (pairrank, p2linrank, '
