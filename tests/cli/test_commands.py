@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -132,3 +133,11 @@ def test_an_interrupted_command_says_what_is_kept() -> None:
     assert kept == "; nothing is kept: with --out DIR the same command goes on where it stopped"
     assert cli._kept(argparse.Namespace(resume=False, out="x")).endswith("without --no-resume goes on from there")
     assert cli._kept(argparse.Namespace()) == ""
+
+
+def test_a_terminal_without_our_letters_gets_others_in_their_place() -> None:
+    program = "from pairrank.cli import main; main(['rankers', 'pairrank'])"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "?" in done.stdout

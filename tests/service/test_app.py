@@ -226,6 +226,9 @@ def test_health_metrics_headers_and_ids(client: TestClient) -> None:
     assert "default-src 'self'" in answer.headers["content-security-policy"]
     assert answer.headers["x-request-id"] != client.get("/nowhere").headers["x-request-id"]
     assert client.post("/healthz").status_code == 405
+    for path in ("/healthz", "/v1/rankers/a"):
+        assert client.head(path).status_code == 200
+    assert client.head("/v1/rankers/a/rank").status_code == 405
     assert "sendBeacon" in client.get("/pairrank.js").text
 
 

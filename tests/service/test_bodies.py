@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,6 +179,9 @@ def test_other_bad_bodies_change_nothing(client: TestClient, path: str, body: by
         {"n_features": 2, "ranker": "pairrank(alpha=what)"},
         {"n_features": 2, "options": {"what": 1}},
         {"n_features": 2, "options": {"lam": -1}},
+        {"n_features": 2, "options": {"monotone": {"price": 1}}},
+        {"n_features": 2, "options": {"monotone": {"0": 2}}},
+        {"n_features": 2, "options": {"monotone": [1, -1]}},
         {"n_features": 2, "seed": -1},
         {"n_features": 2, "explore_share": 2},
         {"n_features": 99_999},
@@ -185,8 +189,21 @@ def test_other_bad_bodies_change_nothing(client: TestClient, path: str, body: by
 )
 def test_bad_configurations_are_refused(client: TestClient, body: dict[str, Any]) -> None:
     answer = client.put("/v1/rankers/b", json=body)
-    assert 400 <= answer.status_code < 500, answer.text
+    assert answer.status_code == 422, answer.text
     assert len(client.get("/v1/rankers").json()["rankers"]) == 1
+
+
+def test_encoded_bodies_are_refused_as_such(client: TestClient) -> None:
+    body = gzip.compress(b'{"documents": [{"id": "a", "features": [1, 2]}]}')
+    answer = client.post("/v1/rankers/a/rank", content=body, headers={"content-encoding": "gzip"})
+    assert (answer.status_code, answer.json()["error"]) == (415, "encoding")
+    assert "'gzip'" in answer.json()["message"]
+
+
+def test_options_by_feature(client: TestClient) -> None:
+    body = {"n_features": 2, "feature_names": ["price", "stars"], "options": {"monotone": {"price": -1}}}
+    assert client.put("/v1/rankers/b", json=body).status_code == 201
+    assert client.get("/v1/rankers/b").json()["options"] == body["options"]
 
 
 @pytest.mark.parametrize("name", ["-a", "ä", "a b", "x" * 65, "a%2Fb", "."])

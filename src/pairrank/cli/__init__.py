@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
 from pairrank.errors import InputError, PairRankError
 from pairrank.version import __version__
@@ -79,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; exit codes: 0 done, 1 failed, 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
     args = argparse.Namespace()
+    if isinstance(sys.stdout, TextIOWrapper):  # in a terminal that has no λ or … a "?" stands for it
+        sys.stdout.reconfigure(errors="replace")
     try:
         args = _parsed(words)
         code: int = args.run(args)

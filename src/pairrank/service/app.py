@@ -114,8 +114,9 @@ class Envelope:
             problem = self._refused(scope)
             if problem is not None:
                 await refusal(problem)(scope, receive, dressed)
-            else:
-                await self._app(scope, receive, dressed)
+            else:  # the server leaves the body out where HEAD was asked
+                asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+                await self._app(asked, receive, dressed)
         except Exception as fault:
             if begun:
                 raise
@@ -131,6 +132,9 @@ class Envelope:
             return RefusalError(421, "host", "this service does not answer to that host; see allowed_hosts")
         if not may_write(scope["method"], scope["scheme"], headers, self._worker.settings):
             return RefusalError(403, "origin", "pages of this origin may not write; see allow_origins")
+        encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
+        if encoding != "identity":
+            return RefusalError(415, "encoding", f"the body is encoded by {encoding[:40]!r}; expected it as it is")
         return None
 
 

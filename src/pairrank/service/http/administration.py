@@ -41,10 +41,7 @@ ROLLBACK_SECONDS = 5.0
 
 def config_of(body: CreateBody) -> Config:
     """A ranker's frozen configuration; what is served is what the library makes of it."""
-    try:
-        rankers.parse(body.ranker, files=False)  # a file named in a request is never run
-    except UnknownNameError as problem:  # a value of the body, not an address: 422, not 404
-        raise InputError(str(problem)[:300]) from None
+    rankers.parse(body.ranker, files=False)  # a file named in a request is never run
     names = body.feature_names
     if names is not None and (len(names) != body.n_features or len(set(names)) != len(names)):
         raise InputError(f"feature_names must be {body.n_features} different names; got {len(set(names))}")
@@ -77,11 +74,14 @@ async def create_ranker(worker: WorkerState, name: str, body: CreateBody, actor:
     """The ranker of this name, made if it is not there, and whether it is new."""
     if body.n_features > worker.settings.max_features:
         raise InputError(f"n_features is {body.n_features}; at most {worker.settings.max_features} are allowed")
-    config, limits = config_of(body), Limits().changed(_given(body))
     existing = await worker.models.read(worker.store.rankers)
     if len(existing) >= worker.settings.max_rankers and name not in {row.name for row in existing}:
         raise RefusalError(429, "rankers", f"there are {len(existing)} rankers; no more are allowed")
-    row, new = await worker.administer(worker.store.create, name, config, limits, worker.clock(), actor)
+    try:
+        config, limits = config_of(body), Limits().changed(_given(body))
+        row, new = await worker.administer(worker.store.create, name, config, limits, worker.clock(), actor)
+    except UnknownNameError as problem:  # in a value of the body, not in an address: 422, not 404
+        raise InputError(str(problem)[:300]) from None
     return row, new
 
 

@@ -64,7 +64,7 @@ def routes(worker: WorkerState) -> APIRouter:
         "/rank",
         openapi_extra=RANK_BODY,
         summary="Order documents for one query",
-        responses=answers(RankAnswer, 404, 410, 415, body=True),
+        responses=answers(RankAnswer, 404, 410, body=True),
     )
     async def rank(name: str, request: Request) -> Response:
         return await _rank(worker, name, request)

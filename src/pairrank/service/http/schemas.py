@@ -53,13 +53,17 @@ class StartBody(Body):
     )
 
 
+# What options of rankers are; an object is of ``monotone``.
+Option = bool | int | float | str | dict[str, int] | None
+
+
 class CreateBody(LimitsBody):
     """A new ranker: n_features is all that it needs."""
 
     n_features: Annotated[int, Field(ge=1, le=100_000)]
     ranker: Annotated[str, Field(min_length=1, max_length=1000)] = "pairrank"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    options: dict[Annotated[str, Field(max_length=64)], bool | int | float | str | None] = Field(default_factory=dict)
+    options: dict[Annotated[str, Field(max_length=64)], Option] = Field(default_factory=dict)
     feature_names: list[Text] | None = None
     start: StartBody | None = Field(None, description="what is known before the first click: the present ranking, say")
 
@@ -230,7 +234,7 @@ class RankerAnswer(Answer):
     n_features: int
     ranker: str
     seed: int
-    options: dict[str, bool | int | float | str | None]
+    options: dict[str, Option]
     feature_names: list[str] | None
     start: StartAnswer | None
     limits: LimitsAnswer
@@ -398,7 +402,7 @@ _REFUSED = {
     409: "something else has this name, or something that runs needs what should go",
     410: "the impression has expired, or is from before a restore",
     413: "the body is too large",
-    415: "the content type is not known",
+    415: "the content type is not known, or the body is encoded",
     421: "the Host header names another service",
     422: "the values are not valid",
     429: "a limit is reached; try again later",
@@ -407,10 +411,12 @@ _REFUSED = {
     503: "the store does not answer, or the service is not ready",
 }
 # For the OpenAPI text alone: the worker itself looks at the header, since it may have no keys.
-KEY = Security(HTTPBearer(auto_error=False, scheme_name="key", description="from `pairrank keys add`"))
+KEY = Security(
+    HTTPBearer(auto_error=False, scheme_name="key", description="from `pairrank store keys STORE --add NAME`")
+)
 _ALWAYS = (421, 431, 500)
 _KEYED = (401, 403, 429, 503)
-_BODY = (400, 408, 413, 422)
+_BODY = (400, 408, 413, 415, 422)
 _PROBLEM = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 
 
