@@ -56,6 +56,8 @@ def test_only_the_order_of_labels_counts(tiny: Any) -> None:
     one = PairRankRanker().fit(tiny.features, tiny.grades, qid(tiny))
     two = PairRankRanker().fit(tiny.features, 10.0 * tiny.grades - 3.5, qid(tiny))
     np.testing.assert_array_equal(one.coef_, two.coef_)
+    texts = [PairRankRanker().fit([[0.0], [1.0]], y).coef_ for y in (["9", "10"], [9, 10])]
+    np.testing.assert_array_equal(*texts)
 
 
 def test_partial_fit_is_learn() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, Event, Thread
 
+import numpy as np
 import pytest
 
-from pairrank import threads
+from pairrank import PairRank, threads
 
 FREE = {name: value for name, value in os.environ.items() if name not in threads.ENVIRONMENT}
 
@@ -88,3 +90,55 @@ with threads.single():
 print(inside, threads.counts())
 """
     assert python(program, OPENBLAS_NUM_THREADS="2") == "[1, 1] [2, 2]\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_waits_until_no_thread_is_inside_a_ranker() -> None:
+    ranker, inside, leave = PairRank(2), Event(), Event()
+
+    def learn() -> None:
+        with ranker._turn:
+            inside.set()
+            leave.wait(0.2)
+
+    thread = Thread(target=learn)
+    thread.start()
+    inside.wait()
+    child = multiprocessing.get_context("fork").Process(target=ranker.rank, args=([[1.0, 2.0]],))
+    child.start()
+    child.join(20.0)
+    if child.exitcode is None:
+        child.kill()
+    thread.join()
+    assert child.exitcode == 0
+    assert len(ranker.rank([[1.0, 2.0]])) == 1
+
+
+@pytest.mark.parametrize("model", ["linear", "additive"])
+def test_what_is_read_while_another_thread_learns_is_of_a_model(model: str) -> None:
+    ranker, rng, done = PairRank(3, model=model), np.random.default_rng(0), Event()
+    X = rng.random((5, 3))
+    legal, seen = {ranker.score(X).tobytes()}, []
+
+    def read() -> None:
+        while not done.is_set():
+            seen.append(ranker.score(X).tobytes())
+            ranker.explain(X)
+            ranker.effect(0)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(read)
+            for _ in range(66):
+                shown = ranker.rank(rng.random((8, 3)), 5)
+                ranker.learn(shown, shown.features[:, 0] > 0.6)
+                legal.add(ranker.score(X).tobytes())
+            done.set()
+            reading.result()
+    finally:
+        done.set()
+        sys.setswitchinterval(interval)
+    assert set(seen) <= legal

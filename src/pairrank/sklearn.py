@@ -95,7 +95,7 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
         if len(sets) != len(groups):
             raise DataError(f"eval_set has {len(sets)} sets and eval_group {len(groups)}; expected one group per set")
         # Only the order counts, so any numbers will do for grades.
-        grades = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        grades = np.unique(labels.astype(np.float64), return_inverse=True)[1].astype(np.int64)
         ranker = self._new(features.shape[1])
         lam, _, model = priors.settings_of(ranker)
         known = priors.from_labels(features, grades, offsets, lam=lam, strength=self.strength, l2=self.l2, model=model)

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager
 from functools import cache
 from importlib import import_module
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any
+from weakref import WeakValueDictionary
 
 # For processes that we start: with these a BLAS does not even create its threads.
 ENVIRONMENT = dict.fromkeys(
@@ -71,6 +72,41 @@ def single_in_children() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+class _Turns:
+    """The locks of all rankers: where the process forks, the fork waits for them.
+
+    So a child finds them free, and no ranker in the middle of what another thread of the parent did.
+    """
+
+    def __init__(self) -> None:
+        self._forking = RLock()
+        self._all: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self._held: list[Any] = []
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._hold, after_in_parent=self._let_go, after_in_child=self._let_go)
+
+    def new(self) -> Any:
+        """A lock that its owner may take again."""
+        lock = RLock()
+        self._all[id(lock)] = lock
+        return lock
+
+    def _hold(self) -> None:
+        self._forking.acquire()
+        for known in self._all.valuerefs():
+            if (lock := known()) is not None:
+                lock.acquire()
+                self._held.append(lock)
+
+    def _let_go(self) -> None:
+        while self._held:
+            self._held.pop().release()
+        self._forking.release()
+
+
+turns = _Turns()
 
 
 class _Single(ContextDecorator):

@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; exit codes: 0 done, 1 failed, 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
     args = argparse.Namespace()
-    if isinstance(sys.stdout, TextIOWrapper):  # in a terminal that has no λ or … a "?" stands for it
+    if isinstance(sys.stdout, TextIOWrapper):  # in a terminal without λ or … stands "?" in its place
         sys.stdout.reconfigure(errors="replace")
     try:
         args = _parsed(words)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, astuple, dataclass, field, fields
@@ -97,7 +96,7 @@ class Ranker(Saved, ABC):
         self._learned = LearnedSet()
         self._older: tuple[str, ...] = ()  # fingerprints of before an upgrade, whose impressions are still ours
         self._left_out = (0, 0)  # first lists, and lists of the history, to be read back before the next is learned
-        self._turn = threading.RLock()
+        self._turn = threads.turns.new()
         self._fill_in()
         self._reset()
 

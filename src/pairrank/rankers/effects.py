@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +68,7 @@ class Explained(ABC):
     n_features: int
     feature_names: Sequence[str] | None
     _weights: FloatArray
+    _turn: AbstractContextManager[Any]  # no other thread learns meanwhile
 
     @property
     @abstractmethod
@@ -111,27 +113,30 @@ class Explained(ABC):
         >>> PairRank(n_features=1).effect(0, x=[0.0, 2.0]).value
         array([0., 0.])
         """
-        f, units = self.feature_number(feature), self._units
-        reference = units.middle[f]
-        if x is None:
-            at = (
-                units.knots_of(f) if len(units.knots_of(f)) else reference + units.units[f] * np.array([-1.0, 0.0, 1.0])
-            )
-        else:
-            at = np.atleast_1d(np.asarray(x, dtype=np.float64))
-            if at.ndim != 1 or not np.isfinite(at).all():
-                raise FeatureError("x holds what is no finite number; expected values of the feature, (n,)")
-        rows = np.tile(units.middle, (len(at) + 1, 1))
-        rows[1:, f] = at
-        columns = np.flatnonzero(units.owner == f)
-        seen = units.columns(rows)[:, columns] / units.units[columns]
-        told, weights, covariance = seen[1:] - seen[0], self._weights[columns], self._covariance()
-        block = None if covariance is None else covariance[np.ix_(columns, columns)]
-        absent = None
-        if units.missing[f]:
-            one = np.eye(len(columns))[-1:] / units.units[columns[-1]]  # its column is the last
-            absent = float((one @ weights)[0]), float(deviation(one, block)[0])
-        return Effect(at, told @ weights, deviation(told, block), float(reference), absent)
+        with self._turn:
+            f, units = self.feature_number(feature), self._units
+            reference = units.middle[f]
+            if x is None:
+                at = (
+                    units.knots_of(f)
+                    if len(units.knots_of(f))
+                    else reference + units.units[f] * np.array([-1.0, 0.0, 1.0])
+                )
+            else:
+                at = np.atleast_1d(np.asarray(x, dtype=np.float64))
+                if at.ndim != 1 or not np.isfinite(at).all():
+                    raise FeatureError("x holds what is no finite number; expected values of the feature, (n,)")
+            rows = np.tile(units.middle, (len(at) + 1, 1))
+            rows[1:, f] = at
+            columns = np.flatnonzero(units.owner == f)
+            seen = units.columns(rows)[:, columns] / units.units[columns]
+            told, weights, covariance = seen[1:] - seen[0], self._weights[columns], self._covariance()
+            block = None if covariance is None else covariance[np.ix_(columns, columns)]
+            absent = None
+            if units.missing[f]:
+                one = np.eye(len(columns))[-1:] / units.units[columns[-1]]  # its column is the last
+                absent = float((one @ weights)[0]), float(deviation(one, block)[0])
+            return Effect(at, told @ weights, deviation(told, block), float(reference), absent)
 
     def functions(self, seen: FloatArray) -> list[dict[str, Any]]:
         """`effect` of every feature as plain values, ready for JSON, the one that moves the score most first.
@@ -169,12 +174,13 @@ class Explained(ABC):
         >>> PairRank(n_features=2).explain([[0.0, 1.0], [1.0, 0.0]]).certain
         array([False])
         """
-        X = self.check_features(features)
-        inputs, owners = self._units.inputs(X), (self._units.owner, self._units.partner)
-        halves = [by_feature(inputs, 0.5 * self._weights, owner, self.n_features) for owner in owners]
-        parts: FloatArray = halves[0] + halves[1]  # of a product each feature has one half
-        scores = parts.sum(axis=1)
-        looked = self.inspect(X)
+        with self._turn:
+            X = self.check_features(features)
+            inputs, owners = self._units.inputs(X), (self._units.owner, self._units.partner)
+            halves = [by_feature(inputs, 0.5 * self._weights, owner, self.n_features) for owner in owners]
+            parts: FloatArray = halves[0] + halves[1]  # of a product each feature has one half
+            scores = parts.sum(axis=1)
+            looked = self.inspect(X)
         order = np.argsort(-scores, kind="stable") if looked is None else looked.order
         upper, lower = order[:-1], order[1:]
         return Explanation(

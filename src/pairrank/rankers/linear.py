@@ -100,11 +100,13 @@ class LinearRanker(Ranker, Explained):
         """(n_features,), θ in the features' own units; an additive model has none, see `effect`."""
         if self.model != "linear":
             raise NoWeightsError('a model="additive" has a function per feature, not a weight: see effect(feature)')
-        return self._units.weights(self._weights)
+        with self._turn:
+            return self._units.weights(self._weights)
 
     def score(self, features: Features) -> FloatArray:
         """(n_docs,), φ(X)·θ."""
-        return self._units.scores(self.check_features(features), self._weights)
+        with self._turn:
+            return self._units.scores(self.check_features(features), self._weights)
 
     def _inputs(self, X: FloatArray) -> FloatArray:
         return self._units.inputs(X)

@@ -126,7 +126,8 @@ class P2LinRank(PairwiseRanker):
     def inspect(self, features: Features) -> Inspection:
         """What the models agree on; a width is half the range of the models' score differences."""
         X = self.check_features(features)
-        order, agreement = self._sorted(self._inputs(X))
+        with self._turn:
+            order, agreement = self._sorted(self._inputs(X))
         scores = agreement.scores[:, np.argsort(order)]
         width = 0.5 * np.ptp(scores[:, :, None] - scores[:, None, :], axis=0)
         return partition.inspected(scores.mean(axis=0), order, agreement.rows(0, len(X)), width, "score")

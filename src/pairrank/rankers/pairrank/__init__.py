@@ -255,12 +255,14 @@ class PairRank(PairRankOptions):
     def covariance(self) -> FloatArray:
         """(n_features, n_features), of the weights under the Laplace posterior, in the features' units."""
         d = len(self.weights)  # an additive model has none, and says so
-        unit = self._units.weights(np.ones(d))
-        covariance: FloatArray = self._posterior.inverse[:d, :d] * np.outer(unit, unit)
+        with self._turn:
+            unit = self._units.weights(np.ones(d))
+            covariance: FloatArray = self._posterior.inverse[:d, :d] * np.outer(unit, unit)
         return covariance
 
     def position_bias(self) -> tuple[float, float]:
         """β and its standard deviation: how much position favours the upper document, in log-odds per log of rank."""
         if not self.offsets:
             return 0.0, 0.0
-        return float(self._posterior.theta[-1]), float(np.sqrt(self._posterior.inverse[-1, -1]))
+        with self._turn:
+            return float(self._posterior.theta[-1]), float(np.sqrt(self._posterior.inverse[-1, -1]))
