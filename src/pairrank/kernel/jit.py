@@ -32,7 +32,7 @@ class Twin:
     """Array code, and the loop that runs in its place once loops are loaded."""
 
     array: Callable[..., Any]
-    returns: Callable[..., Any] | None
+    returns: type[tuple[Any, ...]] | None
     compiled: Callable[..., Any] | None = None
 
     def find(self, loops: ModuleType) -> None:
@@ -41,7 +41,7 @@ class Twin:
         loop = getattr(loops, name, None)
         if loop is None:
             raise LookupError(f"{loops.__name__} has no loop {name!r}, which {self.array.__module__} names")
-        self.compiled = loop if returns is None else lambda *arguments: returns(*loop(*arguments))
+        self.compiled = loop if returns is None else lambda *arguments: tuple.__new__(returns, loop(*arguments))
 
 
 TWINS: dict[str, Twin] = {}
@@ -49,7 +49,7 @@ _loops: ModuleType | None = None
 _begun = False
 
 
-def twin(returns: Callable[..., Any] | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def twin(returns: type[tuple[Any, ...]] | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Run a function of arrays by the loop of its name, once loops are loaded.
 
     Arguments go by position. A loop gives a plain tuple where the function gives a named one, which ``returns`` makes.

@@ -32,6 +32,16 @@ def _compiled(signature: Any, **options: Any) -> Callable[[F], F]:
 # Ranking.
 
 
+@_compiled((_READ_ONLY, types.float64))
+def within(X: FloatArray, bound: float) -> bool:
+    """`confidence.within`."""
+    outside = 0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            outside += not abs(X[i, j]) <= bound
+    return outside == 0
+
+
 @_compiled((_READ_ONLY, types.float64[::1], types.float64))
 def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray:
     """`confidence.standardised`."""
@@ -292,7 +302,8 @@ def take_in_short(
         weights[winner[pair], loser[pair]] += weight[pair]
     A = np.dot(D, inverse)
     b, L, S, moved = _solve_list(np.dot(D, theta), np.dot(A, D.T), weights)
-    return theta + np.dot(b, A), inverse - np.dot(A.T, np.dot(S, A)), L, moved
+    update = np.dot(A.T, np.dot(S, A))
+    return theta + np.dot(b, A), np.subtract(inverse, update, update), L, moved
 
 
 # The history.

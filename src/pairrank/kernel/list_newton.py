@@ -73,7 +73,8 @@ def _taken_in(
 ) -> Taken:
     A = product(D, inverse)
     b, L, S, moved = solve_list(scores(D, theta), product(A, D.T), preferences(winner, loser, weight, len(D)))
-    return Taken(theta + dgemv(1.0, A.T, b), inverse - product(A.T, product(S, A)), L, moved)
+    update = product(A.T, product(S, A))
+    return Taken(theta + dgemv(1.0, A.T, b), np.subtract(inverse, update, out=update), L, moved)
 
 
 def solve_list(start: FloatArray, K: FloatArray, weights: FloatArray) -> Solution:
