@@ -160,6 +160,7 @@ ARGUMENTS: dict[str, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     "draw_blocks_by_key": _keys,
     "shown": _clicks,
     "show_by_score": _shown,
+    "in_order": lambda rng: _shown(rng)[:3],
     "take_in_short": _list,
     "gaps": _gaps,
     "scatter": _scatter,
@@ -208,7 +209,7 @@ def test_drawing(seed: int, n: int, closed: bool) -> None:
 
     def drawn() -> tuple[AllPairs, tuple[np.ndarray, ...]]:
         inverse = np.eye(3, dtype=np.float32)
-        made = AllPairs(X, X @ theta, inverse, partition.certain_by_score, z, closed=closed)
+        made = AllPairs(X, theta, inverse, partition.certain_by_score, z, closed=closed)
         return made, show(made, k, generator(seed, n, Purpose.RANK), shuffled=False)
 
     candidates, found = drawn()
@@ -218,12 +219,12 @@ def test_drawing(seed: int, n: int, closed: bool) -> None:
     assert same(candidates.certain(), slow.certain())
 
 
-def test_ordered_holds_the_rows_in_their_order() -> None:
+def test_candidates_come_in_the_order_of_their_scores() -> None:
     X = np.random.default_rng(0).normal(size=(20, 3))
-    order, scores, inputs = confidence.ordered(X, X[:, 0].copy())
+    order, scores, G = confidence.in_order(X, np.array([1.0, 0.0, 0.0]), np.eye(3, dtype=np.float32))
     assert order.tolist() == np.argsort(-X[:, 0]).tolist()
-    assert same(inputs, X[order].astype(np.float32))
     assert same(scores, (X[order, 0] - X[0, 0]).astype(np.float32))
+    np.testing.assert_allclose(G, X[order] @ X[order].T, atol=1e-5)
 
 
 @settings(deadline=None, max_examples=6)

@@ -116,13 +116,18 @@ def squared_widths_of(G: Float32Array) -> Float32Array:
     return G
 
 
-def ordered(X: FloatArray, scores: FloatArray) -> tuple[IntArray, Float32Array, Float32Array]:
-    """Few candidates by falling score, ties by row: their rows (n,), and in float32 what only differences are taken of.
+@jit.twin()
+def in_order(X: FloatArray, weights: FloatArray, inverse: Float32Array) -> tuple[IntArray, Float32Array, Float32Array]:
+    """Few candidates by falling score X·θ, ties by row: their rows (n,), and in float32 what differences are taken of.
 
-    These are the scores less that of the first row, (n,), and the inputs, which are centred, (n, d), in that order.
+    These are in that order the scores less that of the first row, (n,), and G = X M⁻¹ Xᵀ, (n, n), for ``inverse`` M⁻¹
+    (d, d) and inputs X (n, d), which are centred.
     """
-    order = (-scores).argsort(kind="stable")
-    return order, (scores.take(order) - scores[0]).astype(np.float32), X.astype(np.float32).take(order, axis=0)
+    found = scores(X, weights)
+    order = (-found).argsort(kind="stable")
+    inputs = X.astype(np.float32).take(order, axis=0)
+    falling = (found.take(order) - found[0]).astype(np.float32)
+    return order, falling, product(product(inputs, inverse), inputs.T)
 
 
 def alpha_theory(

@@ -137,14 +137,11 @@ def draw_blocks_by_key(certain: BoolArray, ends: IntArray, k: int, keys: FloatAr
     return places, blocks
 
 
-@_compiled((_READ_ONLY, types.float64[::1], types.float32[:, ::1], types.float64, types.int64, types.float64[::1]))
-def show_by_score(
-    X: FloatArray, weights: FloatArray, inverse: Float32Array, z: float, k: int, keys: FloatArray
-) -> tuple[IntArray, IntArray, IntArray]:
-    """`candidates.show_by_score`."""
+@_compiled((_READ_ONLY, types.float64[::1], types.float32[:, ::1]))
+def in_order(X: FloatArray, weights: FloatArray, inverse: Float32Array) -> tuple[IntArray, Float32Array, Float32Array]:
+    """`confidence.in_order`."""
     n, d = X.shape
-    scores = np.dot(X, weights)
-    order = np.arange(n)
+    scores, order = np.dot(X, weights), np.arange(n)
     for i in range(1, n):  # few enough to put each into its place; equal ones stay in order
         place = i
         while place > 0 and scores[order[place - 1]] < scores[i]:
@@ -152,13 +149,21 @@ def show_by_score(
             place -= 1
         order[place] = i
     inputs, falling = np.empty((n, d), dtype=np.float32), np.empty(n, dtype=np.float32)
-    unit = np.float32(z)
     for i in range(n):
         row = order[i]
-        falling[i] = np.float32(scores[row] - scores[0]) / unit
+        falling[i] = np.float32(scores[row] - scores[0])
         for j in range(d):
             inputs[i, j] = np.float32(X[row, j])
-    certain = _certain_in_order(np.dot(np.dot(inputs, inverse), inputs.T), falling)
+    return order, falling, np.dot(np.dot(inputs, inverse), inputs.T)
+
+
+@_compiled((_READ_ONLY, types.float64[::1], types.float32[:, ::1], types.float64, types.int64, types.float64[::1]))
+def show_by_score(
+    X: FloatArray, weights: FloatArray, inverse: Float32Array, z: float, k: int, keys: FloatArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """`candidates.show_by_score`."""
+    order, falling, G = in_order(X, weights, inverse)
+    certain = _certain_in_order(G, falling / np.float32(z))
     ends = first_blocks(certain, k)
     places, blocks = draw_blocks_by_key(certain, ends, k, keys)
     return ends, order[places], blocks

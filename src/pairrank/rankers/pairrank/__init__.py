@@ -78,7 +78,7 @@ class PairRank(PairRankOptions):
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         n, shuffled = len(inputs), self.exploration == "random"
-        if self.width == "score" and not shuffled and 1 < n <= FEW:
+        if self.width == "score" and not shuffled and n <= FEW:
             z, keys = max(float(self.z), partition.TINY), rng.random(k * n)
             ends, ranking, blocks = show_by_score(inputs, self._weights, self._metric32(), z, k, keys)
         else:
@@ -93,8 +93,7 @@ class PairRank(PairRankOptions):
         rule = partition.certain_by_score if self.width == "score" else partition.certain_by_probability
         # In score space certainty is transitive by the triangle inequality, and `refine` has nothing to add.
         closed = self.refine and self.width == "probability"
-        scores = confidence.scores(inputs, self._weights)
-        return compared(inputs, scores, self._metric32(), rule, self.width_factor, closed=closed)
+        return compared(inputs, self._weights, self._metric32(), rule, self.width_factor, closed=closed)
 
     def _metric32(self) -> Float32Array:
         if self._inverse32 is None:

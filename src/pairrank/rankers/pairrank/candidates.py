@@ -62,37 +62,35 @@ def show(candidates: Candidates, k: int, rng: np.random.Generator, *, shuffled: 
 def show_by_score(
     X: FloatArray, weights: FloatArray, inverse: Float32Array, z: float, k: int, keys: FloatArray
 ) -> Shown:
-    """`show` in one go, with rows in the place of places, for two to `FEW` candidates and widths of scores.
+    """`show` in one go, with rows in the place of places, for up to `FEW` candidates and widths of scores.
 
     ``inverse`` (d, d) is H⁻¹, ``z`` above zero, and ``keys`` (k n,) are random numbers, not all of which are needed.
     """
-    scores = confidence.scores(X, weights)
-    candidates = AllPairs(X, scores, inverse, partition.certain_by_score, z, closed=False)
+    candidates = AllPairs(X, weights, inverse, partition.certain_by_score, z, closed=False)
     ends = candidates.ends(k)
     places, blocks = exploration.draw_blocks_by_key(candidates.certain(), ends, k, keys)
     return Shown(ends, candidates.order[places], blocks)
 
 
 def compared(
-    X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
+    X: FloatArray, weights: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
 ) -> Candidates:
-    """Candidates with inputs X (n, d) and ``scores`` (n,), by widths ``factor`` ‖x_i - x_j‖ in the norm of ``inverse``.
+    """Candidates with inputs X (n, d), scores X·θ, and widths ``factor`` ‖x_i - x_j‖ in the norm of ``inverse``.
 
     ``closed`` takes the transitive closure of the certain orders.
     """
     if closed or len(X) <= FEW:
-        return AllPairs(X, scores, inverse, rule, factor, closed=closed)
-    return LazyPairs(X, scores, inverse, rule, factor)
+        return AllPairs(X, weights, inverse, rule, factor, closed=closed)
+    return LazyPairs(X, weights, inverse, rule, factor)
 
 
 class AllPairs:
     """Few candidates, or ones whose certain orders are to be closed: all are compared, once."""
 
     def __init__(
-        self, X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
+        self, X: FloatArray, weights: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
     ) -> None:
-        self.order, sorted_scores, sorted_X = confidence.ordered(X, scores)
-        G = confidence.product(confidence.product(sorted_X, inverse), sorted_X.T)
+        self.order, sorted_scores, G = confidence.in_order(X, weights, inverse)
         if rule is partition.certain_by_score:
             certain = partition.certain_in_order(G, sorted_scores / np.float32(max(factor, partition.TINY)))
         else:
@@ -115,7 +113,8 @@ class AllPairs:
 class LazyPairs:
     """Any number of candidates: only what is asked for is compared."""
 
-    def __init__(self, X: FloatArray, scores: FloatArray, inverse: Float32Array, rule: Rule, factor: float) -> None:
+    def __init__(self, X: FloatArray, weights: FloatArray, inverse: Float32Array, rule: Rule, factor: float) -> None:
+        scores = X.dot(weights)
         self.order = np.argsort(-scores, kind="stable")
         # Only differences matter, and float32 is enough for them once what all candidates share is taken away.
         self._scores = (scores[self.order] - scores[0]).astype(np.float32)
