@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pages.stage import CONTRAST, CUT
 from pairrank import cli, rankers
 
 if TYPE_CHECKING:
@@ -97,6 +98,16 @@ def test_the_site_opens_in_a_browser(address: str, site: Path, chromium: Browser
     assert page.locator("h1").inner_text().startswith("How PairRank works")
 
     search(page)
+
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.goto(f"{address}/index.html")
+        for width in (390, 820, 1400):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            # The theme's own words for screen readers alone are meant not to be seen.
+            found = page.evaluate(CONTRAST) + page.evaluate(CUT)
+            assert [text for text in found if "md-skip" not in text and "md-visually-hidden" not in text] == []
 
     for file in sorted(site.rglob("*.html")):
         page.goto(f"{address}/{file.relative_to(site).as_posix()}")
