@@ -45,8 +45,8 @@ def test_typescript_in_node_and_in_a_browser(address: str, typescript: Path, chr
     )
     assert done.returncode == 0, done.stdout
     assert "# pass 7" in done.stdout
-    for page in (folder / "README.md", ROOT / "docs" / "guide" / "clients.md"):
-        (code,) = re.findall(r"```ts\n(.*?)```", page.read_text(), re.DOTALL)
+    for file in (folder / "README.md", ROOT / "docs" / "guide" / "clients.md"):
+        (code,) = re.findall(r"```ts\n(.*?)```", file.read_text(), re.DOTALL)
         line = code.replace("http://127.0.0.1:8000", address) + "console.log(shown.ranking.length);"
         done = subprocess.run(
             ["node", "--input-type=module", "--eval", line], cwd=folder, capture_output=True, text=True
