@@ -14,6 +14,7 @@ import argparse
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +46,7 @@ class Visitor(threading.Thread):
         super().__init__(daemon=True)
         self._host, self._port = host, port
         self.acknowledged: list[tuple[str, str, float]] = []  # ranker, list, when
+        self.refused: Counter[str] = Counter()
         self.stop = threading.Event()
 
     def run(self) -> None:
@@ -57,7 +59,8 @@ class Visitor(threading.Thread):
                 try:
                     shown = client.rank(name, {"a": [0.0, 1.0], "b": [1.0, 0.0]})
                     client.feedback(name, shown.impression_id, ["b"])
-                except (ServiceError, UnreachableError):
+                except (ServiceError, UnreachableError) as problem:
+                    self.refused[str(problem)] += 1
                     continue
                 self.acknowledged.append((name, shown.impression_id, time.monotonic()))
 
@@ -93,7 +96,7 @@ def run(server: Postgres, net: Network, cuts: int, seconds: float) -> Outcome:
             mended = time.monotonic()
             back.append(until(lambda mended=mended: visitors[0].acknowledged[-1][2] > mended))
     except TimeoutError as problem:
-        faults.append(str(problem))
+        faults.append(f"{problem}: applied {learned(store)}, acknowledged {[(len(one.acknowledged), one.refused) for one in visitors]}")
     finally:
         for visitor in visitors:
             visitor.stop.set()
