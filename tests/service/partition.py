@@ -96,7 +96,8 @@ def run(server: Postgres, net: Network, cuts: int, seconds: float) -> Outcome:
             mended = time.monotonic()
             back.append(until(lambda mended=mended: visitors[0].acknowledged[-1][2] > mended))
     except TimeoutError as problem:
-        faults.append(f"{problem}: applied {learned(store)}, acknowledged {[(len(one.acknowledged), one.refused) for one in visitors]}")
+        told = [(len(visitor.acknowledged), visitor.refused) for visitor in visitors]
+        faults.append(f"{problem}: applied {learned(store)}, acknowledged and refused {told}")
     finally:
         for visitor in visitors:
             visitor.stop.set()

@@ -20,6 +20,7 @@ from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.replay import replay
 from pairrank.service.store import SqlStore, database, open_store
 from pairrank.service.store.schema import MIGRATIONS, VERSION
+from pairrank.service.store.values import Config, Limits
 
 pytestmark = pytest.mark.postgres
 TAKEOVER_SECONDS = 3.0
@@ -141,3 +142,30 @@ def test_tables_change_beneath_a_transaction_that_wants_them_in_another_order(
             until(lambda: store.database.all(waiting))  # it has the log, and wants the heads
             store.database.all("DELETE FROM log")
         assert newer.result().database.schema() == VERSION + 1
+
+
+def test_who_falls_silent_in_a_transaction_holds_nobody_up_for_long(store_url: str) -> None:
+    """A worker that was paused, or whose host has gone, has the lock of a ranker: others wait for seconds."""
+    silent, other = open_store(store_url), open_store(store_url)
+    try:
+        silent.create("shop", Config(2), Limits(), 0.0, "test")
+        transaction = silent.database.transaction()
+        transaction.__enter__()
+        silent.database.all("UPDATE rankers SET log_seq = log_seq")
+        other.set_frozen("shop", True, 0.0, "test")  # a statement that waits for half a minute fails
+        with pytest.raises(StorageError):
+            transaction.__exit__(None, None, None)
+        assert silent.rankers()[0].frozen
+    finally:
+        silent.close()
+        other.close()
+
+
+def test_a_dead_host_is_found_out_by_the_server_too(store_url: str) -> None:
+    """By itself it would take hours, and hold the dead one's locks."""
+    store = open_store(store_url)
+    try:
+        shown = [store.database.all(f"SHOW tcp_{name}")[0][0] for name in ("keepalives_idle", "user_timeout")]
+        assert shown == ["1", "3000"]
+    finally:
+        store.close()

@@ -26,6 +26,7 @@ class Database(ABC):
 
     words: ClassVar[Mapping[str, str]]
     BEGIN_SNAPSHOT: ClassVar[str] = "BEGIN"
+    BE_PATIENT: ClassVar[str] = "SELECT 1"  # in a transaction that may take its time between statements
 
     def __init__(self) -> None:
         self._turn = threading.RLock()

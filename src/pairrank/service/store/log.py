@@ -175,6 +175,7 @@ class SqlStore(ImpressionTables):
         begins there; its log before that stays, too.
         """
         with self.database.transaction():
+            self.database.all(self.database.BE_PATIENT)
             for row in self.rankers():
                 old = self.snapshot(row.id, row.version)
                 if old is not None:

@@ -26,12 +26,23 @@ MIGRATION_LOCK = 0x50524D47
 SLOT_LOCK = 0x5052534C  # the first of two numbers; the slot is the second
 # Rankers are held by slots (id modulo this): the server has room for some thousand locks, not for one of each ranker.
 SLOTS = 1024
-# A learner that is not heard of for so long is given up; in transactions, too, and while it does not take an answer.
+# A learner that is not heard of for so long is given up, and so is whoever falls silent in a transaction that writes:
+# others wait for its locks.
 SILENT_MS = 2000
 PULSE_SECONDS = 0.5
 CONNECT_SECONDS = 5
 # A statement that waits longer than this waits for something that has gone wrong.
 STATEMENT_MS = 30_000
+SETTINGS = {
+    "synchronous_commit": "on",
+    "statement_timeout": STATEMENT_MS,
+    "client_min_messages": "warning",
+    # By itself a server takes hours to find out that a host is gone, and keeps its locks.
+    "tcp_keepalives_idle": 1,
+    "tcp_keepalives_interval": 1,
+    "tcp_keepalives_count": 2,
+    "tcp_user_timeout": 3000,
+}
 # A change of tables waits for a lock no longer than this, then begins again: beneath a service that runs the two could
 # wait for each other, and after a second the server would end one of them.
 CHANGE_MS = 300
@@ -46,6 +57,7 @@ class PostgresDatabase(Database):
         "BYTES": "BYTEA",
     }
     BEGIN_SNAPSHOT: ClassVar[str] = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    BE_PATIENT: ClassVar[str] = "SET LOCAL idle_in_transaction_session_timeout = 0"
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -65,10 +77,10 @@ class PostgresDatabase(Database):
                 self.url,
                 autocommit=True,
                 connect_timeout=CONNECT_SECONDS,
-                keepalives_idle=2,
+                keepalives_idle=1,
                 keepalives_interval=1,
-                keepalives_count=3,
-                options=f"-c synchronous_commit=on -c statement_timeout={STATEMENT_MS} -c client_min_messages=warning",
+                keepalives_count=2,
+                options=" ".join(f"-c {name}={value}" for name, value in SETTINGS.items()),
             )
         except psycopg.Error as problem:
             raise unavailable(problem) from problem
@@ -98,9 +110,8 @@ class PostgresDatabase(Database):
             raise unavailable(problem) from problem
 
     def _begin(self, flush: bool) -> None:
-        self.all("BEGIN")
-        if not flush:
-            self.all("SET LOCAL synchronous_commit TO OFF")
+        begin = f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {SILENT_MS}"
+        self.all(begin if flush else f"{begin}; SET LOCAL synchronous_commit TO OFF")  # in one round trip
 
     def _commit(self) -> None:
         if self._connection is None or self._connection.closed:

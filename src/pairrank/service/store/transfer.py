@@ -56,6 +56,7 @@ def restore(source: str, target: str) -> None:
 def copy_rows(source: SqlStore, target: SqlStore) -> None:
     """All rows of all tables, read at one moment and written in one transaction."""
     with source.database.snapshot(), target.database.transaction():
+        target.database.all(target.database.BE_PATIENT)
         for table in TABLES:
             columns = source.database.columns(table)
             marks = ", ".join("?" * len(columns))
