@@ -84,7 +84,9 @@ def checkpoint(thing: Saved | Growing) -> Callable[[], None]:
         if (names := _INNER.get(type(one))) is None:
             names = [name for name in one.SAVED if own[name] is None or isinstance(own[name], Kept)]
             _INNER[type(one)] = names
-        waiting.extend([own[name] for name in names if own[name] is not None])
+        for name in names:
+            if (value := own[name]) is not None:
+                waiting.append(value)
 
     def take_back() -> None:
         for own, before in kept:
