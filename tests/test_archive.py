@@ -54,6 +54,13 @@ def test_row_order_and_byte_order_do_not_matter() -> None:
     assert blob == archive.pack("thing", {}, {"a": array.astype(">f8")})
 
 
+def test_any_buffer_is_read() -> None:
+    blob = archive.pack("box", {"a": 1}, {"b": np.arange(3.0)})
+    for buffer in (bytearray(blob), memoryview(blob)):
+        values, arrays = archive.unpack(buffer, "box")  # type: ignore[arg-type]
+        assert (values, arrays["b"].tolist()) == ({"a": 1}, [0.0, 1.0, 2.0])
+
+
 def test_every_truncation_and_every_flipped_byte_is_noticed() -> None:
     blob = archive.pack("thing", {"x": 1}, {"a": np.arange(4.0)})
     for cut in range(len(blob)):

@@ -172,6 +172,9 @@ def test_wrong_use_is_told_before_anything_is_sent() -> None:
             Client(url)
     with pytest.raises(InputError, match="infinity"):
         Client().rank("a", {"x": [float("inf")]})
+    for clicks in ("12", {"1": False}):
+        with pytest.raises(InputError, match="expected a list of ids"):
+            Client().feedback("a", "0-1", clicks)
 
 
 WHY = {

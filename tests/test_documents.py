@@ -159,7 +159,7 @@ def test_wrong_names_are_refused() -> None:
         ({"feature_names": ["a"], "n_features": 2}, "1 feature_names came for 2 features"),
         ({"n_features": 2, "missing": "zero"}, "missing is 'zero'; expected a number"),
         ({"n_features": 2, "missing": float("nan")}, "missing is nan; expected a number"),
-        ({}, "n_features is len(feature_names); expected a whole number"),
+        ({}, "neither n_features nor feature_names came; expected one of them"),
     ]:
         with pytest.raises(OptionError) as caught:
             PairRank(**options)  # type: ignore[arg-type]

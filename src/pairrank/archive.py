@@ -92,7 +92,7 @@ def _split(blob: bytes, source: str) -> tuple[dict[str, Any], memoryview]:
     if len(blob) < 8 or length > min(MAX_HEADER, len(blob) - 8):
         raise FileFormatError(f"{source} is truncated or was not written by PairRank")
     try:
-        header = json.loads(blob[8 : 8 + length])
+        header = json.loads(bytes(blob[8 : 8 + length]))  # databases answer with a memoryview, too
     except ValueError:
         raise FileFormatError(f"{source} is damaged or was not written by PairRank") from None
     if not isinstance(header, dict):

@@ -189,6 +189,8 @@ class Client:
 
     def feedback(self, ranker: str, impression_id: str, clicks: Iterable[str]) -> str:
         """Send the clicks of an impression, whole and final; "accepted" or "duplicate"."""
+        if isinstance(clicks, (str, Mapping)):
+            raise InputError(f"clicks are {clicks!r}; expected a list of ids")
         body = {"impression_id": impression_id, "clicks": list(clicks)}
         return str(self._call("POST", ranker, "feedback", body)["status"])
 
@@ -385,7 +387,7 @@ class AsyncClient:
 
     async def feedback(self, ranker: str, impression_id: str, clicks: Iterable[str]) -> str:
         """`Client.feedback`."""
-        return str(await self._call("feedback", ranker, impression_id, list(clicks)))
+        return str(await self._call("feedback", ranker, impression_id, clicks))
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         """Any other method of `Client`."""

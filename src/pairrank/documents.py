@@ -69,7 +69,9 @@ class Columns:
     def of(cls, n_features: int, names: Iterable[str] | None, missing: Missing = None) -> Columns:
         """Check what a ranker was told; ``n_features`` may be left out where there are names."""
         told = None if names is None else _check_names(names)
-        n: object = len(told) if n_features is COUNTED and told is not None else n_features
+        if n_features is COUNTED and told is None:
+            raise OptionError("neither n_features nor feature_names came; expected one of them")
+        n: object = len(told or ()) if n_features is COUNTED else n_features
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
             raise OptionError(f"n_features is {n!r}; expected a whole number")
         if not 1 <= n <= MAX_FEATURES:

@@ -42,6 +42,8 @@ ROLLBACK_SECONDS = 5.0
 def config_of(body: CreateBody) -> Config:
     """A ranker's frozen configuration; what is served is what the library makes of it."""
     rankers.parse(body.ranker, files=False)  # a file named in a request is never run
+    if misplaced := {"name", "n_features", "seed", "feature_names"} & body.options.keys():
+        raise InputError(f"options have {min(misplaced)!r}, which is none; it stands beside them")
     names = body.feature_names
     if names is not None and (len(names) != body.n_features or len(set(names)) != len(names)):
         raise InputError(f"feature_names must be {body.n_features} different names; got {len(set(names))}")
