@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pages.stage import CONTRAST, CUT
 from pairrank.cli import main
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError
 from pairrank.lab.experiment import FILE, Experiment
@@ -96,6 +97,7 @@ def test_in_a_real_browser(built: Report, chromium: Browser) -> None:
         for scheme, dark in (("light", False), ("dark", True)):
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "it scrolls sideways"
+            assert page.evaluate(CONTRAST) + page.evaluate(CUT) == []
             ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == dark
             page.screenshot(path=ROOT / "artifacts" / f"report-{width}-{scheme}.png")
