@@ -419,9 +419,10 @@ def test_monotone_names_what_exists() -> None:
         PairRank(2, monotone={0: 2})
     assert PairRank(feature_names=["price", "rating"], monotone={"price": -1}).settings.monotone == {"price": -1}
     assert "monotone" not in PairRank(2).settings
-    for wrong, told in (([1, 0], "expected 1 or -1"), ({0: 1, "price": -1}, "names a feature twice")):
+    odd: list[tuple[Any, str]] = [([1, 0], "expected 1 or -1"), ({0: 1, "price": -1}, "names a feature twice")]
+    for bad, told in odd:
         with pytest.raises(OptionError, match=told):
-            PairRank(feature_names=["price", "rating"], monotone=wrong)
+            PairRank(feature_names=["price", "rating"], monotone=bad)
 
 
 def test_a_monotone_feature_stays_the_same_when_names_are_numbers() -> None:

@@ -97,8 +97,8 @@ def _play_list(patient: Client, hasty: Client, ranker: str, chance: random.Rando
 def read(notes: Path) -> Iterator[Record]:
     """Records that `play` has noted down."""
     for line in notes.read_text().splitlines():
-        *values, calls = json.loads(line)
-        yield Record(*values, [Call(*call) for call in calls])
+        record = Record(*json.loads(line))
+        yield record._replace(calls=[Call(*call) for call in record.calls])
 
 
 def check(store: SqlStore, ranker: str, records: Iterable[Record], window: float, forgetful: bool) -> list[str]:
