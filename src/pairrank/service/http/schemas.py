@@ -53,17 +53,13 @@ class StartBody(Body):
     )
 
 
-# What options of rankers are; an object is of ``monotone``.
-Option = bool | int | float | str | dict[str, int] | None
-
-
 class CreateBody(LimitsBody):
     """A new ranker: n_features is all that it needs."""
 
     n_features: Annotated[int, Field(ge=1, le=100_000)]
     ranker: Annotated[str, Field(min_length=1, max_length=1000)] = "pairrank"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    options: dict[Annotated[str, Field(max_length=64)], Option] = Field(default_factory=dict)
+    options: dict[Annotated[str, Field(max_length=64)], Any] = Field(default_factory=dict)
     feature_names: list[Text] | None = None
     start: StartBody | None = Field(None, description="what is known before the first click: the present ranking, say")
 
@@ -234,7 +230,7 @@ class RankerAnswer(Answer):
     n_features: int
     ranker: str
     seed: int
-    options: dict[str, Option]
+    options: dict[str, Any]
     feature_names: list[str] | None
     start: StartAnswer | None
     limits: LimitsAnswer
