@@ -136,7 +136,7 @@ class Client:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise OptionError(f"the service's address is {url!r}; expected http://host:port")
         self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
-        self._prefix = parts.path.rstrip("/")
+        self._prefix, self._place = parts.path.rstrip("/"), parts.netloc.rpartition("@")[2]
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._timeout, self._retries = timeout, retries
         self._connections: dict[int, http.client.HTTPConnection] = {}  # by thread
@@ -335,7 +335,7 @@ class Client:
             if status not in (429, 503):
                 raise refused
             trouble = str(refused)
-        raise UnreachableError(f"gave up after {self._retries + 1} attempts: {trouble}")
+        raise UnreachableError(f"gave up on {self._place} after {self._retries + 1} attempts: {trouble}")
 
     def _once(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes]:
         connection = self._connections.get(threading.get_ident())

@@ -232,8 +232,8 @@ def test_another_address_demands_keys(place: str, capsys: pytest.CaptureFixture[
         assert tree.stop() == 0
 
 
-def test_a_busy_port_is_one_sentence(
-    place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_busy_port_is_one_sentence_and_leaves_nothing_behind(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import socket
 
@@ -244,6 +244,7 @@ def test_a_busy_port_is_one_sentence(
         port = taken.getsockname()[1]
         assert main(["serve", "--store", place, "--port", str(port)]) == 1
     assert f"port {port}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_commands_on_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

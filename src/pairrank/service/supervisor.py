@@ -62,8 +62,8 @@ def data_place(settings: Settings) -> str:
 def serve(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     check(settings)
+    listener = _listen(settings.host, settings.port)  # before there is a store, which would be left behind
     _open(settings)
-    listener = _listen(settings.host, settings.port)
     settings = replace(settings, port=listener.getsockname()[1])
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
