@@ -16,6 +16,6 @@ def test_another_takes_over_and_it_comes_back() -> None:
     binaries = postgres_bin()
     assert binaries is not None
     with hosts.network(2) as net, running(binaries, host=net.address) as server:
-        outcome = run(server, net, cuts=1, seconds=4.0)
+        outcome = run(server, net, cuts=1, seconds=3.0)
     assert outcome.faults == []
     assert outcome.acknowledged > 0
