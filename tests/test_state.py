@@ -43,3 +43,19 @@ def test_no_append_moves_more_than_a_step() -> None:
     assert len(numbers) == 60_000
     assert max(moved) <= 64 + 2
     assert sum(moved) > 50_000
+
+
+def test_state_may_be_none_at_first_and_an_array_or_a_thing_with_state_later() -> None:
+    class Late(state.Saved):
+        SAVED = ("value",)
+
+        def __init__(self) -> None:
+            self.value: object = None
+
+    late = Late()
+    for value in (None, np.ones(2), Growing(np.ones(3)), np.zeros(2)):
+        late.value = value
+        back = checkpoint(late)
+        late.value = 5.0
+        back()
+        assert late.value is value

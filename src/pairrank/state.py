@@ -70,10 +70,6 @@ def restore(thing: Saved, state: Mapping[str, Any]) -> None:
             setattr(thing, name, type(value)(state[key]))
 
 
-# By class, the attributes in ``SAVED`` that have state of their own, or have none yet: what is an array stays one.
-_INNER: dict[type, list[str]] = {}
-
-
 def checkpoint(thing: Saved | Growing) -> Callable[[], None]:
     """A function that takes back everything that happens to ``thing`` from now on; constant time and memory."""
     kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -81,11 +77,8 @@ def checkpoint(thing: Saved | Growing) -> Callable[[], None]:
     for one in waiting:
         own = vars(one)
         kept.append((own, own.copy()))
-        if (names := _INNER.get(type(one))) is None:
-            names = [name for name in one.SAVED if own[name] is None or isinstance(own[name], Kept)]
-            _INNER[type(one)] = names
-        for name in names:
-            if (value := own[name]) is not None:
+        for name in one.SAVED:
+            if isinstance(value := own[name], Kept):
                 waiting.append(value)
 
     def take_back() -> None:

@@ -82,13 +82,6 @@ def _raw(rng: np.random.Generator) -> tuple[Any, ...]:
     return X, 10.0 ** rng.uniform(-9, 9, d), 1e6
 
 
-def _bounded(rng: np.random.Generator) -> tuple[Any, ...]:
-    X = rng.normal(size=rng.integers(1, 30, 2))
-    X.flat[rng.integers(X.size)] = rng.choice([np.nan, np.inf, -np.inf, 9.0, -9.0, 9.1, -9.1])
-    X.setflags(write=bool(rng.integers(2)))
-    return X, 9.0
-
-
 def _model(rng: np.random.Generator, n_docs: int) -> tuple[Any, ...]:
     """Documents, weights, and the inverse of a matrix."""
     d = int(rng.integers(2, 60))
@@ -154,7 +147,6 @@ def _differences(rng: np.random.Generator) -> tuple[Any, ...]:
 
 ARGUMENTS: dict[str, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     "standardised": _raw,
-    "within": _bounded,
     "wider_apart": _apart,
     "first_blocks": _blocks,
     "draw_blocks_by_key": _keys,

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,16 @@ def free_port() -> int:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+
+
+def until(done: Callable[[], object], seconds: float = 60.0) -> float:
+    """Wait for something; how long it took."""
+    began = time.monotonic()
+    while not done():
+        if time.monotonic() - began > seconds:
+            raise TimeoutError(f"not within {seconds:.0f} s")
+        time.sleep(0.01)
+    return time.monotonic() - began
 
 
 @dataclass

@@ -15,11 +15,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from cluster import Postgres, postgres_bin, running
+from cluster import Postgres, postgres_bin, running, until
 from hosts import Host, Network, network
 from tree import Tree
 
@@ -29,7 +28,6 @@ from pairrank.service.learning.verify import verify
 from pairrank.service.store import SqlStore, open_store
 
 RANKERS = [f"r{number}" for number in range(12)]
-LIMIT = 60.0
 
 
 class Outcome(NamedTuple):
@@ -108,16 +106,6 @@ def run(server: Postgres, net: Network, cuts: int, seconds: float) -> Outcome:
     acknowledged = {(name, shown) for visitor in visitors for name, shown, _ in visitor.acknowledged}
     store.close()
     return Outcome(len(acknowledged), taken_over, back, [*faults, *judge(url, acknowledged)])
-
-
-def until(done: Callable[[], bool]) -> float:
-    """Seconds until it is so."""
-    began = time.monotonic()
-    while not done():
-        if time.monotonic() - began > LIMIT:
-            raise TimeoutError(f"not within {LIMIT:.0f} s")
-        time.sleep(0.02)
-    return time.monotonic() - began
 
 
 def judge(url: str, acknowledged: set[tuple[str, str]]) -> list[str]:

@@ -31,7 +31,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from cluster import Postgres, postgres_bin, running
+from cluster import Postgres, postgres_bin, running, until
 from hosts import Host, Network, network
 from tree import Tree
 
@@ -108,14 +108,6 @@ def learning(url: str, count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 def learner(url: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, __file__, "learner", "--url", url], stderr=subprocess.DEVNULL)
-
-
-def until(done: Callable[[], object], seconds: float = 60.0) -> float:
-    began = time.monotonic()
-    while not done():
-        assert time.monotonic() - began < seconds
-        time.sleep(0.01)
-    return time.monotonic() - began
 
 
 def behind(store: SqlStore, ids: list[int]) -> bool:

@@ -89,13 +89,6 @@ def squared_widths_between(
 
 
 @jit.twin()
-def within(X: FloatArray, bound: float) -> bool:
-    """Whether all of X (n, d) is from -``bound`` to ``bound``, and so a number."""
-    # NaN compares false. (No product of BLAS here: it would wake its threads.)
-    return bool(X.max() <= bound and X.min() >= -bound)
-
-
-@jit.twin()
 def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray:
     """X (n, d) less the mean of its rows, each column over its ``unit`` (d,), and nothing beyond ±``furthest``.
 

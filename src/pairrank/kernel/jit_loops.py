@@ -32,16 +32,6 @@ def _compiled(signature: Any, **options: Any) -> Callable[[F], F]:
 # Ranking.
 
 
-@_compiled((_READ_ONLY, types.float64))
-def within(X: FloatArray, bound: float) -> bool:
-    """`confidence.within`."""
-    outside = 0
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            outside += not abs(X[i, j]) <= bound
-    return outside == 0
-
-
 @_compiled((_READ_ONLY, types.float64[::1], types.float64))
 def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray:
     """`confidence.standardised`."""

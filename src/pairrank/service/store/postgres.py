@@ -41,7 +41,7 @@ SETTINGS = {
     "tcp_keepalives_idle": 1,
     "tcp_keepalives_interval": 1,
     "tcp_keepalives_count": 2,
-    "tcp_user_timeout": 3000,
+    "tcp_user_timeout": SILENT_MS,
 }
 # A change of tables waits for a lock no longer than this, then begins again: beneath a service that runs the two could
 # wait for each other, and after a second the server would end one of them.
@@ -155,7 +155,7 @@ class PostgresDatabase(Database):
         """Become one of the learners, with nothing held yet; None while one of an older version works alone."""
         if not self.all("SELECT pg_try_advisory_lock_shared(?)", (LEARNER_LOCK,))[0][0]:
             return None
-        for name in ("idle_session_timeout", "idle_in_transaction_session_timeout", "tcp_user_timeout"):
+        for name in ("idle_session_timeout", "idle_in_transaction_session_timeout"):  # when it only reads, too
             self.all(f"SET {name} = {SILENT_MS}")
         self._slots = set()
         threading.Thread(target=self._pulse, args=(self._connect(),), daemon=True).start()
