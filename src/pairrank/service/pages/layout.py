@@ -1,10 +1,13 @@
-"""What all pages share: the head, the bar at the top, the policy that they are served under."""
+"""What all pages share: HTML from files, the frame around it, the policy that they are served under."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from string import Template
 
-from pairrank.service.pages.markup import Markup, join, tag, trusted
+from pairrank.service.pages.markup import Child, Markup, join, tag, trusted
 
 # No inline script or style, nothing from elsewhere.
 POLICY = (
@@ -13,38 +16,29 @@ POLICY = (
 )
 Nav = Sequence[tuple[str, str]]  # address and name of each page that there is
 
-# Two documents in kept order above an open pair: the idea of the product in eighteen pixels.
-_MARK = (
-    '<svg width="20" height="20" viewBox="0 0 20 20" aria-hidden="true" class="pr-drawing">'
-    '<rect class="pr-band" x="1" y="1.5" width="18" height="5" rx="2.5"/>'
-    '<rect class="pr-band-open" x="1" y="8.5" width="18" height="10" rx="3"/>'
-    '<circle class="pr-node" cx="5" cy="4" r="2"/><circle class="pr-node-open" cx="5" cy="11.5" r="2"/>'
-    '<circle class="pr-node-open" cx="5" cy="15.5" r="2"/></svg>'
-)
+HTML = Path(__file__).parent / "html"
+_PULSE = trusted('<div class="pulse" id="pulse" role="status"><span>not live</span></div>')
+
+
+def filled(path: Path, **values: Child) -> Markup:
+    """The HTML of a file with ``values`` in the places of their $names, escaped as in `tag`."""
+    return Markup(_template(path).substitute({name: join(value) for name, value in values.items()}))
+
+
+@cache
+def _template(path: Path) -> Template:
+    # Without indentation, which would stand as a blank between elements of one line.
+    return Template("".join(line.strip() for line in path.read_text(encoding="utf-8").splitlines()))
 
 
 def page(title: str, body: Markup, *, nav: Nav, current: str, script: str | None = None, **data: str) -> Markup:
     """A whole document around ``body``; ``data`` is what the script finds on the main element."""
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", f"{title} · PairRank"),
-        tag("link", rel="icon", href="/static/icon.svg", type="image/svg+xml"),
-        tag("link", rel="stylesheet", href="/static/pairrank.css"),
-        tag("link", rel="stylesheet", href="/static/drawing.css"),
-        tag("script", type="module", src=script) if script else None,
-    )
     links = [tag("a", name, href=href, aria_current="page" if href == current else None) for href, name in nav]
-    bar = tag(
-        "div",
-        tag("a", trusted(_MARK), "PairRank", href="/", class_="brand"),
-        tag("nav", *links, class_="nav", aria_label="Pages"),
-        tag("div", tag("span", "not live"), class_="pulse", id="pulse", role="status") if script else None,
-        class_="top-in",
+    return filled(
+        HTML / "frame.html",
+        title=title,
+        script=tag("script", type="module", src=script) if script else None,
+        nav=join(*links),
+        pulse=_PULSE if script else None,
+        main=tag("main", body, id="main", tabindex=-1, **data),
     )
-    skip = tag("a", "Skip to content", href="#main", class_="skip")
-    main = tag("main", body, id="main", tabindex=-1, **data)
-    document = tag("html", head, tag("body", skip, tag("header", bar, class_="top"), main), lang="en")
-    return join(trusted("<!doctype html>\n"), document)

@@ -1,4 +1,4 @@
-"""The live page as HTML: the frame that its script fills from ``/v1``, and one impression by itself."""
+"""Pages that are made for who asks: for a key, of one impression, and with commands that can be copied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from pairrank import drawing
-from pairrank.service.pages.layout import Nav, page
+from pairrank.service.pages.layout import HTML, Nav, filled, page
 from pairrank.service.pages.markup import Child, Markup, join, tag, trusted
 from pairrank.service.pages.view_models import Scene
 
@@ -20,28 +20,9 @@ class Address(NamedTuple):
     keyed: bool
 
 
-def live_page(name: str, first_steps: Markup | None, nav: Nav) -> Markup:
-    """The page of the ranker ``name`` (empty where there is none), with what to send to one that has heard nothing."""
-    lede = tag(
-        "div",
-        tag("h1", "Rankers"),
-        tag("p", "What each ranker shows, what people click, and which orders it keeps by now."),
-        class_="lede",
-    )
-    quiet = tag("noscript", tag("p", "This page needs JavaScript; /v1/rankers tells the same.", class_="notice"))
-    body = join(lede, quiet, tag("div", first_steps, id="detail", class_="stack"))
-    return page("Live", body, nav=nav, current="/", script="/static/live.js", data_ranker=name)
-
-
 def closed_page(nav: Nav, address: str = "/", script: str = "/static/live.js") -> Markup:
     """The page of a service that asks for a key: the script asks the reader for it, then starts ``script``."""
-    text = "This service asks for a key. The page keeps it only until the tab is closed."
-    field = tag("input", type="password", id="key", autocomplete="off", required=True, aria_label="Key")
-    form = tag("form", field, tag("button", "Open", class_="main"), class_="search", id="keyform")
-    lede = tag("div", tag("h1", "A key is needed"), tag("p", text), class_="lede")
-    said = tag("p", class_="notice", id="keysaid", role="alert", hidden=True)
-    quiet = tag("noscript", tag("p", "Without JavaScript, read /v1/rankers with an Authorization header instead."))
-    body = join(lede, form, said, quiet)
+    body = filled(HTML / "closed.html")
     return page("Key", body, nav=nav, current=address, script="/static/key.js", data_next=script)
 
 

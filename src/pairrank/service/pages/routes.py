@@ -15,9 +15,8 @@ from pairrank.errors import InputError, UnknownNameError
 from pairrank.service.answers import answer
 from pairrank.service.auth import NoKeyError
 from pairrank.service.pages.api import api_page
-from pairrank.service.pages.experiments import SCRIPT, experiments_page
-from pairrank.service.pages.layout import POLICY
-from pairrank.service.pages.live import Address, closed_page, impression_page, live_page, steps
+from pairrank.service.pages.layout import HTML, POLICY, filled, page
+from pairrank.service.pages.live import Address, closed_page, impression_page, steps
 from pairrank.service.pages.markup import Markup
 from pairrank.service.pages.view_models import Scene, scene
 from pairrank.service.worker.state import WorkerState
@@ -54,14 +53,18 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
         else:
             shape = chosen.name, chosen.config.n_features
             first_steps = None if chosen.feedback_count else steps("No feedback yet", to, *shape)
-        return html(live_page(chosen.name if chosen else wanted or "", first_steps, request.app.state.nav))
+        name, body = chosen.name if chosen else wanted or "", filled(HTML / "live.html", first_steps=first_steps)
+        nav = request.app.state.nav
+        return html(page("Live", body, nav=nav, current="/", script="/static/live.js", data_ranker=name))
 
     async def experiments(request: Request) -> Response:
+        nav, script = request.app.state.nav, "/static/experiments.js"
         try:
             worker.allow(request, None)
         except NoKeyError:
-            return html(closed_page(request.app.state.nav, "/experiments", SCRIPT))
-        return html(experiments_page(request.app.state.nav))
+            return html(closed_page(nav, "/experiments", script))
+        body = filled(HTML / "experiments.html")
+        return html(page("Experiments", body, nav=nav, current="/experiments", script=script))
 
     async def impression(request: Request) -> Response:
         return html(impression_page(request.path_params["name"], await _scene(request), request.app.state.nav))

@@ -15,10 +15,11 @@ from pairrank.errors import InputError
 from pairrank.service.answers import RefusalError
 from pairrank.service.auth import NoKeyError
 from pairrank.service.http.rank_request import parse_json
+from pairrank.service.pages.layout import filled, page
 from pairrank.service.pages.live import closed_page
+from pairrank.service.pages.markup import join, tag
 from pairrank.service.pages.routes import html, json_of
 from pairrank.service.playground.index import Index
-from pairrank.service.playground.page import play_page
 from pairrank.service.playground.play import MOST_SHOWN, SHOWN, Playground
 from pairrank.service.playground.users import USERS
 from pairrank.service.worker.state import WorkerState
@@ -33,11 +34,14 @@ def routes(worker: WorkerState, index: Index) -> list[BaseRoute]:
     play = Playground(worker, index)
 
     async def home(request: Request) -> Response:
+        nav = request.app.state.nav
         try:
             worker.allow(request, "admin")
         except NoKeyError:
-            return html(closed_page(request.app.state.nav, "/play", SCRIPT))
-        return html(play_page(request.app.state.nav, SCRIPT))
+            return html(closed_page(nav, "/play", SCRIPT))
+        users = join(*(tag("option", name, value=name, selected=name == USERS[1]) for name in USERS))
+        body = filled(Path(__file__).parent / "play.html", users=users)
+        return html(page("Playground", body, nav=nav, current="/play", script=SCRIPT))
 
     async def state(request: Request) -> Response:
         worker.allow(request, "admin")
