@@ -60,14 +60,12 @@ class Features:
 
     def __call__(self, query: str, candidates: IntArray) -> FloatArray:
         """(n_candidates, n_features), each column scaled to [0, 1] within the query; a constant one is 0."""
-        index, n = self._index, len(self._index.documents)
-        terms, n_asked = index.lookup(query), max(len(query_words(query)), 1)
-        scores = index.bm25(terms)
-        found = {field: index.fields[field].matches(terms, n)[candidates] / n_asked for field in index.fields}
+        terms, n_asked = self._index.lookup(query), max(len(query_words(query)), 1)
+        scores, found = self._index.bm25(terms), self._index.matches(terms)
         columns = [
             *(scores[field][candidates] for field in ("name", "qualified", "signature", "summary", "text")),
             *self._name_columns(query, candidates),
-            *(found[field] for field in ("name", "qualified", "summary", "text")),
+            *(found[field][candidates] / n_asked for field in ("name", "qualified", "summary", "text")),
             *self._place_columns(terms, candidates),
         ]
         return _scale(np.column_stack([*columns, self._own[candidates]]))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from pairrank import archive
 from pairrank.errors import FileFormatError, StorageError
@@ -21,50 +21,25 @@ from pairrank.types import AnyArray, FloatArray, IntArray
 FIELDS = {"name": 2.0, "qualified": 1.0, "signature": 0.5, "summary": 1.5, "text": 1.0}
 _K1, _B = 1.2, 0.75  # the customary constants of BM25
 _MAX_WORDS = 400  # of a docstring; the rest neither helps nor hurts
-_VERSION = 1
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Postings:
-    """One field: term t has the documents ``docs[starts[t]:starts[t + 1]]``, with their BM25 ``parts``."""
-
-    starts: IntArray
-    docs: IntArray
-    parts: FloatArray
-
-    def scores(self, terms: Sequence[int], n_docs: int) -> FloatArray:
-        """(n_docs,), the sum over ``terms`` of each document's BM25 part."""
-        total = np.zeros(n_docs)
-        for term in terms:
-            place = slice(self.starts[term], self.starts[term + 1])
-            total[self.docs[place]] += self.parts[place]  # a document stands once in a term's list
-        return total
-
-    def matches(self, terms: Sequence[int], n_docs: int) -> IntArray:
-        """(n_docs,), how many of ``terms`` each document has in this field."""
-        total = np.zeros(n_docs, dtype=np.int64)
-        for term in terms:
-            total[self.docs[self.starts[term] : self.starts[term + 1]]] += 1
-        return total
+_VERSION = 2
+_SPARSE = ("data", "indices", "indptr")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Index:
     """Documents, their words and how popular their modules are.
 
-    Attributes
-    ----------
     documents : in the order of their qualified names.
     popularity : (n,), in how many files of the standard library the document's module is imported.
     terms : number of each word.
-    fields : postings by field.
+    fields : by field, what each term adds to each document's BM25, a sparse (n_terms, n).
     texts, text_starts : the words of each docstring in order, as term numbers, one after another.
     """
 
     documents: Sequence[Document]
     popularity: IntArray
     terms: Mapping[str, int]
-    fields: Mapping[str, Postings]
+    fields: Mapping[str, csr_array]
     texts: IntArray
     text_starts: IntArray
 
@@ -78,7 +53,19 @@ class Index:
 
     def bm25(self, terms: Sequence[int]) -> dict[str, FloatArray]:
         """(n,) by field."""
-        return {name: field.scores(terms, len(self.documents)) for name, field in self.fields.items()}
+        return {name: self._summed(name, terms, parts.data) for name, parts in self.fields.items()}
+
+    def matches(self, terms: Sequence[int]) -> dict[str, FloatArray]:
+        """(n,) by field, how many of ``terms`` each document has there."""
+        return {name: self._summed(name, terms, np.broadcast_to(1.0, parts.nnz)) for name, parts in self.fields.items()}
+
+    def _summed(self, field: str, terms: Sequence[int], values: FloatArray) -> FloatArray:
+        """(n,), the sum of the rows ``terms`` of a field's sparse parts, with ``values`` in their places."""
+        parts, total = self.fields[field], np.zeros(len(self.documents))
+        for term in terms:
+            row = slice(*parts.indptr[term : term + 2])
+            total[parts.indices[row]] += values[row]  # a document stands once in a row
+        return total
 
     def gather(self, query: str, limit: int) -> IntArray:
         """The ``limit`` documents with the best weighted BM25, best first; fewer when fewer match."""
@@ -100,26 +87,22 @@ def build(documents: Sequence[Document], imports: Mapping[str, int]) -> Index:
         documents=documents,
         popularity=np.array([imports.get(d.module, 0) for d in documents], dtype=np.int64),
         terms=terms,
-        fields={name: _postings(lists, len(terms)) for name, lists in tokens.items()},
+        fields={name: _parts(lists, len(terms)) for name, lists in tokens.items()},
         texts=np.array([term for text in texts for term in text], dtype=np.int64),
         text_starts=np.cumsum([0, *map(len, texts)]),
     )
 
 
-def _postings(lists: Sequence[Sequence[int]], n_terms: int) -> Postings:
-    """BM25 parts: idf(t) · tf (k1 + 1) / (tf + k1 (1 - b + b · length / mean length))."""
-    rows = [(term, doc, tf) for doc, found in enumerate(lists) for term, tf in Counter(found).items()]
-    table = np.array(sorted(rows), dtype=np.int64).reshape(-1, 3)
-    lengths = np.array([len(found) for found in lists], dtype=np.float64)
-    frequency = np.bincount(table[:, 0], minlength=n_terms)
+def _parts(lists: Sequence[Sequence[int]], n_terms: int) -> csr_array:
+    """(n_terms, n_docs): idf(t) · tf (k1 + 1) / (tf + k1 (1 - b + b · length / mean length))."""
+    lengths = np.array([len(found) for found in lists])
+    place = [term for found in lists for term in found], np.repeat(np.arange(len(lists)), lengths)
+    parts = csr_array((np.ones(len(place[0])), place), shape=(n_terms, len(lists)))  # what comes twice counts as 2
+    frequency, tf = np.diff(parts.indptr), parts.data
     idf = np.log1p((len(lists) - frequency + 0.5) / (frequency + 0.5))
-    tf = table[:, 2].astype(np.float64)
-    damping = _K1 * (1 - _B + _B * lengths[table[:, 1]] / (lengths.mean() or 1.0))
-    return Postings(
-        starts=np.concatenate([[0], np.cumsum(frequency)]).astype(np.int64),
-        docs=table[:, 1].copy(),
-        parts=idf[table[:, 0]] * tf * (_K1 + 1) / (tf + damping),
-    )
+    damping = _K1 * (1 - _B + _B * lengths[parts.indices] / (lengths.mean() or 1.0))
+    parts.data = np.repeat(idf, frequency) * tf * (_K1 + 1) / (tf + damping)
+    return parts
 
 
 def to_bytes(index: Index) -> bytes:
@@ -132,10 +115,8 @@ def to_bytes(index: Index) -> bytes:
         "texts": index.texts.astype(np.int32),
         "text_starts": index.text_starts.astype(np.int64),
     }
-    for name, field in index.fields.items():
-        arrays[f"{name}.starts"] = field.starts
-        arrays[f"{name}.docs"] = field.docs.astype(np.int32)
-        arrays[f"{name}.parts"] = field.parts
+    for name, parts in index.fields.items():
+        arrays |= {f"{name}.{what}": getattr(parts, what) for what in _SPARSE}
     return archive.pack("search index", {"version": _VERSION, "python": sys.version}, arrays)
 
 
@@ -145,15 +126,13 @@ def from_bytes(blob: bytes, source: str = "these bytes") -> Index:
     if (values.get("version"), values.get("python")) != (_VERSION, sys.version):
         raise FileFormatError(f"{source} was made for another version of Python or PairRank")
     try:
-        terms = json.loads(arrays["terms"].tobytes())
+        terms, documents = (json.loads(arrays[name].tobytes()) for name in ("terms", "documents"))
+        shape = len(terms), len(documents)
         return Index(
-            documents=[Document(*row) for row in json.loads(arrays["documents"].tobytes())],
+            documents=[Document(*row) for row in documents],
             popularity=arrays["popularity"],
             terms={term: number for number, term in enumerate(terms)},
-            fields={
-                name: Postings(arrays[f"{name}.starts"], arrays[f"{name}.docs"], arrays[f"{name}.parts"])
-                for name in FIELDS
-            },
+            fields={name: csr_array(tuple(arrays[f"{name}.{what}"] for what in _SPARSE), shape) for name in FIELDS},
             texts=arrays["texts"],
             text_starts=arrays["text_starts"],
         )
