@@ -45,15 +45,10 @@ class PairRankCompressor(BaseDocumentCompressor):
         """The best ``top_n`` of ``documents``, which come as the retriever had them, best first."""
         if not documents:
             return []
-        return _marked(documents, self.reranker.rerank(query, **self._asked(documents)))
-
-    async def acompress_documents(
-        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
-    ) -> Sequence[Document]:
-        """`compress_documents` for an event loop."""
-        if not documents:
-            return []
-        return _marked(documents, await self.reranker.arerank(query, **self._asked(documents)))
+        key = self.score_key
+        scores = None if key is None else [document.metadata.get(key, math.nan) for document in documents]
+        texts = [{"text": document.page_content, "metadata": document.metadata} for document in documents]
+        return _marked(documents, self.reranker.rerank(query, texts, scores=scores, top_n=self.top_n))
 
     def feedback(self, documents: Iterable[Document]) -> int:
         """Learn from the documents that were of use; how many lists were new."""
@@ -66,19 +61,8 @@ class PairRankCompressor(BaseDocumentCompressor):
     def as_runnable(self) -> RunnableLambda[Any, Any]:
         """A step for chains: {"query": text, "documents": list} in, the best documents out."""
         return RunnableLambda(
-            lambda given: self.compress_documents(given["documents"], given["query"]),
-            afunc=self._of_mapping,
-            name="PairRank",
+            lambda given: self.compress_documents(given["documents"], given["query"]), name="PairRank"
         )
-
-    async def _of_mapping(self, given: Any) -> Sequence[Document]:
-        return await self.acompress_documents(given["documents"], given["query"])
-
-    def _asked(self, documents: Sequence[Document]) -> dict[str, Any]:
-        key = self.score_key
-        scores = None if key is None else [document.metadata.get(key, math.nan) for document in documents]
-        texts = [{"text": document.page_content, "metadata": document.metadata} for document in documents]
-        return {"documents": texts, "scores": scores, "top_n": self.top_n}
 
 
 def _marked(documents: Sequence[Document], shown: Reranked) -> list[Document]:

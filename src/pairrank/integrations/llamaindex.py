@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 from pairrank.errors import InputError, MissingExtraError
 from pairrank.integrations.text_reranker import IMPRESSION, ROW, Reranked, Reranker, TextReranker
@@ -45,14 +44,11 @@ class PairRankPostprocessor(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if not nodes:
             return []
-        return _marked(nodes, self.reranker.rerank(**self._asked(nodes, query_bundle)))
-
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        if not nodes:
-            return []
-        return _marked(nodes, await self.reranker.arerank(**self._asked(nodes, query_bundle)))
+        if query_bundle is None:
+            raise InputError("there is no query; expected query_bundle or query_str beside the nodes")
+        texts = [{"text": n.node.get_content(MetadataMode.NONE), "metadata": n.node.metadata} for n in nodes]
+        scores = [math.nan if node.score is None else node.score for node in nodes]
+        return _marked(nodes, self.reranker.rerank(query_bundle.query_str, texts, scores=scores, top_n=self.top_n))
 
     def feedback(self, nodes: Iterable[NodeWithScore]) -> int:
         """Learn from the nodes that were of use; how many lists were new."""
@@ -61,13 +57,6 @@ class PairRankPostprocessor(BaseNodePostprocessor):
     async def afeedback(self, nodes: Iterable[NodeWithScore]) -> int:
         """`feedback` for an event loop."""
         return await self.reranker.afeedback_on([node.node.metadata for node in nodes])
-
-    def _asked(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> dict[str, Any]:
-        if query is None:
-            raise InputError("there is no query; expected query_bundle or query_str beside the nodes")
-        texts = [{"text": n.node.get_content(MetadataMode.NONE), "metadata": n.node.metadata} for n in nodes]
-        scores = [math.nan if node.score is None else node.score for node in nodes]
-        return {"query": query.query_str, "documents": texts, "scores": scores, "top_n": self.top_n}
 
 
 def _marked(nodes: list[NodeWithScore], shown: Reranked) -> list[NodeWithScore]:

@@ -25,8 +25,6 @@ _SHOWN = {**_SCORE, "pairs": "shown"}
 class Study:
     """What varies.
 
-    Attributes
-    ----------
     variants : options of one ranker; where it has a choice already, that is one of the variants.
     base : the ranker, unless told otherwise. beside : other rankers that take part as they are.
     hostile : shares of attackers among the users. drift : whether there are also users whose intent changes halfway.

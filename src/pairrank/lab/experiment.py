@@ -29,8 +29,6 @@ SCHEDULE = "geometric:12+every:100"
 class Experiment(Protocol):
     """What is run, by which protocol, and what the report says of it.
 
-    Attributes
-    ----------
     title : of the report. command : the command line that makes it.
     rankers, users : short texts, in the order of tables and legends. seeds : how many, from 0.
     study : name of the ablation, or nothing for a comparison of rankers.

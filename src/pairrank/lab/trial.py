@@ -36,8 +36,6 @@ _SPOIL, _LEARN, _PLANTED, _NULL, _LOGGED = (n * 2**40 for n in range(1, 6))
 class Study:
     """What is compared, and how often.
 
-    Attributes
-    ----------
     a, b : the arms: a ranker's short text, or ``as-sent`` (the order of the data); b also ``worse(noise=0.5)`` (a's
         scores with noise of so many standard deviations), ``reversed`` and ``shuffled``. Rankers that learn from labels
         are fitted to the training split, the others learn from the clicks of ``learn`` lists of it.
@@ -75,8 +73,6 @@ class Study:
 class Lists(NamedTuple):
     """All that may be shown for each query q; grades are -1 where a list is shorter than k.
 
-    Attributes
-    ----------
     a, b : (q, k), grades of the two rankings. mixed : (q, m, k), of every draft. choice, team, exposure : (q, m, k),
         credits.
     """

@@ -25,8 +25,6 @@ METRICS = ("ndcg", "cndcg")  # the two that the paper compares rankers by: offli
 class Cell:
     """The runs of one ranker with one kind of users.
 
-    Attributes
-    ----------
     seeds : (n,), rising. rounds : (m,), where curves have a value.
     curves : by name, (n, m): the evaluation columns of the records, and ``cndcg`` and ``regret`` up to a round.
     profiles : by round, for every seed the mean block size at each rank.

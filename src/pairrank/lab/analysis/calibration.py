@@ -42,8 +42,6 @@ _JUDGED_QUERIES = 10
 class Case:
     """What is judged.
 
-    Attributes
-    ----------
     feedback : ``logistic``, or a click model. told, ranker : a word on the ranker, and its text.
     queries : how many training queries there are; 0: no end.
     own_z : whether certain means what it means to the ranker itself, score difference > z·sd; otherwise at 95 %.
@@ -121,8 +119,6 @@ class Look:
 class Row:
     """One line of the outcome, over all seeds.
 
-    Attributes
-    ----------
     z : an order is certain when the score difference exceeds z standard deviations.
     certain : share of pairs called certain. wrong : share of those that contradict θ*; None where there are none.
     wrong_error : its standard error over seeds.

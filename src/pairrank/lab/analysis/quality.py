@@ -75,8 +75,6 @@ class Versus:
 class Contest:
     """A data set with one kind of users.
 
-    Attributes
-    ----------
     data, users, runs : what, who, and how many runs of each ranker.
     ndcg, cndcg : each ranker's mean. offline, online : the subject against each rival.
     fell : the subject's runs that end with held-out NDCG@10 below that of round 100, and by how much at most.

@@ -49,8 +49,6 @@ def twin_of(entry: Entry) -> tuple[int, int, bytes] | None:
 class Course:
     """An experiment's tally and how it came there.
 
-    Attributes
-    ----------
     points : of some lists in the course: (when it was logged, lists, effect, low, high).
     first, last : when the first and the last list that counts were logged.
     """
@@ -104,8 +102,6 @@ def course_of(row: ExperimentRow) -> Course:
 class LaunchCourse:
     """A launch as the log has it.
 
-    Attributes
-    ----------
     epoch : the entry that began it. good : the last version that was shown while the gain so far was not below zero.
     shadowed, agreed : lists of the shadow, and the sum over them of the share of shown documents that are also in ours.
     known : by a hash of the query, what its lists were worth in sum and how many there were; see `expected`.

@@ -17,8 +17,6 @@ from pairrank.service.store.experiments import ExperimentTables, learns_from_any
 class Flight(NamedTuple):
     """Lists of a guarded launch that were served and have not been counted.
 
-    Attributes
-    ----------
     waiting, at_stake : how many have not come back, and the sum of their shares. lag : entries of the log that have not
         been applied. recent : lists served in the last second.
     """
