@@ -77,6 +77,14 @@ def test_an_unknown_benchmark_is_named(capsys: pytest.CaptureFixture[str]) -> No
     assert "'speed'" in capsys.readouterr().err
 
 
+def test_streams_go_on_until_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "CASES", (streams.Case("pairrank", ("usual",), 2, 6.0, 1.3),))
+    rows = list(streams.measure(quick=True, until=80))
+    late = [row.case.rpartition(", ")[2] for row in rows if "late" in row.figure]
+    assert late == ["round 50 against 30", "round 80 against 30"]
+    assert rows[-1].case.endswith("80 rounds from the first on")
+
+
 def test_the_markdown_has_a_line_per_figure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--quick", "--markdown", "--only", "baselines"]) == 0
     lines = capsys.readouterr().out.splitlines()

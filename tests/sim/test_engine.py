@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations, pairwise
 from math import log2
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from pairrank import metrics, rankers, simulate
 from pairrank.data import Dataset
 from pairrank.rng import Purpose, generator
 from pairrank.sim import RunSpec, engine
-from pairrank.sim.world import Coins, World
+from pairrank.sim.world import Coins, World, taught
 
 Splits = tuple[Dataset, Dataset]
 
@@ -159,6 +160,19 @@ def test_the_offline_ranker_is_taught_by_labels_and_is_its_own_ideal(splits: Spl
     assert records["cosine"][0] == pytest.approx(1)
     assert records.ndcg > 0.9
     assert simulate(splits, ranker="pdgd", rounds=10).ndcg < records.ndcg
+
+
+@pytest.mark.parametrize("options", [{}, {"model": "additive"}, {"l2": 0.1, "monotone": {0: 1}}])
+def test_one_fit_serves_all_seeds_to_the_bit(
+    splits: Splits, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = splits[0]
+    fresh, *own = (rankers.make("offline-ranknet", n_features=4, seed=seed, **options) for seed in (2, 3, 4))
+    fitted = [ranker.fit(train.features, train.grades, train.offsets).to_bytes() for ranker in own]
+    taught(fresh, train)
+    monkeypatch.delattr(type(fresh), "fit")
+    others = [rankers.make("offline-ranknet", n_features=4, seed=seed, **options) for seed in (3, 4)]
+    assert [taught(ranker, train).to_bytes() for ranker in others] == fitted
 
 
 def test_cosine_prefers_known_weights(splits: Splits) -> None:

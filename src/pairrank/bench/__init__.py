@@ -25,8 +25,7 @@ from pairrank.kernel import jit
 
 __all__ = ["CLOCK", "NAMES", "Row", "run"]
 
-Measure = Callable[[bool], Iterator[Row]]
-_TABLE: dict[str, Measure | None] = {
+_TABLE: dict[str, Callable[..., Iterator[Row]]] = {
     "round": round.measure,
     "flat": flat_in_time.measure,
     "streams": streams.measure,
@@ -36,18 +35,22 @@ _TABLE: dict[str, Measure | None] = {
     "additive": additive.measure,
     "whole-run": whole_run.measure,
     "parsing": parsing.measure,
-    "sweep": None,  # needs what plays the runs
+    "sweep": sweep.measure,
     "baselines": baselines.measure,
 }
 NAMES = tuple(_TABLE)
 
 
-def run(names: Sequence[str], runs: sweep.Sweep, *, quick: bool = False) -> Iterator[Row]:
-    """The rows of the benchmarks called ``names``, as they come; ``runs`` plays specs in a number of processes."""
-    unknown = [name for name in names if name not in _TABLE]
+def run(names: Sequence[str], runs: sweep.Sweep, *, quick: bool = False, until: int = 0) -> Iterator[Row]:
+    """The rows of the benchmarks called ``names``, as they come.
+
+    ``runs`` plays specs in a number of processes; ``until`` is the round that ``streams`` goes on to.
+    """
+    table = _TABLE | {"streams": partial(streams.measure, until=until), "sweep": partial(sweep.measure, runs)}
+    unknown = [name for name in names if name not in table]
     if unknown:
         raise UnknownNameError(f"no benchmark is called {unknown[0]!r}; there are: {', '.join(NAMES)}")
     jit.load()  # a long run would have them; what it costs to load them is not what is measured
     with threads.single():
         for name in names:
-            yield from (_TABLE[name] or partial(sweep.measure, runs))(quick)
+            yield from table[name](quick)

@@ -69,11 +69,16 @@ def workload(name: str, n_docs: int, n_features: int, quick: bool) -> Stream:
     return Stream(candidates(n_docs, n_features, count), "perfect" if name == "perfect" else "informational")
 
 
-def measure(quick: bool) -> Iterator[Row]:
-    """For each ranker and stream: a row per stretch, one of late over early, and one of the longest round."""
+def measure(quick: bool, until: int = 0) -> Iterator[Row]:
+    """For each ranker and stream: a row per stretch, one of each late over the early one, one of the longest round.
+
+    With ``until`` a last stretch begins at that round, for all rankers: some of them take hours then.
+    """
     for case in CASES:
+        stretches = (QUICK if quick else STRETCHES)[: 3 if until else case.stretches]
+        further = ((until, until * 5 // 4),) if until > stretches[-1][1] else ()
         for name in case.workloads:
-            yield from _rows(case, name, (QUICK if quick else STRETCHES)[: case.stretches], quick)
+            yield from _rows(case, name, stretches + further, quick)
 
 
 def _rows(case: Case, name: str, stretches: tuple[tuple[int, int], ...], quick: bool) -> Iterator[Row]:
@@ -82,6 +87,7 @@ def _rows(case: Case, name: str, stretches: tuple[tuple[int, int], ...], quick: 
     title = f"{case.ranker}, {name}, {N_DOCS} x {N_FEATURES}"
     costs: list[FloatArray] = []
     longest = 0.0
+    first = min(1, len(stretches) - 2)  # the early stretch that late ones are compared with
     for start, stop in stretches:
         longest = max(longest, float(stream.play(ranker, start - stream.t).sum(axis=1).max(initial=0.0)))
         floors: list[float] = []
@@ -102,23 +108,24 @@ def _rows(case: Case, name: str, stretches: tuple[tuple[int, int], ...], quick: 
                 "floor_ms": float(1e3 * np.median(own)),
             },
         )
-    early, late = (part[:, 0].sum() / part[:, 1].sum() for part in costs[-2:])
-    spread = quartiles([b[:, 0].sum() / b[:, 1].sum() / early for b in np.array_split(costs[-1], 10)])
-    begun = stretches[-1][0]
+        if len(costs) <= first + 1:
+            continue
+        early, late = (part[:, 0].sum() / part[:, 1].sum() for part in (costs[first], costs[-1]))
+        spread = quartiles([b[:, 0].sum() / b[:, 1].sum() / early for b in np.array_split(costs[-1], 10)])
+        yield Row(
+            "streams",
+            f"{title}, round {start} against {stretches[first][0]}",
+            "mean round late over early, each over its floor",
+            float(late / early),
+            *spread,
+            limit=case.late,
+        )
     yield Row(
         "streams",
-        f"{title}, round {begun} against {stretches[-2][0]}",
-        "mean round late over early, each over its floor",
-        float(late / early),
-        *spread,
-        limit=case.late,
-    )
-    yield Row(
-        "streams",
-        f"{title}, {begun} rounds from the first on",
+        f"{title}, {start} rounds from the first on",
         "the longest round, ms",
         1e3 * longest,
         1e3 * longest,
         1e3 * longest,
-        limit=PAUSE_MS,
+        limit=PAUSE_MS if start <= STRETCHES[-1][0] else None,
     )

@@ -41,6 +41,7 @@ that one shows that everything runs, and its figures mean little. Run it on a ma
 
 examples:
   pairrank bench --only round --only flat
+  pairrank bench --only streams --until 50000
   pairrank bench --markdown >> benchmarks/HISTORY.md
 """
 
@@ -50,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("what", nargs="?", choices=("serve",), help="serve: load the service instead")
     parser.add_argument("--only", action="append", metavar="NAME", help="this benchmark; may be repeated")
+    parser.add_argument("--until", type=int, default=0, metavar="ROUND", help="let streams go on to this round")
     parser.add_argument("--quick", action="store_true", help="few repetitions on small inputs")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object: the machine, and a row per figure")
@@ -65,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             [sys.executable, "-m", "pairrank", "serve"], serve.QUICK if args.quick else serve.Load()
         )
     else:
-        measured = bench.run(args.only or bench.NAMES, _sweep, quick=args.quick)
+        measured = bench.run(args.only or bench.NAMES, _sweep, quick=args.quick, until=args.until)
     for row in measured:
         rows.append(row)
         if args.json or args.markdown:

@@ -5,6 +5,8 @@ With two rankers it is interleaving. All functions are pure; r rankers order n d
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from pairrank.types import BoolArray, FloatArray, IntArray
@@ -14,7 +16,7 @@ def ranks(scores: FloatArray, rng: np.random.Generator) -> IntArray:
     """(r, n): every document's rank with every ranker, 1 is best, from ``scores`` (r, n); ties by lot."""
     # Columns in random order make a stable sort break ties by lot, in the same way for every ranker.
     lot = rng.permutation(scores.shape[1])
-    order = lot[np.argsort(-scores[:, lot], axis=1, kind="stable")]
+    order = lot[np.argsort(-scores.take(lot, axis=1), axis=1, kind="stable")]
     result = np.empty(order.shape, dtype=np.int64)
     result[np.arange(len(order))[:, None], order] = np.arange(1, scores.shape[1] + 1)
     return result
@@ -62,7 +64,7 @@ def probabilistic(ranks: IntArray, k: int, rng: np.random.Generator, *, tau: flo
     ranks : (r, n), from `ranks`. tau : how steeply the probability falls with the rank.
     """
     n = ranks.shape[1]
-    falling = -tau * np.log(np.arange(1, n + 1))
+    falling = _by_rank(n, tau)[1]
     chosen = rng.integers(len(ranks), size=k).tolist()
     rankers = list(dict.fromkeys(chosen))
     # Falling order of log-weights with Gumbel noise is a draw of all documents without replacement. Those that others
@@ -71,7 +73,10 @@ def probabilistic(ranks: IntArray, k: int, rng: np.random.Generator, *, tau: flo
     orders = dict(zip(rankers, map(iter, np.argsort(-noisy, axis=1, kind="stable").tolist()), strict=True))
     shown: dict[int, None] = {}
     for ranker in chosen:
-        shown[next(row for row in orders[ranker] if row not in shown)] = None
+        for row in orders[ranker]:
+            if row not in shown:
+                shown[row] = None
+                break
     return np.fromiter(shown, dtype=np.int64, count=k)
 
 
@@ -85,15 +90,22 @@ def assignments(ranks: IntArray, ranking: IntArray, *, tau: float) -> FloatArray
     ----------
     ranks : (r, n), from `ranks`. ranking : (k,), the list shown.
     """
-    weights = np.arange(1, ranks.shape[1] + 1) ** -float(tau)
-    shown = weights[ranks[:, ranking] - 1]
-    hidden = weights[ranks - 1]
+    hidden = _by_rank(ranks.shape[1], tau)[0][ranks - 1]
+    shown = hidden.T.take(ranking, axis=0)
     hidden[:, ranking] = 0.0
     # Summed from the end of the list upwards: a difference of two sums would lose all digits in long lists.
-    left = np.cumsum(np.column_stack([hidden.sum(axis=1), shown[:, ::-1]]), axis=1)[:, :0:-1]
-    drawn = shown / left
-    result: FloatArray = drawn / drawn.sum(axis=0)
+    left = np.empty((len(shown) + 1, len(ranks)))
+    left[0], left[1:] = hidden.sum(axis=1), shown[::-1]
+    drawn = shown / left.cumsum(axis=0)[:0:-1]
+    result: FloatArray = (drawn / drawn.sum(axis=1, keepdims=True)).T
     return result
+
+
+@lru_cache(maxsize=256)
+def _by_rank(n: int, tau: float) -> tuple[FloatArray, FloatArray]:
+    """(n,) and (n,): rank^(−τ) for ranks 1 to n, and its logarithm."""
+    ranks = np.arange(1.0, n + 1)
+    return ranks ** -float(tau), -tau * np.log(ranks)
 
 
 def expected_credits(assignments: FloatArray, clicks: BoolArray) -> FloatArray:

@@ -103,8 +103,8 @@ def reversal_weights(scores: FloatArray, i: IntArray, j: IntArray) -> FloatArray
     place = np.arange(end)
     head = scores[: end + 1].copy()
     head[end] = np.logaddexp.reduce(scores[end:])
-    swapped = np.tile(head, (len(i), 1))
-    rows = np.arange(len(i))
+    rows, swapped = np.arange(len(i)), np.empty((len(i), end + 1))
+    swapped[:] = head
     swapped[rows, i], swapped[rows, j] = head[j], head[i]
     between = (place > first[:, None]) & (place <= last[:, None])
     change = np.where(between, _log_sums_from(head) - _log_sums_from(swapped), 0.0).sum(axis=1)

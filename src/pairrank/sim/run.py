@@ -25,7 +25,7 @@ from pairrank.sim.engine import Progress
 from pairrank.sim.folder import RunFolder
 from pairrank.sim.records import Records
 from pairrank.sim.spec import Protocol, RunSpec, content, described
-from pairrank.sim.world import World
+from pairrank.sim.world import World, taught
 
 Splits = tuple[Dataset, Dataset]
 Watch = Callable[[int], bool]
@@ -132,7 +132,7 @@ def _run(
             f"the ranker has ranked {fresh.n_ranked:,} lists already, and a run begins with one that knows nothing of "
             "them; make a new one for every run"
         )
-    ranker, progress = saved or (_taught(fresh, world.train), Progress.start(world.spec.rounds))
+    ranker, progress = saved or (taught(fresh, world.train), Progress.start(world.spec.rounds))
     last = perf_counter()
     with _asked_to_stop(folder is not None) as asked:
 
@@ -152,13 +152,6 @@ def _run(
         folder.save_functions(ranker, world.train.features[:SEEN].astype(np.float64))
         folder.save(records)
     return records
-
-
-def _taught(ranker: Ranker, train: Dataset) -> Ranker:
-    """The ranker itself; one that learns from labels has done so."""
-    if hasattr(ranker, "fit"):
-        ranker.fit(train.features, train.grades, train.offsets)
-    return ranker
 
 
 def _label(source: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +15,7 @@ from pairrank.data.dataset import Dataset
 from pairrank.errors import DataError, OptionError
 from pairrank.rankers import Ranker
 from pairrank.rankers.linear import LinearRanker
+from pairrank.rankers.ranknet import OfflineRankNet
 from pairrank.rng import Purpose, generator
 from pairrank.sim.intents import CUTOFF, Intent, judge, taste
 from pairrank.sim.spec import RunSpec
@@ -149,7 +151,8 @@ class World:
 
     def clicks(self, t: int, shown: IntArray, coins: FloatArray) -> BoolArray:
         """What the user of round ``t``, from 0, clicks in a list with these grades from its top."""
-        return (self.attackers if self.attacked[t] else self.users).clicks(shown, coins)
+        # Of their own, unchecked: users know all grades of the data that they were made for.
+        return (self.attackers if self.attacked[t] else self.users)._clicks(shown, coins)
 
     def online_ndcg(self, query: int, shown: IntArray) -> float:
         """NDCG@10 of a shown list, given the grades from its top; 0 where the query has no relevant document.
@@ -260,8 +263,22 @@ def ideal_weights(train: Dataset, ranker: str) -> FloatArray | None:
     if not hasattr(model, "fit"):
         raise OptionError(f"ideal is {ranker!r}, which does not learn from labels; expected offline-ranknet or nothing")
     try:
-        model.fit(train.features, train.grades, train.offsets)
+        weights: FloatArray | None = getattr(taught(model, train), "weights", None)
     except DataError:  # labels that prefer nothing to anything have no ideal
         return None
-    weights: FloatArray | None = getattr(model, "weights", None)
     return weights
+
+
+def taught(ranker: Ranker, train: Dataset) -> Ranker:
+    """The ranker itself; one that learns from labels has done so."""
+    if type(ranker) is OfflineRankNet:  # its fit draws nothing: one serves the runs of all seeds
+        ranker._restore(_fitted(train, json.dumps(ranker.settings))._state())
+    elif hasattr(ranker, "fit"):
+        ranker.fit(train.features, train.grades, train.offsets)
+    return ranker
+
+
+@lru_cache(maxsize=4)
+def _fitted(train: Dataset, settings: str) -> OfflineRankNet:
+    model = OfflineRankNet(train.n_features, **json.loads(settings))
+    return model.fit(train.features, train.grades, train.offsets)
