@@ -352,6 +352,8 @@ def test_playground_requests_are_checked(client: TestClient) -> None:
     for body in (
         {},
         {"query": ""},
+        {"query": "  "},
+        {"query": "a\0b"},
         {"query": "x" * 300},
         {"query": 1},
         {"query": "x", "k": 0},

@@ -79,6 +79,7 @@ def positive(text: str) -> int:
 _OPTIONS: dict[str, dict[str, Any]] = {
     "rounds": {"type": positive, "metavar": "N", "help": "queries served"},
     "seeds": {"type": positive, "metavar": "N", "help": "runs of each kind"},
+    "trials": {"type": positive, "metavar": "N", "help": "settings tried per ranker"},
     "fold": {"type": positive, "metavar": "N", "help": "fold of the data"},
     "k": {"type": positive, "metavar": "N", "help": "positions shown"},
     "normalise": {"metavar": "NAME", "help": "of the features"},

@@ -33,16 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="may be repeated (default: those that the paper tunes, its own and the two RankNet baselines)",
     )
-    parser.add_argument("--objective", choices=("offline", "cndcg", "mix"), default="mix", help="(default: mix)")
-    parser.add_argument(
-        "--trials",
-        type=experiment_options.positive,
-        default=18,
-        metavar="N",
-        help="settings tried per ranker (default: 18)",
-    )
+    parser.add_argument("--objective", choices=tune.OBJECTIVES, default="mix", help="(default: mix)")
     parser.add_argument("--out", required=True, metavar="DIR", help="where settings.json and the runs go")
-    experiment_options.add(parser, rounds=2000, seeds=3, **experiment_options.ON_DATA)
+    experiment_options.add(parser, trials=18, rounds=2000, seeds=3, **experiment_options.ON_DATA)
     experiment_options.add_options(parser)
 
 

@@ -29,16 +29,6 @@ class MinMax:
                 f"a min-max normaliser from {self.minimum} to {self.maximum}; expected minimum < maximum, both finite"
             )
 
-    @property
-    def shift(self) -> float:
-        """What is taken from the feature."""
-        return self.minimum
-
-    @property
-    def scale(self) -> float:
-        """What the difference is divided by."""
-        return self.maximum - self.minimum
-
 
 @dataclass(frozen=True, slots=True)
 class Standard:
@@ -53,16 +43,6 @@ class Standard:
                 f"a standard normaliser with mean {self.mean}, standard deviation {self.standard_deviation}; "
                 "expected finite numbers and a positive deviation"
             )
-
-    @property
-    def shift(self) -> float:
-        """What is taken from the feature."""
-        return self.mean
-
-    @property
-    def scale(self) -> float:
-        """What the difference is divided by."""
-        return self.standard_deviation
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +171,7 @@ class LinearModel:
         """(shift, scale), both (d,): normalised x = (x - shift) / scale; refused where it depends on the query."""
         if self.is_per_query:
             raise ExportError("a model that is normalised within the query is not linear in its features as they come")
-        fixed = [entry for entry in self.normalisation if not isinstance(entry, QueryMinMax)]
-        shift = np.array([0.0 if entry is None else entry.shift for entry in fixed])
-        scale = np.array([1.0 if entry is None else entry.scale for entry in fixed])
+        shift, scale = np.array([_affine(entry) for entry in self.normalisation]).T
         return shift, scale
 
     def score(self, features: ArrayLike) -> FloatArray:
@@ -201,8 +179,8 @@ class LinearModel:
         X = np.asarray(features, dtype=np.float64)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise FeatureError(f"features have shape {X.shape}; expected (n_docs, {self.n_features})")
-        columns = [_normalised(x, entry) for x, entry in zip(X.T, self.normalisation, strict=True)]
-        scores: FloatArray = np.column_stack(columns) @ self.weights
+        shift, scale = np.array([_affine(entry, x) for x, entry in zip(X.T, self.normalisation, strict=True)]).T
+        scores: FloatArray = ((X - shift) / scale) @ self.weights
         return scores
 
     def folded(self) -> Self:
@@ -216,13 +194,16 @@ class LinearModel:
         return np.array([known.get(name, np.nan) for name in names])
 
 
-def _normalised(x: FloatArray, entry: Normalisation) -> FloatArray:
-    if entry is None:
-        return x
-    if isinstance(entry, QueryMinMax):
-        low, high = (x.min(), x.max()) if len(x) else (0.0, 0.0)
-        return (x - low) / (high - low if high > low else 1.0)
-    return (x - entry.shift) / entry.scale
+def _affine(entry: Normalisation, x: FloatArray | None = None) -> tuple[float, float]:
+    """(shift, scale) of a feature, over the candidates' values ``x`` (n,) where it depends on the query."""
+    match entry:
+        case MinMax(low, high):
+            return low, high - low
+        case Standard(mean, deviation):
+            return mean, deviation
+        case QueryMinMax() if x is not None and len(x):
+            return float(x.min()), float(np.ptp(x)) or 1.0
+    return 0.0, 1.0
 
 
 def _from_fitted(normaliser: Normaliser, n_features: int) -> tuple[Normalisation, ...]:

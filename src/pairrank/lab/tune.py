@@ -38,43 +38,29 @@ RunAll = Callable[[Sequence[RunSpec], str | None], list[Summary]]
 Options = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Range:
-    """Numbers from ``low`` to ``high``, drawn evenly on a log scale, to two digits."""
-
-    low: float
-    high: float
-
-    def draw(self, coin: float) -> float:
-        """The number at ``coin`` in [0, 1) of the way."""
-        return float(f"{self.low * (self.high / self.low) ** coin:.2g}")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of several values."""
-
-    values: tuple[Any, ...]
-
-    def draw(self, coin: float) -> Any:
-        """The value at ``coin`` in [0, 1) of the way."""
-        return self.values[int(coin * len(self.values))]
-
-
-Space = Mapping[str, Range | Choice]
-_PAPER: Space = {"alpha": Range(0.003, 1.0), "lam": Range(0.01, 30.0)}
+# By option, (low, high): numbers drawn evenly on a log scale, to two digits; or a list of values to choose from.
+Space = Mapping[str, tuple[float, float] | list[Any]]
+_PAPER: Space = {"alpha": (0.003, 1.0), "lam": (0.01, 30.0)}
 SPACES: Mapping[str, Space] = MappingProxyType(
     {
-        "pairrank": {"z": Range(0.05, 3.0), "lam": Range(0.1, 100.0)},
+        "pairrank": {"z": (0.05, 3.0), "lam": (0.1, 100.0)},
         "pairrank-c": _PAPER,
         "pairrank-r": _PAPER,
-        "pdgd": {"learning_rate": Range(0.003, 3.0)},
-        "dbgd": {"learning_rate": Range(0.001, 1.0), "delta": Range(0.1, 10.0)},
-        "mgd": {"learning_rate": Range(0.001, 1.0), "delta": Range(0.1, 10.0), "n_candidates": Choice((9, 19, 49))},
-        "epsilon-greedy": {"learning_rate": Range(0.0003, 1.0), "epsilon": Range(0.02, 0.8)},
-        "sgd-ranknet": {"learning_rate": Range(0.0003, 1.0)},
+        "pdgd": {"learning_rate": (0.003, 3.0)},
+        "dbgd": {"learning_rate": (0.001, 1.0), "delta": (0.1, 10.0)},
+        "mgd": {"learning_rate": (0.001, 1.0), "delta": (0.1, 10.0), "n_candidates": [9, 19, 49]},
+        "epsilon-greedy": {"learning_rate": (0.0003, 1.0), "epsilon": (0.02, 0.8)},
+        "sgd-ranknet": {"learning_rate": (0.0003, 1.0)},
     }
 )
+
+
+def drawn(values: tuple[float, float] | list[Any], coin: float) -> Any:
+    """What stands at ``coin`` in [0, 1) of the way through the values of an option."""
+    if isinstance(values, list):
+        return values[int(coin * len(values))]
+    low, high = values
+    return float(f"{low * (high / low) ** coin:.2g}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +97,7 @@ class Task(Protocol):
         coins = generator(self.seed, 0, Purpose.INIT).random((self.trials - 1, len(space)))
         names = sorted(space)
         return [{}] + [
-            {name: space[name].draw(coin) for name, coin in zip(names, row.tolist(), strict=True)} for row in coins
+            {name: drawn(space[name], coin) for name, coin in zip(names, row.tolist(), strict=True)} for row in coins
         ]
 
     def specs(self, ranker: str, rounds: int) -> list[RunSpec]:
@@ -143,7 +129,7 @@ class Tuned:
 def tune(ranker: str, task: Task, run_all: RunAll, out: str | None = None) -> Tuned:
     """The best options of ``ranker`` for the task; ``run_all(specs, out)`` plays the runs."""
     name, given = rankers.parse(ranker)
-    alive = [{**given, **drawn} for drawn in task.draws(_space(name))]
+    alive = [{**given, **options} for options in task.draws(_space(name))]
     default, tried = alive[0], list[Mapping[str, Any]]()
     values: list[float] = []
     for keep, rounds in task.rungs():
@@ -161,12 +147,12 @@ def _space(name: str) -> Space:
     """What is tuned of a ranker; one of one's own says so: ``SPACE = {"rate": (0.01, 1.0), "depth": [1, 2]}``."""
     if name in SPACES:
         return SPACES[name]
-    told: Mapping[str, Any] = getattr(rankers.class_of(name)[0], "SPACE", {})
+    told: Space = getattr(rankers.class_of(name)[0], "SPACE", {})
     if not told:
         raise UnknownNameError(
             f"{name} has nothing to tune; there are spaces for: {', '.join(sorted(SPACES))}, and for classes with SPACE"
         )
-    return {key: Range(*values) if isinstance(values, tuple) else Choice(tuple(values)) for key, values in told.items()}
+    return told
 
 
 def _play(
@@ -191,7 +177,7 @@ def save(path: str | os.PathLike[str], task: Task, found: Sequence[Tuned], comma
                 "value": round(tuned.value, 5),
                 "value_of_defaults": round(tuned.default, 5),
                 "tried": len({json.dumps(trial["options"], sort_keys=True) for trial in tuned.trials}),
-                "space": {name: vars(part) for name, part in sorted(_space(tuned.ranker).items())},
+                "space": dict(sorted(_space(tuned.ranker).items())),
             }
             for tuned in found
         },

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from pairrank import threads
 from pairrank.checking import check_choice, check_number_in, check_whole
 from pairrank.errors import InputError, OptionError, UnknownNameError
+from pairrank.metrics import mean_interval
 from pairrank.rankers import Ranker
 from pairrank.rankers.pairrank import PairRank
 from pairrank.service.learning.model import Model
@@ -123,23 +123,18 @@ def evaluate(
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     log = off_policy.Log(*columns)
     own = np.zeros(len(rows)) if metric == "interleaved" else log.earned.sum(axis=1)
+    mean, half = mean_interval(own, 1.0 - level) if len(own) > 1 else (own.mean(), math.inf)
     return Evaluation(
         row.name,
         name,
         metric,
         positions,
         len(own),
-        float(own.mean()),
-        _interval(own, level),
+        float(mean),
+        (float(mean - half), float(mean + half)),
         tuple(off_policy.estimates(log, level=level)),
         dict(left_out),
     )
-
-
-def _interval(values: FloatArray, level: float) -> tuple[float, float]:
-    n, mean = len(values), float(values.mean())
-    half = float(stdtrit(n - 1, 1.0 - level / 2.0)) * float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
-    return mean - half, mean + half
 
 
 def _ranker(store: SqlStore, name: str | None) -> RankerRow:

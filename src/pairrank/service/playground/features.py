@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from pairrank.data.normalize import Normaliser
 from pairrank.service.playground.documents import Document
 from pairrank.service.playground.index import Index
 from pairrank.service.playground.words import query_words
@@ -68,7 +69,8 @@ class Features:
             *(found[field][candidates] / n_asked for field in ("name", "qualified", "summary", "text")),
             *self._place_columns(terms, candidates),
         ]
-        return _scale(np.column_stack([*columns, self._own[candidates]]))
+        X = np.column_stack([*columns, self._own[candidates]])
+        return Normaliser("query").apply(X).astype(np.float64)
 
     def _name_columns(self, query: str, candidates: IntArray) -> list[FloatArray]:
         joined, starts = _JOIN.sub("", query.lower()), tuple(query_words(query))
@@ -95,12 +97,3 @@ def _own_features(document: Document) -> list[float]:
     depth = float(document.qualified.count("."))
     own = [float(np.log1p(len(document.name))), depth, *kinds]
     return [*own, float(document.private), float(document.deprecated)]
-
-
-def _scale(X: FloatArray) -> FloatArray:
-    if len(X) == 0:
-        return X
-    low, high = X.min(axis=0), X.max(axis=0)
-    span = np.where(high > low, high - low, 1.0)
-    scaled: FloatArray = (X - low) / span
-    return scaled

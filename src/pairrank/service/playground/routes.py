@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Annotated, Literal
 
 import orjson
+from pydantic import Field, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from pairrank.errors import InputError
 from pairrank.service.answers import RefusalError
 from pairrank.service.auth import NoKeyError
-from pairrank.service.http.rank_request import parse_json
+from pairrank.service.http.schemas import Body, parse
 from pairrank.service.pages.layout import filled, page
 from pairrank.service.pages.live import closed_page
-from pairrank.service.pages.markup import join, tag
 from pairrank.service.pages.routes import html, json_of
 from pairrank.service.playground.index import Index
 from pairrank.service.playground.play import MOST_SHOWN, SHOWN, Playground
-from pairrank.service.playground.users import USERS
 from pairrank.service.worker.state import WorkerState
 
-MOST_SEARCHES = 10_000
-MAX_QUERY = 256
 SCRIPT = "/play/static/play.js"
+
+
+class SearchBody(Body):
+    """What is looked for, and how many results to show."""
+
+    query: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
+    k: Annotated[int, Field(ge=1, le=MOST_SHOWN)] = SHOWN
+
+
+class SimulateBody(Body):
+    """Who searches, and how often."""
+
+    users: Literal["perfect", "navigational", "informational"] = "navigational"
+    searches: Annotated[int, Field(ge=1, le=10_000)] = 1000
 
 
 def routes(worker: WorkerState, index: Index) -> list[BaseRoute]:
@@ -39,8 +50,7 @@ def routes(worker: WorkerState, index: Index) -> list[BaseRoute]:
             worker.allow(request, "admin")
         except NoKeyError:
             return html(closed_page(nav, "/play", SCRIPT))
-        users = join(*(tag("option", name, value=name, selected=name == USERS[1]) for name in USERS))
-        body = filled(Path(__file__).parent / "play.html", users=users)
+        body = filled(Path(__file__).parent / "play.html")
         return html(page("Playground", body, nav=nav, current="/play", script=SCRIPT))
 
     async def state(request: Request) -> Response:
@@ -49,25 +59,18 @@ def routes(worker: WorkerState, index: Index) -> list[BaseRoute]:
 
     async def search(request: Request) -> Response:
         worker.allow(request, "admin")
-        query, k = _query(await _body(worker, request))
-        return json_of(await play.search(query, k))
+        return json_of(await play.search(**vars(parse(SearchBody, await _body(worker, request)))))
 
     async def compare(request: Request) -> Response:
         worker.allow(request, "admin")
-        query, k = _query(await _body(worker, request))
-        return json_of(await play.compare(query, k))
+        return json_of(await play.compare(**vars(parse(SearchBody, await _body(worker, request)))))
 
     async def simulate(request: Request) -> Response:
         worker.allow(request, "admin")
-        body = _object(await _body(worker, request), {"users", "searches"})
-        users, searches = body.get("users", USERS[1]), body.get("searches", 1000)
-        if users not in USERS:
-            raise InputError(f"users are {str(users)[:40]!r}; expected one of {', '.join(USERS)}")
-        if type(searches) is not int or not 1 <= searches <= MOST_SEARCHES:
-            raise InputError(f"searches must be a whole number from 1 to {MOST_SEARCHES}")
+        body = parse(SimulateBody, await _body(worker, request))
 
         async def events() -> AsyncIterator[bytes]:
-            async for step in play.simulate(users, searches):
+            async for step in play.simulate(body.users, body.searches):
                 yield b"event: progress\ndata: " + orjson.dumps(step) + b"\n\n"
                 if worker.stopping:
                     return
@@ -97,20 +100,3 @@ async def _body(worker: WorkerState, request: Request) -> bytes:
     if kind != "application/json":
         raise RefusalError(415, "type", f"the content type is {kind[:80]!r}; expected application/json")
     return await worker.body(request)
-
-
-def _object(body: bytes, names: set[str]) -> dict[str, object]:
-    value = parse_json(body or b"{}")
-    if not isinstance(value, dict) or not value.keys() <= names:
-        raise InputError(f"the body must be a JSON object with {', '.join(sorted(names))}")
-    return value
-
-
-def _query(body: bytes) -> tuple[str, int]:
-    value = _object(body, {"query", "k"})
-    query, k = value.get("query"), value.get("k", SHOWN)
-    if not isinstance(query, str) or not query.strip() or len(query) > MAX_QUERY or "\0" in query:
-        raise InputError(f"query must be a text of 1 to {MAX_QUERY} characters")
-    if type(k) is not int or not 1 <= k <= MOST_SHOWN:
-        raise InputError(f"k must be a whole number from 1 to {MOST_SHOWN}")
-    return query, k

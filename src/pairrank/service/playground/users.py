@@ -12,7 +12,6 @@ from pairrank.service.playground.index import Index
 from pairrank.service.playground.words import query_words
 from pairrank.types import IntArray
 
-USERS = ("perfect", "navigational", "informational")  # of `pairrank.click_models`
 GRADES = 3  # 2 the document itself, 1 one that would nearly do, 0 any other
 _LIKE = 0.5  # documents whose summaries share this many of their words would nearly do
 _TRIES = 50
