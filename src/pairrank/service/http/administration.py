@@ -33,7 +33,7 @@ from pairrank.service.http.schemas import (
 from pairrank.service.store.values import Config, Limits, Prior, RankerRow
 from pairrank.service.worker.state import WorkerState
 
-_LIMITS = tuple(LimitsBody.model_fields)
+_LIMITS = set(LimitsBody.model_fields)
 # How long an administrative answer waits for the learner to catch up, so that it tells of what was just sent.
 WAIT_SECONDS = 1.0
 ROLLBACK_SECONDS = 5.0
@@ -206,4 +206,4 @@ def routes(worker: WorkerState) -> APIRouter:
 
 
 def _given(body: LimitsBody) -> dict[str, Any]:
-    return {name: getattr(body, name) for name in _LIMITS if getattr(body, name) is not None}
+    return body.model_dump(include=_LIMITS, exclude_none=True)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pairrank.service.store.launches import LaunchTables
@@ -88,10 +88,7 @@ class ImpressionTables(LaunchTables):
         """Log whole feedback, each impression once; an answer for each item, in order, once all is on disk."""
         verdicts: list[Verdict] = [Verdict(Status.UNKNOWN)] * len(items)
         with self.database.transaction():
-            for ranker_id, places in _by_ranker(items):
-                locked = self._lock(ranker_id, [items[place].number for place in places])
-                if locked is None:
-                    continue
+            for ranker_id, locked, places in self._locked(items):
                 accepted: dict[int, tuple[int, ...]] = {}
                 for place in places:
                     verdict = _judge(locked, items[place], now)
@@ -112,12 +109,20 @@ class ImpressionTables(LaunchTables):
         """Keep clicks and other signals until an impression's window closes; an answer for each once all is on disk."""
         verdicts: list[Verdict] = [Verdict(Status.UNKNOWN)] * len(items)
         with self.database.transaction():
-            for ranker_id, places in _by_ranker(items):
-                locked = self._lock(ranker_id, [items[place].number for place in places])
-                if locked is not None:
-                    for place in places:
-                        verdicts[place] = self._collect(ranker_id, locked, items[place], now)
+            for ranker_id, locked, places in self._locked(items):
+                for place in places:
+                    verdicts[place] = self._collect(ranker_id, locked, items[place], now)
         return verdicts
+
+    def _locked(self, items: Sequence[Feedback | Event]) -> Iterator[tuple[int, _LockedRanker, list[int]]]:
+        """Each ranker that is there, locked, and the places of its items; in one order, so that locks never cross."""
+        places: dict[int, list[int]] = defaultdict(list)
+        for place, item in enumerate(items):
+            places[item.ranker_id].append(place)
+        for ranker_id in sorted(places):
+            locked = self._lock(ranker_id, [items[place].number for place in places[ranker_id]])
+            if locked is not None:
+                yield ranker_id, locked, places[ranker_id]
 
     def _collect(self, ranker_id: int, locked: _LockedRanker, item: Event, now: float) -> Verdict:
         found = locked.find(item.number, item.token, now)
@@ -359,14 +364,6 @@ def _judge(locked: _LockedRanker, item: Feedback, now: float) -> Verdict:
         return Verdict(Status.DUPLICATE)
     positions = tuple(place for place, name in enumerate(found.ids) if name in item.clicks)
     return Verdict(Status.ACCEPTED, late=found.closes <= now, positions=positions, shown=len(found.ids))
-
-
-def _by_ranker(items: Sequence[Feedback | Event]) -> list[tuple[int, list[int]]]:
-    """The places of each ranker's items; rankers in one order for everybody, so that locks never cross."""
-    places: dict[int, list[int]] = defaultdict(list)
-    for place, item in enumerate(items):
-        places[item.ranker_id].append(place)
-    return sorted(places.items())
 
 
 def _list(values: Sequence[object]) -> str:

@@ -125,12 +125,8 @@ class Limits:
         return json.dumps(asdict(self), sort_keys=True)
 
     def changed(self, values: Mapping[str, Any]) -> Limits:
-        """These limits with some replaced, checked."""
-        merged = replace(self, **values)
-        if not 0 <= merged.explore_share <= 1:
-            raise OptionError(f"explore_share is {merged.explore_share}; expected a number from 0 to 1")
-        if min(merged.locked, merged.keep_candidates) < 0 or merged.max_open < 1:
-            raise OptionError("locked and keep_candidates must be 0 or more and max_open 1 or more")
+        """These limits with some replaced, if they go together."""
+        merged = replace(self, **values)  # each within its own bounds: see `LimitsBody`
         if not 0 < merged.window_seconds <= merged.retention_seconds <= 3650 * DAY:
             raise OptionError("expected 0 < window_seconds <= retention_seconds <= ten years")
         return merged
