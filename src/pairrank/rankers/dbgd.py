@@ -69,14 +69,13 @@ class DBGD(LinearRanker):
         key = rng.integers(2**63, size=1)
         if self.n_inputs != self.n_features:  # those of an additive model, which had fewer at first
             key = np.append(key, self.n_inputs)
-        shifts = np.zeros((1 + self._candidates, self.n_inputs))
-        shifts[1:] = self.delta * self._directions(key)
-        ranking, memory = self._compare((self._weights + shifts) @ inputs.T, k, rng)
+        models = self._weights + self.delta * self._directions(key)
+        ranking, memory = self._compare(models @ inputs.T, k, rng)
         return Draw(ranking, np.zeros(k, dtype=np.int64), len(inputs) > 1, {"key": key, **memory})
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
         credit = self._credits(impression.memory, clicks)
-        winners = np.flatnonzero(credit[1:] > credit[0] + _TIE)
+        winners = np.flatnonzero(credit > credit[0] + _TIE)
         if len(winners) == 0:
             return
         step = self._directions(impression.memory["key"])[winners].mean(axis=0)
@@ -94,12 +93,15 @@ class DBGD(LinearRanker):
         return multileaving.expected_credits(memory["assignments"], clicks)
 
     def _directions(self, key: IntArray) -> FloatArray:
-        """(candidates, n_inputs), unit vectors: a function of ``key``, so that impressions stay small."""
+        """(1 + candidates, n_inputs), unit vectors after a row of zeros, which stands for θ itself.
+
+        They are a function of ``key``, so that impressions stay small.
+        """
         last, unit = self._last_directions
         if last != int(key[0]):
             n = int(key[1]) if len(key) > 1 else self.n_features
             normals = generator(int(key[0]), 0, Purpose.RANK).standard_normal((self._candidates, n))
-            unit = np.zeros((self._candidates, self.n_inputs))
-            unit[:, :n] = normals / np.linalg.norm(normals, axis=1, keepdims=True)
+            unit = np.zeros((1 + self._candidates, self.n_inputs))
+            unit[1:, :n] = normals / np.linalg.norm(normals, axis=1, keepdims=True)
             self._last_directions = int(key[0]), unit
         return unit

@@ -9,6 +9,7 @@ import numpy as np
 
 from pairrank.checking import check_number_in
 from pairrank.rankers.base import Draw
+from pairrank.rankers.multileaving import in_turn
 from pairrank.rankers.pairwise import PairKind
 from pairrank.rankers.ranknet import SGDRankNet, by_score
 from pairrank.types import FloatArray
@@ -48,14 +49,9 @@ class EpsilonGreedy(SGDRankNet):
         check_number_in("epsilon", self.epsilon, 0, 1)
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
-        n = len(inputs)
-        best = by_score(inputs @ self._weights, rng).tolist()
+        best = by_score(inputs @ self._weights, rng)
         # The next of a random permutation that is not yet shown is uniform among all that are not.
-        chance = rng.permutation(n).tolist()
+        chance = rng.permutation(len(inputs))
         coins = rng.random(k) < self.epsilon
-        queues = (iter(best), iter(chance))
-        shown: dict[int, None] = {}
-        for coin in coins.tolist():
-            shown[next(row for row in queues[coin] if row not in shown)] = None
-        ranking = np.fromiter(shown, dtype=np.int64, count=k)
-        return Draw(ranking, np.zeros(k, dtype=np.int64), n > 1 and bool(coins.any()), {})
+        ranking = in_turn({0: best.tolist(), 1: chance.tolist()}, coins.tolist())
+        return Draw(ranking, np.zeros(k, dtype=np.int64), len(inputs) > 1 and bool(coins.any()), {})

@@ -5,6 +5,7 @@ With two rankers it is interleaving. All functions are pure; r rankers order n d
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -70,14 +71,19 @@ def probabilistic(ranks: IntArray, k: int, rng: np.random.Generator, *, tau: flo
     # Falling order of log-weights with Gumbel noise is a draw of all documents without replacement. Those that others
     # showed meanwhile are passed over: what is left is a draw from what is left.
     noisy = falling[ranks[rankers] - 1] + rng.gumbel(size=(len(rankers), n))
-    orders = dict(zip(rankers, map(iter, np.argsort(-noisy, axis=1, kind="stable").tolist()), strict=True))
-    shown: dict[int, None] = {}
-    for ranker in chosen:
-        for row in orders[ranker]:
+    orders = dict(zip(rankers, np.argsort(-noisy, axis=1, kind="stable").tolist(), strict=True))
+    return in_turn(orders, chosen)
+
+
+def in_turn(orders: Mapping[int, Iterable[int]], chosen: Iterable[int]) -> IntArray:
+    """(k,): each of the ``chosen``, k numbers of ``orders``, adds the first row of its order that is not yet shown."""
+    left, shown = {one: iter(rows) for one, rows in orders.items()}, dict[int, None]()
+    for one in chosen:
+        for row in left[one]:
             if row not in shown:
                 shown[row] = None
                 break
-    return np.fromiter(shown, dtype=np.int64, count=k)
+    return np.fromiter(shown, dtype=np.int64, count=len(shown))
 
 
 def assignments(ranks: IntArray, ranking: IntArray, *, tau: float) -> FloatArray:
