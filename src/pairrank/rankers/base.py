@@ -96,7 +96,6 @@ class Ranker(Saved, ABC):
         self._learned = LearnedSet()
         self._older: tuple[str, ...] = ()  # fingerprints of before an upgrade, whose impressions are still ours
         self._left_out = (0, 0)  # first lists, and lists of the history, to be read back before the next is learned
-        self._last: Impression | None = None  # the newest list: what comes back unchanged need not be checked
         self._turn = threads.turns.new()
         self._fill_in()
         self._reset()
@@ -177,7 +176,7 @@ class Ranker(Saved, ABC):
             number = self._number if number is None else check_whole("number", number, 0, 2**63 - 1)
             draw = self._draw_numbered(X, shown, number) if fixed == 0 else self._draw_below(X, shown, fixed, number)
             self._number = max(self._number, number + 1)
-        self._last = impression = Impression(
+        return Impression(
             ranker=self.fingerprint,
             seed=self.seed,
             number=number,
@@ -190,7 +189,6 @@ class Ranker(Saved, ABC):
             memory=draw.memory,
             ids=None if given_ids is None else tuple(given_ids[row] for row in draw.ranking.tolist()),
         )
-        return impression
 
     def rank_many(self, lists: Iterable[Features], k: int | None = None) -> list[Impression]:
         """`rank` for each of ``lists``, in their order, to the bit; one lock and one setting of threads for all.
@@ -231,8 +229,7 @@ class Ranker(Saved, ABC):
         Impressions may come in any order and at any time. One that was learned before is ignored: the answer is False
         and the state stays as it was. Anything wrong raises, and the state stays as it was.
         """
-        if impression is not self._last:
-            self._check_impression(impression)
+        self._check_impression(impression)
         checked = clicked(clicks, len(impression), impression.ids)
         with self._turn, threads.single():
             if impression.number in self._learned:
