@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dgemv
@@ -14,11 +14,13 @@ from scipy.special import expit
 from pairrank.kernel import jit
 from pairrank.kernel.confidence import product, scores
 from pairrank.kernel.logistic import CLOSE, MAX_STEPS
-from pairrank.kernel.pairs import Pairs, preferences
+from pairrank.kernel.pairs import Pairs, preferences, sparse_laplacian
 from pairrank.types import FloatArray, IntArray
 
 # Up to this many documents plain loops are faster than LAPACK, once they are compiled.
 FEW = 32
+# Beyond this many, and more than there are weights, equations in the weights are fewer: (k, k) arrays would be cubic.
+LONG = 256
 
 Product = Callable[[FloatArray, FloatArray], FloatArray]
 
@@ -41,11 +43,11 @@ class Solution(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """θ̂ (d,) and H⁻¹ (d, d) after a list; ``L`` and ``moved`` as in `Solution`."""
+    """θ̂ (d,) and H⁻¹ (d, d) after a list; ``L``, of long lists a sparse array, and ``moved`` as in `Solution`."""
 
     theta: FloatArray
     inverse: FloatArray
-    L: FloatArray
+    L: Any
     moved: float
 
 
@@ -55,6 +57,8 @@ def take_in(D: FloatArray, pairs: Pairs, theta: FloatArray, inverse: FloatArray)
     With A = DH⁻¹ and K = ADᵀ for documents ``D`` (k, d) the minimiser is θ + Aᵀb, where the scores s' = s + K b(s') and
     b(s') collects w σ(-(s'_w - s'_l)) with plus at winners and minus at losers: an equation in k unknowns.
     """
+    if len(D) > max(LONG, len(theta)):
+        return _take_in_long(D, pairs, theta, inverse)
     # Of matrices with one column numba makes vectors, and BLAS adds up otherwise.
     short = len(D) <= FEW and D.shape[1] > 1
     return take_in_short(D, *pairs, theta, inverse) if short else _taken_in(D, *pairs, theta, inverse)
@@ -75,6 +79,31 @@ def _taken_in(
     b, L, S, moved = solve_list(scores(D, theta), product(A, D.T), preferences(winner, loser, weight, len(D)))
     update = product(A.T, product(S, A))
     return Taken(theta + dgemv(1.0, A.T, b), np.subtract(inverse, update, out=update), L, moved)
+
+
+def _take_in_long(D: FloatArray, pairs: Pairs, start: FloatArray, inverse: FloatArray) -> Taken:
+    """`take_in` by equations in the weights: with J = DᵀLD a step δ of Newton's is (I + H⁻¹J) δ = H⁻¹Dᵀb - (θ - start).
+
+    O(d) per pair and O(d³) beside that.
+    """
+    (winner, loser, weight), k, unit = pairs, len(D), np.eye(len(start))
+    theta = start
+    for _ in range(MAX_STEPS):
+        s = D @ theta
+        doubt = expit(s[loser] - s[winner])
+        force = weight * doubt
+        stiffness = force * (1.0 - doubt)
+        L = sparse_laplacian(winner, loser, stiffness, k)
+        J, pull = D.T @ (L @ D), D.T @ (np.bincount(winner, force, k) - np.bincount(loser, force, k))
+        solved = _solve(unit + inverse @ J, np.column_stack([inverse @ pull - (theta - start), inverse]))
+        step = solved[:, 0]
+        size = float(np.abs(D @ step).max())
+        theta = theta + (step if size <= 1.0 else step * (math.log1p(size) / size))
+        if size < CLOSE:
+            pull = pull - J @ step
+            break
+    inverse = solved[:, 1:]
+    return Taken(theta, 0.5 * (inverse + inverse.T), L, float(pull @ (theta - start)))
 
 
 def solve_list(start: FloatArray, K: FloatArray, weights: FloatArray) -> Solution:

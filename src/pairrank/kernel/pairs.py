@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from pairrank.kernel import jit
 from pairrank.types import BoolArray, FloatArray, IntArray
@@ -106,6 +107,14 @@ def laplacian(stiffness: FloatArray) -> FloatArray:
     np.negative(L, out=L)
     L.flat[:: len(L) + 1] = degree
     return L
+
+
+def sparse_laplacian(winner: IntArray, loser: IntArray, stiffness: FloatArray, k: int) -> csr_array:
+    """The same (k, k) as a sparse array, from the stiffness (n,) of each pair."""
+    every, ends = np.arange(k), np.concatenate([winner, loser])
+    degree = np.bincount(ends, np.tile(stiffness, 2), k)
+    rows, columns = np.concatenate([ends, every]), np.concatenate([loser, winner, every])
+    return csr_array((np.concatenate([-stiffness, -stiffness, degree]), (rows, columns)), shape=(k, k))
 
 
 def low_rank(documents: FloatArray, pairs: Pairs, scale: FloatArray) -> FloatArray:
