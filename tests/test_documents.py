@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import subprocess
 import sys
 from collections.abc import Callable
@@ -217,6 +218,54 @@ def test_masked_values_are_missing() -> None:
     assert Columns.of(2, None, "mean").read(masked).features.tolist() == [[1, 4], [3, 4]]
     with pytest.raises(FeatureError, match="row 0, column 1 of the features is nan"):
         Columns.of(2, None).read(masked)
+
+
+DATES = [dt.datetime(2020, 1, 1), dt.datetime(2021, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.array(DATES, dtype="datetime64[D]")[:, None],
+        np.array([[1], [2]], dtype="timedelta64[s]"),
+        np.array([[1 + 0j], [2 + 1j]]),
+        [{"price": np.datetime64("2020-01-01")}, {"price": np.datetime64("2021-01-01")}],
+        {"a": [np.datetime64("2020-01-01")], "b": [np.datetime64("2021-01-01")]},
+        pd.DataFrame({"price": DATES}),
+        pd.DataFrame({"price": DATES, "other": [1, 2]}),
+        pl.DataFrame({"price": [moment.date() for moment in DATES]}),
+    ],
+)
+def test_dates_and_complex_numbers_are_no_features(given: Any) -> None:
+    with pytest.raises(FeatureError, match=r"(?s)^(features|column|row).*expected (a )?number"):
+        Columns.of(COUNTED, ["price"]).read(given)
+
+
+def test_numbers_of_other_kinds_are_read_as_they_were() -> None:
+    columns = Columns.of(2, None, 0.0)
+    for given in ([["1", 2.5], [None, 2**70 / 2**62]], np.array([["1", "2.5"], ["nan", "256"]])):
+        assert columns.read(given).features.tolist() == [[1, 2.5], [0, 256]]
+    assert columns.read(np.array([[True, False]])).features.tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize("ids", [5, 1.5, b"ab", True])
+def test_ids_that_are_none(ids: Any) -> None:
+    with pytest.raises(FeatureError, match=r"^ids are .*; expected one text or whole number per document"):
+        PairRank(1).rank([[1.0], [2.0]], ids=ids)
+
+
+@pytest.mark.parametrize("x", [["a"], [None], [[1.0, 2.0], [3.0]], ["2020-01-01"], [np.datetime64("2020-01-01")]])
+def test_values_of_an_effect_that_are_no_numbers(x: Any) -> None:
+    with pytest.raises(FeatureError, match=r"^x holds what is no finite number"):
+        PairRank(1).effect(0, x)
+
+
+def test_numbers_of_impressions_end_where_they_can_be_asked_for_again() -> None:
+    ranker = PairRank(1)
+    last = ranker.rank([[1.0], [2.0]], number=2**63 - 1)
+    assert ranker.rank([[1.0], [2.0]], number=last.number).number == last.number
+    with pytest.raises(OptionError, match="number is 9223372036854775808; expected a whole number"):
+        ranker.rank([[1.0], [2.0]])
 
 
 def test_notebooks_get_tables_and_the_block_drawing() -> None:

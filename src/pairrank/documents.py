@@ -102,8 +102,10 @@ class Columns:
         if isinstance(ids, str):
             if found is None:
                 raise FeatureError(f"ids is the text {ids!r}, and the documents have no such column; expected ids")
-        elif ids is not None:
+        elif isinstance(ids, Iterable) and not isinstance(ids, bytes):
             found = tuple(ids)
+        elif ids is not None:
+            raise FeatureError(f"ids are {ids!r}; expected one text or whole number per document, or a column's name")
         shape = self._check_shape(rows)
         known = None if found is None else _check_ids(found, shape[0])
         return Documents(self.check(self._filled(rows), known, may_lack), known)
@@ -233,11 +235,21 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
     return result
 
 
+def numbers(values: ArrayLike) -> FloatArray:
+    """``values`` as float64; `FeatureError` for dates and complex numbers, of which numpy would make some number."""
+    array = np.asarray(values)
+    if array.dtype.kind in "cmM":
+        raise FeatureError(f"features are of type {array.dtype}; expected numbers, such as the days since a date")
+    return array.astype(np.float64, copy=False)
+
+
 def _array(rows: Any, names: Sequence[str] | None = None) -> FloatArray:
     try:
         if isinstance(rows, np.ma.MaskedArray):
             rows = np.ma.filled(rows.astype(np.float64), np.nan)
-        return np.asarray(rows, dtype=np.float64)
+        return numbers(rows)
+    except FeatureError:
+        raise
     except (TypeError, ValueError, OverflowError):
         raise FeatureError(_culprit(rows, names)) from None
 
@@ -258,6 +270,9 @@ def _numbers(frame: Any, names: list[str]) -> FloatArray:
     """The columns ``names`` of a frame, (n, d); what is missing is NaN."""
     na = {"dtype": np.float64, "na_value": np.nan} if hasattr(frame, "iloc") else {}
     place = {name: n for n, name in enumerate(frame.columns)}
+    for name, kind in zip(frame.columns, frame.dtypes, strict=True):  # as in `numbers`: pandas' kinds, polars' own
+        if name in names and (getattr(kind, "kind", "f") in "cmM" or getattr(kind, "is_temporal", bool)()):
+            raise FeatureError(f"column {name!r} is of type {kind}; expected numbers, such as the days since a date")
     try:
         if len(place) == len(names):  # nothing but features: a frame's own selection costs more than all the rest
             return np.asarray(frame.to_numpy(**na), dtype=np.float64)[:, [place[name] for name in names]]

@@ -245,6 +245,15 @@ def test_a_click_before_its_list_takes_the_list_out(tmp_path: Path) -> None:
     assert found.n_lists == 1
 
 
+def test_a_document_that_a_list_has_twice_counts_once(tmp_path: Path) -> None:
+    documents = [{"id": name, "features": [place]} for place, name in enumerate("abacb")]
+    path = lines(tmp_path / "events.jsonl", {**SHOWN, "documents": documents, "locked": 3}, CLICK)
+    found = ingest([path], tmp_path / "log.parquet")
+    assert (found.problems.counts, found.n_clicks) == ({Reason.SHOWN_TWICE: 1}, 1)
+    (row,) = rows(tmp_path / "log.parquet")
+    assert (row["documents"], row["features"], row["locked"]) == (["a", "b", "c"], [[0], [1], [3]], 2)
+
+
 def test_second_feedback_counts_once(tmp_path: Path) -> None:
     feedback = {"type": "feedback", "impression_id": "i1", "clicks": ["a"]}
     path = lines(tmp_path / "events.jsonl", SHOWN, feedback, {**feedback, "clicks": ["c"]})

@@ -67,12 +67,16 @@ class Join:
     ) -> None:
         """A list as shown; without ``features`` those of `add_features` are looked up."""
         body, width = None, 0
+        first = sorted({document: n for n, document in reversed([*enumerate(documents)])}.values())
         if features is not None:
             matrix = _matrix(features, len(documents), self._missing)
             if isinstance(matrix, Reason):
                 self.problems.add(matrix, place)
                 return
-            body, width = matrix.tobytes(), matrix.shape[1]
+            body, width = matrix[first].tobytes(), matrix.shape[1]
+        if len(first) < len(documents):
+            self.problems.add(Reason.SHOWN_TWICE, place)
+            documents, locked = [documents[n] for n in first], sum(n < locked for n in first)
         row = (key, query_id, time, json.dumps(list(documents)), body, width, locked, place)
         try:
             self._db.execute("INSERT INTO lists VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)

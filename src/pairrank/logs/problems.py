@@ -29,6 +29,7 @@ class Reason(StrEnum):
     WRONG_WIDTH = "wrong-width", "a document has more or fewer features than the first had; left out"
     NOT_FINITE = "not-finite", "features or gains hold NaN, infinity or absurd sizes; left out"
     DUPLICATE = "duplicate", "an impression's id came before; the first was taken"
+    SHOWN_TWICE = "shown-twice", "a list has a document twice; its upper place was taken"
     CLICK_WITHOUT_IMPRESSION = "click-without-impression", "a click on a list that the log does not have; left out"
     CLICK_ELSEWHERE = "click-elsewhere", "a click on a document that the list did not show; left out"
     CLICK_TOO_EARLY = "click-too-early", "a click before its list was shown; the list was left out with all its clicks"

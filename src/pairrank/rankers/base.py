@@ -173,7 +173,7 @@ class Ranker(Saved, ABC):
         shown = check_positions("k", k, 1, len(X))
         fixed = check_positions("locked", locked, 0, shown) if explore else shown
         with self._turn, threads.single():
-            number = self._number if number is None else check_whole("number", number, 0, 2**63 - 1)
+            number = check_whole("number", self._number if number is None else number, 0, 2**63 - 1)
             draw = self._draw_numbered(X, shown, number) if fixed == 0 else self._draw_below(X, shown, fixed, number)
             self._number = max(self._number, number + 1)
         return Impression(

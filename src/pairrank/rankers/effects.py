@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pairrank.checking import nearest
-from pairrank.documents import Features
+from pairrank.documents import Features, numbers
 from pairrank.errors import FeatureError, UnknownNameError
 from pairrank.features.linear import Units
 from pairrank.types import BoolArray, FloatArray, Inspection, IntArray
@@ -123,9 +123,13 @@ class Explained(ABC):
                     else reference + units.units[f] * np.array([-1.0, 0.0, 1.0])
                 )
             else:
-                at = np.atleast_1d(np.asarray(x, dtype=np.float64))
-                if at.ndim != 1 or not np.isfinite(at).all():
-                    raise FeatureError("x holds what is no finite number; expected values of the feature, (n,)")
+                try:
+                    at = np.atleast_1d(numbers(x))
+                    if at.ndim != 1 or not np.isfinite(at).all():
+                        raise ValueError
+                except (TypeError, ValueError):
+                    wrong = "x holds what is no finite number; expected values of the feature, (n,)"
+                    raise FeatureError(wrong) from None
             rows = np.tile(units.middle, (len(at) + 1, 1))
             rows[1:, f] = at
             columns = np.flatnonzero(units.owner == f)

@@ -13,7 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pairrank.errors import PairRankError
@@ -151,8 +151,12 @@ async def _on_invalid(_: Request, problem: Any) -> Response:
     return refusal(RefusalError(422, "input", f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"))
 
 
-async def _on_http(_: Request, problem: Any) -> Response:
+async def _on_http(request: Request, problem: Any) -> Response:
     told = {"error": "http", "message": str(problem.detail).lower() or "the request was refused"}
     response = answer(told, problem.status_code)
     response.headers.update(problem.headers or {})
+    if problem.status_code == 405:  # a path has a route per method, and the first one answered for itself alone
+        asked = {m: {**request.scope, "method": m} for m in ("DELETE", "GET", "POST", "PUT")}
+        taken = [m for m, scope in asked.items() if any(r.matches(scope)[0] == Match.FULL for r in request.app.routes)]
+        response.headers["Allow"] = ", ".join(taken).replace("GET", "GET, HEAD")
     return response
