@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import sparse
 
 import pairrank
 from pairrank import Impression, PairRank
@@ -248,10 +249,32 @@ def test_numbers_of_other_kinds_are_read_as_they_were() -> None:
     assert columns.read(np.array([[True, False]])).features.tolist() == [[1, 0]]
 
 
-@pytest.mark.parametrize("ids", [5, 1.5, b"ab", True])
+@pytest.mark.parametrize("ids", [5, 1.5, b"ab", True, {"a", "b"}, frozenset([1, 2])])
 def test_ids_that_are_none(ids: Any) -> None:
     with pytest.raises(FeatureError, match=r"^ids are .*; expected one text or whole number per document"):
         PairRank(1).rank([[1.0], [2.0]], ids=ids)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.coo_array, sparse.csc_matrix])
+def test_sparse_arrays_are_read(kind: Any) -> None:
+    assert Columns.of(3, None).read(kind(np.array(ROWS))).features.tolist() == ROWS
+
+
+@pytest.mark.parametrize("given", [pl.LazyFrame({"price": [1.0]}), pl.Series([1.0])])
+def test_what_is_no_frame_is_refused_without_a_warning(given: Any) -> None:
+    with pytest.raises(FeatureError, match=r"expected (a )?2-D"):
+        Columns.of(COUNTED, ["price"]).read(given)
+
+
+def test_clicks_of_a_generator() -> None:
+    assert clicked((n == 1 for n in range(3)), 3).tolist() == [False, True, False]
+    assert clicked(iter("b"), 2, ("a", "b")).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("names", [5, True, [1, 2]])
+def test_names_that_are_none(names: Any) -> None:
+    with pytest.raises(OptionError, match=r"^feature_names is .*; expected texts, one per feature"):
+        PairRank(feature_names=names)
 
 
 @pytest.mark.parametrize("x", [["a"], [None], [[1.0, 2.0], [3.0]], ["2020-01-01"], [np.datetime64("2020-01-01")]])

@@ -2,7 +2,7 @@
 
 What `Ranker.rank`, ``score`` and ``inspect`` accept:
 
-* an array (n, d), or rows that make one;
+* an array (n, d), or rows that make one, or a sparse array of SciPy's;
 * a mapping from ids to features, each a row of numbers or a mapping by feature name;
 * a list of mappings by feature name; an entry ``"id"`` that is no feature is the document's id;
 * a pandas or polars frame: columns are found by name, in any order, and others are passed over; a column ``"id"``
@@ -13,7 +13,7 @@ What `Ranker.rank`, ``score`` and ``inspect`` accept:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -93,16 +93,16 @@ class Columns:
             rows, found = _array(given), None
         elif isinstance(given, Mapping):
             rows, found = self._rows(self._named(given.values())), tuple(given)
-        elif hasattr(given, "columns") and hasattr(given, "to_numpy"):
+        elif hasattr(given, "to_numpy") and hasattr(given, "columns"):
             rows, found = self._frame(given, ids)
         elif isinstance(given, (list, tuple)) and given and isinstance((listed := self._named(given))[0], Mapping):
             rows, found = self._rows(listed), self._ids_in(listed, ids)
         else:
-            rows, found = _array(given), None
+            rows, found = _array(given.toarray() if hasattr(given, "toarray") else given), None
         if isinstance(ids, str):
             if found is None:
                 raise FeatureError(f"ids is the text {ids!r}, and the documents have no such column; expected ids")
-        elif isinstance(ids, Iterable) and not isinstance(ids, bytes):
+        elif isinstance(ids, Iterable) and not isinstance(ids, (bytes, set, frozenset)):  # a set has no order
             found = tuple(ids)
         elif ids is not None:
             raise FeatureError(f"ids are {ids!r}; expected one text or whole number per document, or a column's name")
@@ -214,6 +214,7 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
     """
     if isinstance(clicks, (str, Mapping)) or not isinstance(clicks, Iterable):
         raise ClickError(f"clicks are {clicks!r}; expected a list of ids, or one yes or no per shown position")
+    clicks = list(clicks) if isinstance(clicks, Iterator) else clicks
     array = np.empty(0, dtype=object) if isinstance(clicks, (set, frozenset)) else np.asarray(clicks)
     kind = array.dtype.kind
     flags = array.shape == (n_shown,) and (kind == "b" or (kind in "iuf" and bool(np.isin(array, (0, 1)).all())))
@@ -293,7 +294,7 @@ def _only_counts(index: Any) -> bool:
 
 
 def _check_names(names: Iterable[str]) -> tuple[str, ...]:
-    told = () if isinstance(names, str) else tuple(names)
+    told = () if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
     if not told or not all(isinstance(name, str) and name for name in told):
         raise OptionError(f"feature_names is {names!r}; expected texts, one per feature")
     if len(set(told)) != len(told):
