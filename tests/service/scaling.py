@@ -35,15 +35,25 @@ from cluster import Postgres, postgres_bin, running, until
 from hosts import Host, Network, network
 from tree import Tree
 
-from pairrank.bench.http_load import Target, children, closed_loop, rank_bodies, wait_until_ready
+from pairrank.bench.http_load import (
+    Target,
+    children,
+    closed_loop,
+    connected,
+    rank_bodies,
+    request,
+    wait_until_ready,
+)
 from pairrank.kernel import jit
 from pairrank.service.learning.learner import Learner
+from pairrank.service.learning.model import load_head
 from pairrank.service.store import SqlStore, open_store
 from pairrank.service.store.postgres import LEARNER_LOCK
 from pairrank.service.store.values import Config, Feedback, Limits, Served, new_batch, token_of
 
 SHOWN = 10
 BATCH = 50
+DAY = 86_400.0
 
 
 class Rankers:
@@ -52,6 +62,7 @@ class Rankers:
     def __init__(self, url: str, count: int, n_features: int = 2) -> None:
         self.store, self._batch, self._rng = open_store(url), new_batch(), np.random.default_rng(0)
         config = Config(n_features, options={})
+        self._ranker = config.make()  # the first takes its time, which a transaction has not
         with self.store.database.transaction():  # one for all, to be quick
             first = self.store.create("r0", config, Limits(), time.time(), "scaling")[0]
             for table, columns in (
@@ -68,8 +79,7 @@ class Rankers:
             self.store.database.bump()
         self.ids = self.store.ranker_ids()
         self.next: dict[int, int] = {}  # numbers of impressions; nobody else gives them out
-        self._secret, self._ranker = first.secret, config.make()
-        self._n_features = n_features
+        self._secret, self._n_features = first.secret, n_features
 
     def shown(self, ranker_id: int, count: int) -> list[Served]:
         """Lists that nobody has written yet."""
@@ -97,7 +107,7 @@ class Rankers:
 
 @contextmanager
 def learning(url: str, count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    learners = [learner(url) for _ in range(count)]
+    learners = [child("learner", url) for _ in range(count)]
     try:
         yield learners
     finally:
@@ -106,8 +116,8 @@ def learning(url: str, count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             process.wait()
 
 
-def learner(url: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, __file__, "learner", "--url", url], stderr=subprocess.DEVNULL)
+def child(part: str, url: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, __file__, part, "--url", url], stderr=subprocess.DEVNULL)
 
 
 def behind(store: SqlStore, ids: list[int]) -> bool:
@@ -141,7 +151,7 @@ def _takeover(url: str, rankers: Rankers, learners: list[subprocess.Popen[bytes]
                 learners.append(gone)
             else:
                 gone.wait()
-                learners.append(learner(url))
+                learners.append(child("learner", url))
         print(f"{name}: all 20 rankers learned on after {statistics.median(took):.2f} s, at most {max(took):.2f} s")
 
 
@@ -285,48 +295,168 @@ def start(server: Postgres) -> None:
         tree.stop()
 
 
+def fill(server: Postgres, count: int) -> Rankers:
+    """A store with ``count`` impressions of 20 rankers, nine in ten in the log and one that waits, bodies of 100 bytes.
+
+    Indexes are made afterwards, and references are not checked, to be quick.
+    """
+    began, rankers = time.monotonic(), Rankers(server.new_database(), 20)
+    database, now, each = rankers.store.database, time.time(), count // 20
+    logged = each * 9 // 10
+    database.all("SET statement_timeout = 0")
+    database.all("SET session_replication_role = replica")
+    database.all("SET maintenance_work_mem = '1GB'")
+    made = "conrelid IN ('log'::regclass, 'impressions'::regclass) AND contype IN ('p', 'u')"
+    keys = database.all(
+        f"SELECT conrelid::regclass, conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE {made}"
+    )
+    for table, name, _ in keys:
+        database.all(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+    indexes = database.all("SELECT indexname, indexdef FROM pg_indexes WHERE tablename IN ('log', 'impressions')")
+    for name, _ in indexes:
+        database.all(f"DROP INDEX {name}")
+    rows = "SELECT r, n, lpad(n::text, 22, '0'), {now}, 0, '[]', decode(repeat('ab', 100), 'hex'), {more}"
+    rows += " FROM generate_series({first}, {last}) n, unnest(ARRAY{ids}) r"
+    columns = "ranker_id, number, token, created, version, ids, body"
+    for table, more, values, begin, end in (
+        ("log", "seq, kind", "n, 'feedback'", 1, logged),
+        # What waits expires in the course of a day, beginning in a day.
+        (
+            "impressions",
+            "closes, expires",
+            f"{now + 600}, {now + DAY} + {DAY}::float8 * (n - {logged}) / {each - logged}",
+            logged + 1,
+            each,
+        ),
+    ):
+        for first in range(begin, end + 1, 50_000):
+            last = min(first + 49_999, end)
+            some = rows.format(now=now, more=values, first=first, last=last, ids=rankers.ids)
+            database.all(f"INSERT INTO {table} ({columns}, {more}) {some}")
+    print(f"{count} impressions loaded after {time.monotonic() - began:.0f} s", flush=True)
+    for table, name, text in keys:
+        database.all(f"ALTER TABLE {table} ADD CONSTRAINT {name} {text}")
+    for _, text in indexes:
+        database.all(text)
+    database.all(f"UPDATE rankers SET log_seq = {logged}, next_number = {each + 1}")
+    database.all(f"UPDATE heads SET applied = {logged}, version = {logged}")
+    database.all(f"UPDATE snapshots SET version = {logged}")
+    for table in ("log", "impressions"):
+        database.all(f"VACUUM ANALYZE {table}")
+    rankers.next = dict.fromkeys(rankers.ids, 10**9)  # not those that the service gives out
+    print(f"{count} impressions, {_gigabytes(rankers)} GB, after {time.monotonic() - began:.0f} s", flush=True)
+    return rankers
+
+
+def _gigabytes(rankers: Rankers) -> str:
+    sizes = "pg_database_size(current_database()), pg_total_relation_size('log'), pg_total_relation_size('impressions')"
+    whole, log, waiting = rankers.store.database.all(f"SELECT {sizes}")[0]
+    return f"{whole / 1e9:.2f} (log {log / 1e9:.2f}, waiting {waiting / 1e9:.2f})"
+
+
 def big(server: Postgres, rows: int) -> None:
-    """Of the rows nine in ten are in the log and one waits, over ten rankers; bodies have 200 bytes."""
-    stores = {}
-    for count in (10_000, rows):
+    measure_big({count: fill(server, count) for count in (10_000, rows)})
+
+
+def measure_big(stores: dict[int, Rankers]) -> None:
+    """Everything with the larger store over the same with the smaller one, by turns; then what retention does to it."""
+    large = stores[max(stores)]
+    _compare("", stores, 300)
+    for name, work in (("count_open", lambda s: s.count_open(1)), ("close_windows", lambda s: s.close_windows(0.0))):
+        began = time.perf_counter()
+        work(large.store)
+        print(f"{name}: {1e3 * (time.perf_counter() - began):.1f} ms", flush=True)
+    trees, requests = {}, rank_bodies(20, 2, SHOWN, 20)[0]
+    for count, rankers in stores.items():
         began = time.monotonic()
-        rankers = stores[count] = Rankers(server.new_database(), 10)
-        database, now = rankers.store.database, time.time()
-        database.all("SET statement_timeout = 0")
-        for one in rankers.ids:
-            each = count // 10
-            value = f"lpad(n::text, 22, '0'), {now}, 0, '[]', decode(repeat('ab', 200), 'hex')"
-            database.all(
-                "INSERT INTO log (ranker_id, seq, kind, number, token, created, version, ids, body) "
-                f"SELECT {one}, n, 'feedback', n, {value} FROM generate_series(1, {each * 9 // 10}) n"
-            )
-            database.all(
-                "INSERT INTO impressions (ranker_id, number, closes, expires, token, created, version, ids, body) "
-                f"SELECT {one}, n, {now + 600}, {now + 86400}, {value} "
-                f"FROM generate_series({each * 9 // 10 + 1}, {each}) n"
-            )
-            rankers.next[one] = each + 1
-            database.all(f"UPDATE rankers SET log_seq = {each * 9 // 10} WHERE id = {one}")
-            database.all(f"UPDATE heads SET applied = {each * 9 // 10} WHERE ranker_id = {one}")
-        for table in ("log", "impressions"):
-            database.all(f"VACUUM ANALYZE {table}")
-        size = database.all("SELECT pg_database_size(current_database())")[0][0] / 1e9
-        print(f"{count} impressions, {size:.2f} GB, after {time.monotonic() - began:.0f} s", flush=True)
+        trees[count] = Tree(rankers.store.database.url)
+        wait_until_ready(trees[count]._port)
+        print(f"a service is ready {time.monotonic() - began:.1f} s after its start with {count}", flush=True)
+    requests = [text.replace(b"/bench/", b"/r0/") for text in requests]
     took: dict[tuple[int, str], list[float]] = {}
-    for turn in range(300):
+    for _ in range(12):
+        for count, tree in trees.items():
+            for name, found in asyncio.run(_visits(tree._port, requests)).items():
+                took.setdefault((count, name), []).extend(found)
+            rate = asyncio.run(closed_loop(tree._port, requests, 1.0, 8))
+            took.setdefault((count, "rank, eight at a time"), []).append(1 / rate)
+    _print_ratios(took, "ms")
+    for tree in trees.values():
+        tree.stop()
+    _retention(stores)
+
+
+async def _visits(port: int, requests: list[bytes]) -> dict[str, list[float]]:
+    """Seconds of lists over HTTP, and of their feedback, one after the other."""
+    took: dict[str, list[float]] = {"rank over HTTP": [], "feedback over HTTP": []}
+    async with connected(port, 1) as (connection,):
+        for asked in requests:
+            began = time.perf_counter()
+            shown = json.loads((await connection.ask(asked))[1])
+            then = time.perf_counter()
+            clicks = {"impression_id": shown["impression_id"], "clicks": [shown["ranking"][0]["id"]]}
+            status, _ = await connection.ask(request("POST", "/v1/rankers/r0/feedback", json.dumps(clicks).encode()))
+            assert status == 200
+            took["rank over HTTP"].append(then - began)
+            took["feedback over HTTP"].append(time.perf_counter() - then)
+    return took
+
+
+def _compare(when: str, stores: dict[int, Rankers], turns: int, go_on: Callable[[], bool] = lambda: True) -> None:
+    took: dict[tuple[int, str], list[float]] = {}
+    for turn in range(turns):
         for count, rankers in stores.items():
-            lists = rankers.shown(rankers.ids[turn % 10], 8)
-            for name, work in (("serve", rankers.store.serve), ("feedback", rankers.answer)):
+            lists = rankers.shown(rankers.ids[turn % 20], 8)
+            for name, work in (("writing", rankers.store.serve), ("feedback", rankers.answer)):
                 began = time.perf_counter()
                 work(lists)
-                took.setdefault((count, name), []).append(time.perf_counter() - began)
-    for name in ("serve", "feedback"):
-        small, large = (statistics.median(took[count, name][30:]) for count in stores)
-        print(f"{name} of 8 lists: {1e3 * small:.2f} ms, {1e3 * large:.2f} ms with {rows}: {large / small:.2f} times")
-    for work in (lambda s: s.count_open(1), lambda s: s.expire(time.time()), lambda s: s.close_windows(time.time())):
-        began = time.perf_counter()
-        work(stores[rows].store)
-        print(f"{work.__code__.co_names[-1]}: {1e3 * (time.perf_counter() - began):.1f} ms")
+                took.setdefault((count, f"{name} of 8 lists{when}"), []).append(time.perf_counter() - began)
+        if not go_on():
+            break
+    _print_ratios(took, "ms")
+
+
+def _print_ratios(took: dict[tuple[int, str], list[float]], unit: str) -> None:
+    small, large = dict.fromkeys(count for count, _ in took)
+    for name in dict.fromkeys(name for _, name in took):
+        one, other = (1e3 * statistics.median(took[count, name]) for count in (small, large))
+        tail = [1e3 * statistics.quantiles(took[count, name], n=20)[-1] for count in (small, large)]
+        print(
+            f"{name}: {one:.2f} {unit}, {other:.2f} with {large}: {other / one:.2f} times "
+            f"(p95 {tail[0]:.1f}, {tail[1]:.1f}; {len(took[small, name])} times)",
+            flush=True,
+        )
+
+
+def _retention(stores: dict[int, Rankers]) -> None:
+    """What waits expires, as fast as it can be; then one ranker's log is dropped. Meanwhile others go on."""
+    large = stores[max(stores)]
+    for name in ("expire", "compact"):
+        at_work = child(name, large.store.database.url)
+        _compare(f" beside {name}", stores, 1_000_000, lambda at_work=at_work: at_work.poll() is None)
+        print(f"then {_gigabytes(large)} GB", flush=True)
+    began = time.monotonic()
+    large.store.database.all("VACUUM impressions")
+    large.store.database.vacuum()
+    print(f"vacuum: {time.monotonic() - began:.1f} s; {_gigabytes(large)} GB", flush=True)
+
+
+def expire(url: str, seconds: float) -> None:
+    """As a learner does it, without its half seconds of rest."""
+    store, gone, began = open_store(url), 0, time.monotonic()
+    while (found := store.expire(time.time() + 1.5 * DAY)) and time.monotonic() - began < seconds:
+        gone += found
+    took = time.monotonic() - began
+    print(f"expire: {gone} rows in {took:.1f} s, {gone / took:.0f} per second", flush=True)
+
+
+def compact(url: str) -> None:
+    """Drop the log of the second ranker, as `pairrank store compact` does."""
+    store, began = open_store(url), time.monotonic()
+    row = store.rankers([store.ranker_ids()[1]])[0]
+    gone = store.compact(row, load_head(store, row).ranker.to_bytes(), time.time(), "scaling")
+    took = time.monotonic() - began
+    print(f"compact: {gone} rows in {took:.1f} s, {gone / took:.0f} per second", flush=True)
 
 
 def main() -> None:
@@ -338,9 +468,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--rows", type=int, default=10_000_000)
     given = parser.parse_args()
-    if given.parts == ["learner"]:
+    if given.url is not None:  # a child of ours
         jit.load()  # as `pairrank.service.process` does
-        Learner(open_store(given.url)).run(threading.Event())
+        {
+            "learner": lambda: Learner(open_store(given.url)).run(threading.Event()),
+            "expire": lambda: expire(given.url, given.seconds),
+            "compact": lambda: compact(given.url),
+        }[given.parts[0]]()
         return
     binaries = postgres_bin() or Path()
     works: dict[str, Callable[[Postgres], None]] = {

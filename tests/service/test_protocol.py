@@ -17,7 +17,7 @@ from web import running_server
 from pairrank.client import Client
 from pairrank.service.auth import new_key
 from pairrank.service.http.protocol import MAX_HEAD_BYTES, MAX_HEADERS, HttpProtocol
-from pairrank.service.worker.admission import BUSY, FULL, Door
+from pairrank.service.worker.admission import BUSY, FULL, Door, Refusal
 
 LINE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
@@ -149,6 +149,44 @@ def test_the_more_are_refused_the_longer_connections_wait() -> None:
     pauses = [door.refused(FULL) for _ in range(2000)]
     assert pauses[0] < 0.01
     assert pauses[-1] == 1.0
+
+
+def test_who_comes_back_too_soon_waits_unless_there_is_room_by_then(tmp_path: Path) -> None:
+    class Slow(Door):
+        silence = 0.5
+
+        def refused(self, _: Refusal) -> float:
+            return self.silence
+
+    class Protocol(HttpProtocol):
+        door = Slow(1, 1)
+
+    head = b"POST /v1/rankers/a/rank HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n"
+    room = Protocol.door._rooms[b"rank"]
+    room.take(("a", ""))
+    with running_server(tmp_path / "store.db", Protocol) as url:
+        place = ("127.0.0.1", int(url.rpartition(":")[2]))
+        with socket.create_connection(place, timeout=10) as connection:
+
+            def heard(*parts: bytes) -> bytes:
+                for part in parts:
+                    connection.sendall(part)
+                    time.sleep(0.05)
+                return connection.recv(65_536)
+
+            assert heard(head + b"{}").startswith(b"HTTP/1.1 503")
+            first = time.monotonic()
+            Protocol.door.silence = 60.0
+            assert heard(head + b"{", b"}").startswith(b"HTTP/1.1 503")
+            assert time.monotonic() - first > 0.4
+            answers = heard(head + b"{", b"}" + LINE + b"\r\n")  # what comes behind it is not kept waiting
+            while answers.count(b"HTTP/1.1 ") < 2:
+                answers += connection.recv(65_536)
+            assert answers.index(b" 503 ") < answers.index(b" 200 ")
+        with socket.create_connection(place, timeout=10) as connection:
+            assert heard(head + b"{}").startswith(b"HTTP/1.1 503")
+            room.take(("a", ""), -1)
+            assert heard(head + b"{}").startswith(b"HTTP/1.1 404")
 
 
 def test_a_key_that_sends_too_much_hears_it_and_no_other_does(tmp_path: Path) -> None:

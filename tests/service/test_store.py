@@ -6,17 +6,18 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 from scene import RETENTION, SHOWN, WINDOW, Scene
 
-from pairrank.errors import NewerFormatError, UnknownNameError
+from pairrank.errors import NewerFormatError, StorageError, UnknownNameError
 from pairrank.service.auth import new_key
 from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.model import Log, load_head
 from pairrank.service.learning.replay import replay
 from pairrank.service.learning.verify import verify
-from pairrank.service.store import SqlStore, database, open_store
+from pairrank.service.store import SqlStore, database, log, open_store
 from pairrank.service.store.log import NEWEST_KEPT
 from pairrank.service.store.schema import MIGRATIONS, TABLES, VERSION
 from pairrank.service.store.transfer import backup, restore
@@ -312,6 +313,56 @@ def test_compaction_keeps_the_model_and_goes_on(store: SqlStore) -> None:
     assert (row.base, row.version, row.learned, row.feedback_count) == (5, 8, 8, 8)
     assert replay(store, row).same
     assert verify(store) == []
+
+
+def test_counting_what_waits_takes_a_tenth_of_a_learner_at_most(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        store.create(name, Config(2), Limits(), 1.0, "me")
+    learner, now, counted = Learner(store), 1000.0, []
+
+    def count(ranker_id: int) -> int:
+        nonlocal now
+        now += 0.3  # as with a million rows
+        counted.append((ranker_id, now))
+        return 0
+
+    monkeypatch.setattr("pairrank.service.learning.learner.time.monotonic", lambda: now)
+    monkeypatch.setattr(store, "count_open", count)
+    while now < 1020.0:
+        learner.step()
+        now += 0.01
+    assert {ranker_id for ranker_id, _ in counted} == set(store.ranker_ids())
+    assert 6 <= len(counted) <= 7
+
+
+def test_a_compaction_that_was_interrupted_is_ended_by_the_next(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "DROPPED", 2)
+    scene = Scene(store)
+    scene.feedback(scene.serve(5))
+    scene.learn()
+    whole, begun = store.database.transaction, []
+
+    def transaction(**how: bool) -> AbstractContextManager[None]:
+        begun.append(how)
+        if len(begun) == 3:
+            raise StorageError("the disk is gone")
+        return whole(**how)
+
+    body = load_head(store, scene.row).ranker.to_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(store.database, "transaction", transaction)
+        with pytest.raises(StorageError, match="disk"):
+            store.compact(scene.row, body, scene.now, "me")
+    assert [entry.seq for entry in store.log(scene.row.id, 0, 10)] == [3, 4, 5]
+    assert verify(store) == []
+    assert replay(store, scene.row).same
+    assert store.compact(scene.row, body, scene.now, "me") == 3
+    assert store.log(scene.row.id, 0, 10) == []
+    assert replay(store, scene.row).same
 
 
 def test_verify_finds_what_is_wrong(store: SqlStore) -> None:

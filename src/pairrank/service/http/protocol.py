@@ -1,8 +1,9 @@
 """HTTP as uvicorn speaks it, with an end to headers, in bytes and in number, and a door where a worker is full or a key
 asks too much.
 
-Either is refused before a request is made of it, and after the latter the connection is not read for a moment: refusing
-must not become what a worker does all the time, and each turn of the event loop must stay short for those inside.
+Either is refused before a request is made of it. Who comes back too soon, and is to be refused again, hears so after a
+moment: refusing must not become what a worker does all the time, and each turn of the event loop must stay short for
+those inside.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pairrank.service.worker.admission import Door, Place, Refusal
 MAX_HEAD_BYTES = 64 * 2**10
 MAX_HEADERS = 100
 PATIENCE_SECONDS = 0.25
-TURN_SECONDS = 0.02  # connections that were refused are read again together, so often: a timer each would cost more
+TURN_SECONDS = 0.02  # those that wait for a refusal hear it together, so often: a timer each would cost more
 # While headers arrive they are parsed in pieces of this size, so that no more than one is read past the limit.
 _PIECE = 16 * 2**10
 # Java's own client offers HTTP/2 with every first request; the parser would take what follows, the body, for HTTP/2.
@@ -50,6 +51,16 @@ def _answer(refusal: Refusal, last: bool) -> bytes:
     return _AT_THE_DOOR.format(**head, last="connection: close\r\n" if last else "", body=body).encode()
 
 
+@lru_cache(maxsize=1024)  # clients send the same head again and again
+def _parsed(head: bytes) -> tuple[bytes, bytes, int] | None:
+    """Address, key and length of the body where a head as it came says all of it; None where it must be parsed."""
+    line, lengths = head.partition(b"\r\n")[0].split(b" "), _LENGTH.findall(head)
+    if len(line) != 3 or line[2] != b"HTTP/1.1" or len(lengths) != 1 or _OTHERWISE.search(head):
+        return None
+    key = _KEY.search(head)
+    return line[1], key[1] if key else b"", int(lengths[0])
+
+
 class _TooLargeError(Exception):
     """Ends the parser's work from inside one of its calls."""
 
@@ -64,6 +75,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._refused = False  # what is left of this request is read and dropped
         self._missing = 0  # bytes of it that are dropped unparsed
         self._heard = 0.0  # when one was refused unparsed, which leaves the timers as they are
+        self._silence = 0.0  # for so many seconds after that it should not come again
+        self._quiet = 0.0  # until then
+        self._owed = b""  # what it hears then, having come
         self._known: tuple[Place | None] | None = None  # what the door has said before the head was parsed
         self._asked: Place | None = None  # behind the door
         self._place: Place | None = None  # and the one that it holds
@@ -84,11 +98,12 @@ class HttpProtocol(HttpToolsProtocol):
         if self._missing:
             dropped = min(self._missing, len(data))
             self._missing -= dropped
-            if not self._missing:
+            if self._owed and not self._missing:
                 self._pause()
             data = data[dropped:]
             if not data:
                 return
+            self._tell(self._owed)  # more has come already: answers keep the order
         if self._in_head and self._is_refused_unparsed(data):
             return
         if self._in_head:
@@ -145,7 +160,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         # A client that waits for leave to send a body may or may not send it now: only a new connection is clear.
         last = self.expect_100_continue or not self.parser.should_keep_alive()
-        self._say(asked, last)
+        self._tell(self._refusal(asked, last))
         if last:
             self.transport.close()
 
@@ -187,35 +202,40 @@ class HttpProtocol(HttpToolsProtocol):
         end = data.find(b"\r\n\r\n", 0, _PIECE)
         if self.door is None or end < 0 or self._unread or not self._is_alone():
             return False
-        head = data[:end]
-        line, lengths = head.partition(b"\r\n")[0].split(b" "), _LENGTH.findall(head)
-        if len(line) != 3 or line[2] != b"HTTP/1.1" or len(lengths) != 1 or _OTHERWISE.search(head):
+        found = _parsed(data[:end])
+        missing = -1 if found is None else end + 4 + found[2] - len(data)
+        if found is None or missing < 0:
             return False
-        missing = end + 4 + int(lengths[0]) - len(data)
-        if missing < 0:
-            return False
-        key = _KEY.search(head)
-        asked = self.door.ask(line[1], key[1] if key else b"")
+        asked = self.door.ask(found[0], found[1])
         if not isinstance(asked, Refusal):
             self._known = (asked,)
             return False
-        self._heard = self.loop.time()
-        self._say(asked, last=False)
-        self._missing = missing
-        if not missing:
-            self._pause()
+        now, answer = self.loop.time(), self._refusal(asked)
+        self._heard, self._missing = now, missing
+        if now >= self._quiet:
+            self._tell(answer)
+        else:
+            self._owed = answer
+            if not missing:
+                self._pause()
         return True
 
-    def _say(self, refusal: Refusal, last: bool) -> None:
+    def _refusal(self, refusal: Refusal, last: bool = False) -> bytes:
         assert self.door is not None
-        self._pause_seconds = self.door.refused(refusal)
-        self.transport.write(_answer(refusal, last))
+        self._silence = self.door.refused(refusal)
+        return _answer(refusal, last)
+
+    def _tell(self, refusal: bytes) -> None:
+        self._owed = b""
+        if refusal:
+            self.transport.write(refusal)
+            self._quiet = self.loop.time() + self._silence
 
     def _pause(self) -> None:
-        """A refused request has been read; the next one waits for a moment."""
+        """Read nothing more until it is quiet no longer."""
         assert self.door is not None
         self.flow.pause_reading()
-        turn = int((self.loop.time() + self._pause_seconds) / TURN_SECONDS) + 1
+        turn = int(self._quiet / TURN_SECONDS) + 1
         if turn not in self.door.paused:
             self.door.paused[turn] = []
             self.loop.call_at(turn * TURN_SECONDS, self._read_on, self.door.paused, turn)
@@ -225,6 +245,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _read_on(paused: dict[int, list[HttpProtocol]], turn: int) -> None:
         for one in paused.pop(turn):
             if not one.transport.is_closing():
+                one._tell(one._owed)
                 one.flow.resume_reading()
 
     def timeout_keep_alive_handler(self) -> None:

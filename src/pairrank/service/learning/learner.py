@@ -29,9 +29,10 @@ POLL_SECONDS = 0.02
 STEP_SECONDS = 0.5
 HOLD_SECONDS = 0.25
 TEND_SECONDS = 0.5
-# Every ranker is counted once in this time, but never more than so many at a time.
+# Every ranker is counted once in this time; later where that would take more than a tenth of it, as it does with
+# millions that wait. For no longer than so many seconds at a time.
 COUNT_SECONDS = 5.0
-COUNTED = 50
+COUNTING_SECONDS = 0.1
 RETRY_SECONDS = 0.25
 # What is done for the store as a whole is held like a ranker, under a number that none has.
 HOUSEKEEPING = 0
@@ -54,6 +55,7 @@ class Learner:
         self._some: list[int] | None = None  # the rankers that are held, None when they are all
         self._uncounted: list[int] = []
         self._tended = self._counted = -COUNT_SECONDS
+        self._count_again = 0.0
         self._poll_seconds = POLL_SECONDS
 
     def run(self, stop: threading.Event) -> None:
@@ -211,8 +213,11 @@ class Learner:
             self._store.database.tend()
         if not self._uncounted and time.monotonic() - self._counted >= COUNT_SECONDS:
             self._counted = time.monotonic()
-            self._uncounted = self._store.ranker_ids() if self._some is None else self._some
-        for ranker_id in self._uncounted[:COUNTED]:
+            self._uncounted = self._store.ranker_ids() if self._some is None else self._some[:]
+        began = time.monotonic()
+        while self._uncounted and began >= self._count_again:  # no longer, once that has been moved
+            ranker_id = self._uncounted.pop()
             self._store.count_open(ranker_id)
             self._store.thin(ranker_id, now)
-        self._uncounted = self._uncounted[COUNTED:]
+            if (taken := time.monotonic() - began) > COUNTING_SECONDS:
+                self._count_again = began + 10 * taken

@@ -13,6 +13,7 @@ from pairrank.service.store.values import Aside, Entry, RankerRow, Snapshot
 
 HOUR = 3600.0
 NEWEST_KEPT = 10
+DROPPED = 10_000  # entries at a time
 _ENTRY = ", ".join(Entry._fields)
 
 
@@ -197,7 +198,8 @@ class SqlStore(ImpressionTables):
     def compact(self, ranker: RankerRow, body: bytes, now: float, actor: str) -> int:
         """Make the model's head the new beginning of the truth and drop the log before it; entries dropped.
 
-        ``body`` is the head with the lists that it keeps, which the log will no longer have.
+        ``body`` is the head with the lists that it keeps, which the log will no longer have. Entries go some at a time,
+        so that nobody waits; what an interrupted call leaves is dropped by the next one.
         """
         arms = sorted(self.arm_versions(ranker))
         with self.database.transaction():
@@ -206,20 +208,24 @@ class SqlStore(ImpressionTables):
                 "UPDATE snapshots SET kept = 1, body = ? WHERE ranker_id = ? AND version = ?",
                 (body, ranker.id, ranker.version),
             )
-            gone = self.database.all(
-                "DELETE FROM log WHERE ranker_id = ? AND seq <= ? RETURNING seq", (ranker.id, ranker.version)
-            )
             self.database.all(
                 "DELETE FROM snapshots WHERE ranker_id = ? AND version < ? "
-                "AND version NOT IN (SELECT target FROM log WHERE ranker_id = ? AND target IS NOT NULL) "
+                "AND version NOT IN (SELECT target FROM log WHERE ranker_id = ? AND seq > ? AND target IS NOT NULL) "
                 "AND version NOT IN (SELECT pinned FROM rankers WHERE id = ? AND pinned IS NOT NULL) "
                 + "AND version <> ? "
                 * len(arms),
-                (ranker.id, ranker.version, ranker.id, ranker.id, *arms),
+                (ranker.id, ranker.version, ranker.id, ranker.version, ranker.id, *arms),
             )
             self.database.all("UPDATE rankers SET base = ? WHERE id = ?", (ranker.version, ranker.id))
             self._record(now, actor, "compact", ranker.name, f'{{"base": {ranker.version}}}')
-        return len(gone)
+        first = self.database.all("SELECT min(seq) FROM log WHERE ranker_id = ?", (ranker.id,))[0][0]
+        gone = 0
+        for start in range(first or ranker.version + 1, ranker.version + 1, DROPPED):
+            until = min(start + DROPPED - 1, ranker.version)
+            with self.database.transaction(flush=False):
+                dropped = "DELETE FROM log WHERE ranker_id = ? AND seq BETWEEN ? AND ? RETURNING seq"
+                gone += len(self.database.all(dropped, (ranker.id, start, until)))
+        return gone
 
 
 def _snapshot(row: dict[str, Any]) -> Snapshot:

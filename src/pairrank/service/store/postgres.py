@@ -214,8 +214,10 @@ class PostgresDatabase(Database):
 
     def vacuum(self) -> None:
         """Make the space of dropped rows reusable."""
-        self.all("VACUUM log")
-        self.all("VACUUM snapshots")
+        self.all("SET statement_timeout = 0")
+        for table in ("log", "snapshots"):
+            self.all(f"VACUUM {table}")
+        self.all("RESET statement_timeout")
 
     def close(self) -> None:
         """Close the connection; its locks go with it."""
