@@ -10,7 +10,6 @@ from pairrank.bench import (
     additive,
     baselines,
     exactness,
-    flat_in_time,
     many_candidates,
     parsing,
     raw_units,
@@ -27,7 +26,7 @@ __all__ = ["CLOCK", "NAMES", "Row", "run"]
 
 _TABLE: dict[str, Callable[..., Iterator[Row]]] = {
     "round": round.measure,
-    "flat": flat_in_time.measure,
+    "flat": streams.flat,
     "streams": streams.measure,
     "many": many_candidates.measure,
     "exactness": exactness.measure,

@@ -24,6 +24,8 @@ N_DOCS, N_FEATURES = 100, 136
 # Rounds of the stretches that are compared; the longest round is looked for up to the beginning of the last.
 STRETCHES = ((100, 200), (500, 900), (10_000, 11_250))
 QUICK = ((10, 20), (30, 40), (50, 60))
+# From t to 1.25 t: work that comes each time the history has grown by a factor falls into each about equally often.
+LATE, QUICK_LATE = ((5_000, 6_250), (50_000, 62_500)), ((50, 60), (70, 80))
 PAUSE_MS = 50.0
 
 
@@ -43,6 +45,7 @@ CASES = (
     Case("pairrank-c", ("usual",), 2, 6.0, 1.3),
     Case("pairrank(preset=authors)", ("usual",), 2, 6.0, 1.3),
 )
+FLAT = (Case("pairrank", ("usual",), 4, 2.5, 1.15), Case("pairrank-c(refine=true)", ("usual",), 3, 6.0, 1.3))
 
 
 @dataclass(eq=False)
@@ -78,10 +81,17 @@ def measure(quick: bool, until: int = 0) -> Iterator[Row]:
         stretches = (QUICK if quick else STRETCHES)[: 3 if until else case.stretches]
         further = ((until, until * 5 // 4),) if until > stretches[-1][1] else ()
         for name in case.workloads:
-            yield from _rows(case, name, stretches + further, quick)
+            yield from _rows("streams", case, name, stretches + further, quick)
 
 
-def _rows(case: Case, name: str, stretches: tuple[tuple[int, int], ...], quick: bool) -> Iterator[Row]:
+def flat(quick: bool) -> Iterator[Row]:
+    """The same of the usual stream, for longer."""
+    for case in FLAT:
+        stretches = QUICK[:2] + QUICK_LATE if quick else STRETCHES[:2] + LATE
+        yield from _rows("flat", case, "usual", stretches[: case.stretches], quick)
+
+
+def _rows(benchmark: str, case: Case, name: str, stretches: tuple[tuple[int, int], ...], quick: bool) -> Iterator[Row]:
     stream, ranker = workload(name, N_DOCS, N_FEATURES, quick), make(case.ranker, N_FEATURES)
     floor = two_products(stream, N_FEATURES)
     title = f"{case.ranker}, {name}, {N_DOCS} x {N_FEATURES}"
@@ -96,7 +106,7 @@ def _rows(case: Case, name: str, stretches: tuple[tuple[int, int], ...], quick: 
         rounds, own = costs[-1].T
         rank, learn = taken.sum(axis=0) / own.sum()
         yield Row(
-            "streams",
+            benchmark,
             f"{title}, rounds {start} to {stop}",
             "rank + learn over the two products",
             *amortised(rounds, own),
@@ -113,7 +123,7 @@ def _rows(case: Case, name: str, stretches: tuple[tuple[int, int], ...], quick: 
         early, late = (part[:, 0].sum() / part[:, 1].sum() for part in (costs[first], costs[-1]))
         spread = quartiles([b[:, 0].sum() / b[:, 1].sum() / early for b in np.array_split(costs[-1], 10)])
         yield Row(
-            "streams",
+            benchmark,
             f"{title}, round {start} against {stretches[first][0]}",
             "mean round late over early, each over its floor",
             float(late / early),
@@ -121,7 +131,7 @@ def _rows(case: Case, name: str, stretches: tuple[tuple[int, int], ...], quick: 
             limit=case.late,
         )
     yield Row(
-        "streams",
+        benchmark,
         f"{title}, {start} rounds from the first on",
         "the longest round, ms",
         1e3 * longest,

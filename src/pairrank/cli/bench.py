@@ -23,7 +23,7 @@ from pairrank.version import __version__
 _EPILOG = """\
 benchmarks:
   round      rank + learn over the two matrix products that a round must pay
-  flat       a round late in a run over one early in it
+  flat       a round late in a run over one early in it: the usual one of streams, to round 50,000
   streams    unlike clicks and queries: over the floor early and late, and the longest round
   many       10,000 candidates: time over one product, memory over the candidates' size
   exactness  how far θ̂ strays from the exact minimiser
