@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -140,7 +140,7 @@ def test_the_command_writes_tables(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["calibrate", "--out", str(tmp_path / "out"), *words, "--jobs", "2"]) == 0
     content = json.loads((tmp_path / "out" / "calibration.json").read_text())
     study = Study(features=4, rounds=(30, 40), seeds=2, users=("perfect",))
-    assert content["rows"] == [row.to_json() for row in calibration.run(study)], "processes change nothing"
+    assert content["rows"] == [asdict(row) for row in calibration.run(study)], "processes change nothing"
     assert len(content["rows"]) == 2 * len(study.cases())
     lines = (tmp_path / "out" / "calibration.md").read_text().splitlines()
     assert len(lines) == 2 + len(content["rows"])

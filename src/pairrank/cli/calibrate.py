@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from pairrank import archive
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     with progress(len(study.cases()) * study.seeds, "runs") as report:
         rows = calibration.run(study, args.jobs or cores(), report)
     head, lines = calibration.table(rows)
-    content = {"nominal": calibration.LEVEL, "seeds": study.seeds, "rows": [row.to_json() for row in rows]}
+    content = {"nominal": calibration.LEVEL, "seeds": study.seeds, "rows": [asdict(row) for row in rows]}
     archive.write_atomically(Path(args.out) / "calibration.json", json.dumps(content, indent=1).encode() + b"\n")
     archive.write_atomically(Path(args.out) / "calibration.md", tables.as_markdown(head, lines).encode() + b"\n")
     print(tables.as_text(head, lines))

@@ -70,33 +70,20 @@ def coverage(rows: Sequence[Outcome]) -> tuple[Row, list[Row]]:
 
 def launched(rows: Sequence[Outcome]) -> tuple[Row, list[Row]]:
     """A line per users and kind of ranker: how guarded launches end, and what they cost."""
-    head = [
-        "users",
-        "ranker",
-        "gain per list",
-        "ended",
-        "free after, median and 90 %",
-        "gained",
-        "gained at once",
-        "beyond the margin",
+    cells = [
+        {
+            "users": row["clicks"],
+            "ranker": row["ranker"],
+            "gain per list": f"{row['gain']:+.3f}",
+            "ended": ", ".join(f"{mode} {count}" for mode, count in row["modes"].items()),
+            "free after, median and 90 %": ", ".join(f"{n:,}" for n in row["free_after"] or ()) or "–",
+            "gained": f"{row['gained']:+,.0f}",
+            "gained at once": f"{row['at_once']:+,.0f}",
+            "beyond the margin": str(row["beyond_margin"]),
+        }
+        for row in rows
     ]
-    lines = []
-    for row in rows:
-        free = "–" if row["free_after"] is None else ", ".join(f"{n:,}" for n in row["free_after"])
-        ended = ", ".join(f"{mode} {count}" for mode, count in row["modes"].items())
-        lines.append(
-            [
-                row["clicks"],
-                row["ranker"],
-                f"{row['gain']:+.3f}",
-                ended,
-                free,
-                f"{row['gained']:+,.0f}",
-                f"{row['at_once']:+,.0f}",
-                str(row["beyond_margin"]),
-            ]
-        )
-    return head, lines
+    return list(cells[0]), [list(line.values()) for line in cells]
 
 
 def plate(study: Study, rows: Sequence[Outcome], launches: Sequence[Outcome]) -> Plate:

@@ -12,7 +12,7 @@ What the two differ in is bias; where it comes from is told by rankers that diff
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -136,10 +136,6 @@ class Row:
     wrong_error: float | None
     used_over_needed: float | None
 
-    def to_json(self) -> dict[str, Any]:
-        """The row by column."""
-        return asdict(self)
-
 
 def run(study: Study, jobs: int = 1, report: Callable[[int], None] = lambda done: None) -> list[Row]:
     """The whole study, over ``jobs`` processes; ``report`` hears how many runs are done."""
@@ -233,23 +229,19 @@ def _row(looks: Sequence[Look]) -> Row:
 
 def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Head and lines, as `tables.as_markdown` takes them."""
-    head = [
-        "feedback",
-        "queries",
-        "ranker",
-        "certain at z",
-        "rounds",
-        "called certain",
-        "of these wrong",
-        "width used / needed",
-    ]
     lines = []
     for row in rows:
-        wrong = "–" if row.wrong is None else f"{100 * row.wrong:.2f} %"
-        if row.wrong_error is not None:
-            wrong += f" ± {100 * row.wrong_error:.2f}"
-        ratio = "–" if row.used_over_needed is None else f"{row.used_over_needed:.2f}"
-        queries = str(row.queries) if row.queries else "new"
-        share = f"{100 * row.certain:.1f} %"
-        lines.append([row.feedback, queries, row.told, f"{row.z:.4g}", f"{row.round:,}", share, wrong, ratio])
-    return head, lines
+        error = "" if row.wrong_error is None else f" ± {100 * row.wrong_error:.2f}"
+        lines.append(
+            {
+                "feedback": row.feedback,
+                "queries": str(row.queries) if row.queries else "new",
+                "ranker": row.told,
+                "certain at z": f"{row.z:.4g}",
+                "rounds": f"{row.round:,}",
+                "called certain": f"{100 * row.certain:.1f} %",
+                "of these wrong": "–" if row.wrong is None else f"{100 * row.wrong:.2f} %{error}",
+                "width used / needed": "–" if row.used_over_needed is None else f"{row.used_over_needed:.2f}",
+            }
+        )
+    return list(lines[0]), [list(line.values()) for line in lines]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from types import MappingProxyType
 from typing import Any
 from zlib import crc32
@@ -82,26 +83,20 @@ def base(ranker: str) -> str:
 
 def of_rankers(texts: Sequence[str]) -> dict[str, Look]:
     """Looks by text. A name that occurs once keeps its own look, whatever its options; variants get spare ones."""
-    names = [base(text) for text in texts]
-    looks, spare = {}, 0
-    for text, name in zip(texts, names, strict=True):
-        if names.count(name) == 1:
-            looks[text] = _own(name)
-        else:
-            looks[text] = replace(_SPARE[spare % len(_SPARE)], label=_variant(name, rankers.parse(text)[1]))
-            spare += 1
-    return looks
+    names, spare = [base(text) for text in texts], cycle(_SPARE)
+    return {
+        text: _own(name)
+        if names.count(name) == 1
+        else replace(next(spare), label=_variant(name, rankers.parse(text)[1]))
+        for text, name in zip(texts, names, strict=True)
+    }
 
 
 def of_users(texts: Sequence[str]) -> dict[str, Look]:
     """Looks by text. A name that occurs once keeps its own look, whatever its options; variants get spare ones."""
-    names = [text.partition("(")[0] for text in texts]
-    looks, spare = {}, 0
-    for text, name in zip(texts, names, strict=True):
-        known = _USERS.get(name) if names.count(name) == 1 else None
-        looks[text] = replace(known or _SPARE[spare % len(_SPARE)], label=text)
-        spare += known is None
-    return looks
+    names, spare = [text.partition("(")[0] for text in texts], cycle(_SPARE)
+    own = {name: look for name, look in _USERS.items() if names.count(name) == 1}
+    return {text: replace(own.get(name) or next(spare), label=text) for text, name in zip(texts, names, strict=True)}
 
 
 def of_times(rounds: Sequence[int]) -> dict[int, Look]:
