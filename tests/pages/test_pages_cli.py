@@ -64,9 +64,7 @@ def test_a_port_in_use_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         assert main(["play", "--no-browser", "--port", str(port)]) == 1
-    told = capsys.readouterr().err
-    assert f"cannot listen on 127.0.0.1 port {port}" in told
-    assert "try another --port" in told
+    assert f"cannot listen on port {port}" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -29,10 +29,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     # Needs the extra `serve`, which --help does not.
     from pairrank.service.playground.index import open_index
-    from pairrank.service.playground.start import serve
-    from pairrank.service.supervisor import listen
+    from pairrank.service.playground.start import listen, serve
 
-    place = listen("127.0.0.1", args.port, seconds=0.0)
+    place = listen(args.port)
     # The server hands on the signal that ended it: as an exception it lets the temporary folder be removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with progress(1, "Reading the standard library") as tell:
