@@ -193,7 +193,7 @@ def test_what_one_feature_explains_another_need_not() -> None:
     y, columns = x @ [0.3, 0.3, 0.3] + rng.normal(size=400), np.arange(9).reshape(3, 3)
     start = np.full(3, evidence.LINE)
     inverse = np.linalg.inv(X.T @ X + lam * evidence.LINE * np.eye(9))
-    nothing = (np.zeros(9), 0.0, 0.0)
+    nothing = (np.zeros(9), 0.0, 0.0, 0.0)
     after = evidence.stiffness(columns, start, lam, inverse @ X.T @ y, inverse, nothing)
     assert sorted(after == evidence.LINE) == [False, True, True]
     assert after[2] == evidence.LINE

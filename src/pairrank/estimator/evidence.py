@@ -8,7 +8,8 @@ of θ̂. With p + δ instead the log-evidence changes by
 all else as it is: no matrix larger than m × m is needed.
 
 Clicks that flatten out where documents are all bad, or all good, look as if the heaviest features bent, while it is the
-score that does, and no order is the better for it. So a block must show its worth beside the square of the score.
+score that does, and no order is the better for it. So a block must show its worth beside the square of the score, as
+far as this still rises with the score.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ STIFF = np.array([LINE, 30.0, 10.0, 3.0, 0.6, 0.25, 0.1])
 # where functions saturate, 8 had no bend after 1,000 lists with 8, 11 with 10, 14 with 12.
 NATS = 10.0
 # And as a share of what it gains without the square of the score, which cannot stand for every way to flatten out.
-# Where lines are the truth and one feature has nearly all the weight, .4 was seen; .9 and more where a function rises
-# and falls; from .1 for the heaviest feature that saturates, which therefore stays a line, to 1 for lighter ones.
+# Where lines are the truth and one feature has nearly all the weight, .3 to .6 were seen; .7 and more where a function
+# rises and falls, or the heaviest feature starts late; from .5 for one that saturates to 1 for lighter ones.
 SHARE = 0.6
 
 
@@ -49,7 +50,7 @@ def stiffness(
     lam: float,
     theta: FloatArray,
     inverse: FloatArray,
-    squares: tuple[FloatArray, float, float],
+    squares: tuple[FloatArray, float, float, float],
 ) -> FloatArray:
     """(b,), how stiff each of b blocks of weights should be, as a multiple of ``lam``, where it is ``before`` (b,).
 
@@ -57,8 +58,7 @@ def stiffness(
     ----------
     columns : (b, m), the weights of each block, -1 beyond those that it has.
     theta, inverse : (d,) and (d, d), θ̂ and H⁻¹.
-    squares : of the square of the score as one more column z, see `History.of_squares`: Σ w σ' Δz x (d,), Σ w σ' Δz²,
-        and Σ w σ(-x·θ̂) Δz.
+    squares : of the square of the score as one more column, see `beside`.
     """
     there, after = columns >= 0, before
     inner, sizes = np.where(there[:, :, None] & there[:, None, :], 1.0, 0.0), there.sum(axis=1)
@@ -92,13 +92,21 @@ def stiffened(theta: FloatArray, inverse: FloatArray, block: IntArray, change: f
 
 
 def beside(
-    theta: FloatArray, inverse: FloatArray, squares: tuple[FloatArray, float, float]
+    theta: FloatArray, inverse: FloatArray, squares: tuple[FloatArray, float, float, float]
 ) -> tuple[FloatArray, FloatArray, float]:
-    """θ̂, and v and k with H⁻¹ + v vᵀ/k, as they were if the square of the score, too, explained clicks."""
-    both, own, pull = squares
+    """θ̂, and v and k with H⁻¹ + v vᵀ/k, as they were if the square of the score, too, explained clicks.
+
+    ``squares``, for z = s² of the score s: Σ w σ' Δz x (d,), Σ w σ' Δz², Σ w σ(-x·θ̂) Δz and Σ w σ' Δs² over pairs.
+    A score that flattens out still rises: since Δ(s + cs²) = Δs (1 + c(s_i + s_j)), c is held where it turns no pair
+    round whose s_i + s_j is the root mean square of all. Beyond it a feature must have bent.
+    """
+    both, own, pull, plain = squares
     v: FloatArray = inverse @ both
     k = own - float(both @ v)
-    return (theta - pull / k * v, v, k) if k > 0.0 else (theta, v, math.inf)
+    if k <= 0.0:
+        return theta, v, math.inf
+    most = math.sqrt(plain / own)
+    return theta - min(max(pull / k, -most), most) * v, v, k
 
 
 def gains(blocks: Blocks, precision: FloatArray, wanted: FloatArray) -> FloatArray:

@@ -78,19 +78,20 @@ class History(Saved):
         """Σ w log(1 + exp(-x·θ)) over all pairs."""
         return sum(float(p.weight @ np.logaddexp(0.0, -p.gaps(theta))) for p in self._pieces(self._lists_a_sweep))
 
-    def of_squares(self, theta: FloatArray, along: FloatArray) -> tuple[FloatArray, float, float]:
-        """A column z = (x·v)² beside the documents' own: Σ w σ' Δz x (d,), Σ w σ' Δz², and Σ w σ(-x·θ) Δz, over pairs.
+    def of_squares(self, theta: FloatArray, along: FloatArray) -> tuple[FloatArray, float, float, float]:
+        """A column z = s² beside the documents' own, where s = x·v: what `evidence.beside` needs to know of it.
 
-        Δz is the winner's z less the loser's, ``theta`` (d,) is where σ is taken, and v is ``along`` (d,).
+        ``theta`` (d,) is where σ is taken, and v is ``along`` (d,).
         """
-        both, own, pull = np.zeros(len(theta)), 0.0, 0.0
+        both, own, pull, plain = np.zeros(len(theta)), 0.0, 0.0, 0.0
         for piece in self._pieces(self._lists_a_sweep):
-            m, dz = piece.gaps(theta), piece.gaps_of_squares(along)
+            m, ds, dz = piece.gaps(theta), piece.gaps(along), piece.gaps_of_squares(along)
             h = piece.weight * slope(m)
+            plain += float(h @ ds**2)
             both += piece.scatter(h * dz).astype(piece.documents.dtype, copy=False) @ piece.documents
             own += float(h @ dz**2)
             pull += float((piece.weight * sigmoid(-m)) @ dz)
-        return both, own, pull
+        return both, own, pull, plain
 
     def furthest(self, direction: FloatArray) -> float:
         """max |x·v| over all pairs."""

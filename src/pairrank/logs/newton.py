@@ -270,7 +270,9 @@ class _Job:
             unit = np.append(self.units.units, np.ones(self.width - self.units.n_inputs))
             inverse = inverse_of(done.hessian)[0] * np.outer(unit, unit)
             total = self.sweep(engine, theta, None, squares=True)
-            squares = (total.hessian[:-1, -1] / unit, float(total.hessian[-1, -1]), -float(total.gradient[-1]))
+            score = np.where(np.arange(self.width) < self.units.n_inputs, theta, 0.0)
+            both, own, pull = total.hessian[:-1, -1] / unit, float(total.hessian[-1, -1]), -float(total.gradient[-1])
+            squares = (both, own, pull, float(score @ total.hessian[:-1, :-1] @ score))
             self.units.stiffness = evidence.stiffness(
                 blocks, self.units.stiffness, self.lam, theta * unit, inverse, squares
             )
