@@ -9,11 +9,11 @@ import pytest
 from scipy.optimize import minimize
 
 import slow_twins
-from pairrank import PairRank, rankers
+from pairrank import PairRank, rankers, simulate
 from pairrank.errors import FeatureError, NoWeightsError, OptionError, UnknownNameError
 from pairrank.estimator import evidence
 from pairrank.features.linear import LISTS
-from pairrank.kernel.logistic import sigmoid
+from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.rankers import Ranker, pairwise, priors
 from pairrank.rankers.monotone import projected
 from pairrank.types import BoolArray, FloatArray, Impression
@@ -284,6 +284,22 @@ def test_beside_the_square_of_the_score() -> None:
     step = np.linalg.solve(H, slow_twins.pair_gradient(start, wide, w, P, np.zeros(n + 2)))
     np.testing.assert_allclose(theta, (start - step)[:-1], atol=1e-7)
     np.testing.assert_allclose(posterior.inverse + np.outer(v, v) / k, np.linalg.inv(H)[:-1, :-1], atol=1e-9)
+    # However hard the square is pulled, it turns no pair round whose scores add up to their root mean square.
+    s = documents[:, :n] @ posterior.theta[:n]
+    left, right = s[posterior.history._winner.rows], s[posterior.history._loser.rows]
+    h = w * slope(x @ posterior.theta) * (left - right) ** 2
+    rms = float(np.sqrt(h @ (left + right) ** 2 / h.sum()))
+    both, own, _, plain = squares
+    for pull in (1e9, -1e9):
+        held, _, _ = evidence.beside(posterior.theta, posterior.inverse, (both, own, pull, plain))
+        np.testing.assert_allclose(held, posterior.theta - np.sign(pull) / rms * v, atol=1e-9)
+
+
+def test_a_heavy_feature_that_rises_and_falls_bends() -> None:
+    """A hill on the heaviest feature looks like the square of a score that is turned round, and is none."""
+    ranker = PairRank(20, model="additive")
+    simulate("synthetic:additive", ranker=ranker, clicks="perfect", rounds=260, schedule="every:260", panel=0, ideal="")
+    assert ranker.n_inputs > 20
 
 
 def test_missing_values_have_a_weight_of_their_own() -> None:
