@@ -2,7 +2,8 @@
 
     python benchmarks/overload.py [--seconds 5] [--times 1 2 10] [--connections 6000] [--idle 10000] [--slow 200]
 
-Capacity is what eight clients get that each wait for their answer, in lists per second of the worker's processor time.
+Capacity is what eight clients get that each wait for their answer, in lists per second of the worker's processor time,
+the mean of before and after.
 Then visitors come so many times as often, whether or not anybody has been answered, each on a connection that waits for
 nothing; who is refused does not come again. They are one process that sends bytes written beforehand and looks at
 statuses alone, so that it costs little. Visitors that find no connection free are counted under 0. Since they share the
@@ -88,6 +89,13 @@ def settle(target: Target) -> None:
         time.sleep(0.3)
 
 
+def capacity(target: Target, requests: list[bytes], seconds: float) -> float:
+    """Lists per second of the worker's processor time, for eight clients that each wait for their answer."""
+    before, started = target.spent() or 0.0, time.perf_counter()
+    rate = asyncio.run(closed_loop(target.port, requests, seconds, 8))
+    return rate * (time.perf_counter() - started) / ((target.spent() or 0.0) - before)
+
+
 def flood(
     target: Target, requests: list[bytes], seconds: float, rate: float, count: int, by_time_spent: float = 0.0
 ) -> Outcome:
@@ -165,18 +173,17 @@ def main() -> int:
             )
         for kind, requests in (("JSON", texts), ("Arrow", streams)):
             asyncio.run(closed_loop(target.port, requests, 1.0, 8))
-            before, started = target.spent() or 0.0, time.perf_counter()
-            capacity = asyncio.run(closed_loop(target.port, requests, args.seconds, 8))
-            spent = (target.spent() or 0.0) - before
-            best = capacity * (time.perf_counter() - started) / spent
-            print(f"{kind}: capacity {capacity:.0f} lists per second, {best:.0f} per second of processor time")
+            best = capacity(target, requests, args.seconds)
             for times in args.times:
                 # The first part is a push: nobody comes by the time spent while none is spent.
                 found = flood(target, requests, args.seconds, 50.0, args.connections, times * best)
+                before, after = best, capacity(target, requests, args.seconds)
+                best = (before + after) / 2  # the machine drifts
                 could, made = best * found.spent, len(found.latencies)
                 beyond = 1e3 * (could - made) / best / max(len(found.refusals), 1)
                 print(
-                    f"  {times:g} times: {found.sent / could:.1f} times sent, goodput {made / could:.2f}, "
+                    f"{kind}, {times:g} times: capacity {before:.0f} lists per second of processor time before and "
+                    f"{after:.0f} after; {found.sent / could:.1f} times sent, goodput {made / could:.2f}, "
                     f"{found.spent / found.seconds:.2f} of a core, beyond the lists {beyond:.3f} ms a refusal; "
                     f"lists p50 {_ms(found.latencies, 50)}, p99 {_ms(found.latencies, 99)}; "
                     f"refusals p50 {_ms(found.refusals, 50)}, p99 {_ms(found.refusals, 99)}; "
@@ -184,6 +191,7 @@ def main() -> int:
                     f"{_memory(target):.0f} MiB",
                     flush=True,
                 )
+                best = after
     return 0
 
 

@@ -366,13 +366,18 @@ def measure_big(stores: dict[int, Rankers]) -> None:
         began = time.perf_counter()
         work(large.store)
         print(f"{name}: {1e3 * (time.perf_counter() - began):.1f} ms", flush=True)
-    trees, requests = {}, rank_bodies(20, 2, SHOWN, 20)[0]
-    for count, rankers in stores.items():
+    started: dict[tuple[int, str], list[float]] = {}
+    for count, rankers in [*stores.items()] * 3:
         began = time.monotonic()
-        trees[count] = Tree(rankers.store.database.url)
-        wait_until_ready(trees[count]._port)
-        print(f"a service is ready {time.monotonic() - began:.1f} s after its start with {count}", flush=True)
-    requests = [text.replace(b"/bench/", b"/r0/") for text in requests]
+        tree = Tree(rankers.store.database.url)
+        wait_until_ready(tree._port)
+        started.setdefault((count, "start to ready"), []).append(time.monotonic() - began)
+        tree.stop()
+    _print_ratios(started)
+    trees = {count: Tree(rankers.store.database.url) for count, rankers in stores.items()}
+    for tree in trees.values():
+        wait_until_ready(tree._port)
+    requests = [text.replace(b"/bench/", b"/r0/") for text in rank_bodies(20, 2, SHOWN, 20)[0]]
     took: dict[tuple[int, str], list[float]] = {}
     for _ in range(12):
         for count, tree in trees.items():
@@ -380,7 +385,7 @@ def measure_big(stores: dict[int, Rankers]) -> None:
                 took.setdefault((count, name), []).extend(found)
             rate = asyncio.run(closed_loop(tree._port, requests, 1.0, 8))
             took.setdefault((count, "rank, eight at a time"), []).append(1 / rate)
-    _print_ratios(took, "ms")
+    _print_ratios(took)
     for tree in trees.values():
         tree.stop()
     _retention(stores)
@@ -413,16 +418,16 @@ def _compare(when: str, stores: dict[int, Rankers], turns: int, go_on: Callable[
                 took.setdefault((count, f"{name} of 8 lists{when}"), []).append(time.perf_counter() - began)
         if not go_on():
             break
-    _print_ratios(took, "ms")
+    _print_ratios(took)
 
 
-def _print_ratios(took: dict[tuple[int, str], list[float]], unit: str) -> None:
+def _print_ratios(took: dict[tuple[int, str], list[float]]) -> None:
     small, large = dict.fromkeys(count for count, _ in took)
     for name in dict.fromkeys(name for _, name in took):
         one, other = (1e3 * statistics.median(took[count, name]) for count in (small, large))
         tail = [1e3 * statistics.quantiles(took[count, name], n=20)[-1] for count in (small, large)]
         print(
-            f"{name}: {one:.2f} {unit}, {other:.2f} with {large}: {other / one:.2f} times "
+            f"{name}: {one:.2f} ms, {other:.2f} with {large}: {other / one:.2f} times "
             f"(p95 {tail[0]:.1f}, {tail[1]:.1f}; {len(took[small, name])} times)",
             flush=True,
         )
@@ -435,10 +440,8 @@ def _retention(stores: dict[int, Rankers]) -> None:
         at_work = child(name, large.store.database.url)
         _compare(f" beside {name}", stores, 1_000_000, lambda at_work=at_work: at_work.poll() is None)
         print(f"then {_gigabytes(large)} GB", flush=True)
-    began = time.monotonic()
-    large.store.database.all("VACUUM impressions")
     large.store.database.vacuum()
-    print(f"vacuum: {time.monotonic() - began:.1f} s; {_gigabytes(large)} GB", flush=True)
+    print(f"after a vacuum {_gigabytes(large)} GB", flush=True)
 
 
 def expire(url: str, seconds: float) -> None:
@@ -451,9 +454,9 @@ def expire(url: str, seconds: float) -> None:
 
 
 def compact(url: str) -> None:
-    """Drop the log of the second ranker, as `pairrank store compact` does."""
+    """Drop the longest log, as `pairrank store compact` does."""
     store, began = open_store(url), time.monotonic()
-    row = store.rankers([store.ranker_ids()[1]])[0]
+    row = max(store.rankers(), key=lambda row: row.log_seq - row.base)
     gone = store.compact(row, load_head(store, row).ranker.to_bytes(), time.time(), "scaling")
     took = time.monotonic() - began
     print(f"compact: {gone} rows in {took:.1f} s, {gone / took:.0f} per second", flush=True)
@@ -476,7 +479,6 @@ def main() -> None:
             "compact": lambda: compact(given.url),
         }[given.parts[0]]()
         return
-    binaries = postgres_bin() or Path()
     works: dict[str, Callable[[Postgres], None]] = {
         "takeover": lambda server: takeover(server, given.times),
         "fair": lambda server: fair(server, given.seconds),
@@ -486,9 +488,9 @@ def main() -> None:
         "big": lambda server: big(server, given.rows),
     }
     if "hosts" in given.parts:
-        with network(4) as net, running(binaries, host=net.address) as server:
+        with network(4) as net, running(postgres_bin() or Path(), host=net.address) as server:
             hosts(server, net, given.seconds)
-    with running(binaries) as server:
+    with running(postgres_bin() or Path()) as server:
         for part in given.parts:
             if part != "hosts":
                 works[part](server)

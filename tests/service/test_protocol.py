@@ -17,7 +17,7 @@ from web import running_server
 from pairrank.client import Client
 from pairrank.service.auth import new_key
 from pairrank.service.http.protocol import MAX_HEAD_BYTES, MAX_HEADERS, HttpProtocol
-from pairrank.service.worker.admission import BUSY, FULL, Door, Refusal
+from pairrank.service.worker.admission import BUSY, Door
 
 LINE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
@@ -146,7 +146,7 @@ def test_a_full_worker_refuses_at_the_door_and_the_connection_goes_on(tmp_path: 
 
 def test_the_more_are_refused_the_longer_connections_wait() -> None:
     door = Door(1, 1)
-    pauses = [door.refused(FULL) for _ in range(2000)]
+    pauses = [door.refused(503, 7.0) for _ in range(2000)]
     assert pauses[0] < 0.01
     assert pauses[-1] == 1.0
 
@@ -155,7 +155,7 @@ def test_who_comes_back_too_soon_waits_unless_there_is_room_by_then(tmp_path: Pa
     class Slow(Door):
         silence = 0.5
 
-        def refused(self, _: Refusal) -> float:
+        def refused(self, status: int, now: float) -> float:
             return self.silence
 
     class Protocol(HttpProtocol):

@@ -76,6 +76,7 @@ def _work(settings: Settings, handle: int) -> None:
     # What is here now stays: a collection that walks through all of it would hold up requests for many milliseconds.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(5000, 5, 5)  # nor through what thousands of connections hold, as often
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -51,7 +51,7 @@ def _answer(refusal: Refusal, last: bool) -> bytes:
     return _AT_THE_DOOR.format(**head, last="connection: close\r\n" if last else "", body=body).encode()
 
 
-@lru_cache(maxsize=1024)  # clients send the same head again and again
+@lru_cache(maxsize=256)  # clients send the same head again and again
 def _parsed(head: bytes) -> tuple[bytes, bytes, int] | None:
     """Address, key and length of the body where a head as it came says all of it; None where it must be parsed."""
     line, lengths = head.partition(b"\r\n")[0].split(b" "), _LENGTH.findall(head)
@@ -68,15 +68,30 @@ class _TooLargeError(Exception):
 class HttpProtocol(HttpToolsProtocol):
     """uvicorn's protocol over httptools, which by itself keeps as many headers as a client sends, and as long ones."""
 
+    # With thousands of connections most of what a refusal costs is memory that is not at hand; beside these names,
+    # uvicorn's own are few enough that Python keeps them as a plain row of values.
+    __slots__ = (
+        "_asked",
+        "_head",
+        "_in_head",
+        "_known",
+        "_late",
+        "_missing",
+        "_owed",
+        "_patience",
+        "_place",
+        "_quiet",
+        "_refused",
+        "_too_large",
+        "_unread",
+    )
     door: ClassVar[Door | None] = None
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._refused = False  # what is left of this request is read and dropped
         self._missing = 0  # bytes of it that are dropped unparsed
-        self._heard = 0.0  # when one was refused unparsed, which leaves the timers as they are
-        self._silence = 0.0  # for so many seconds after that it should not come again
-        self._quiet = 0.0  # until then
+        self._quiet = 0.0  # until then one that was refused should not come again
         self._owed = b""  # what it hears then, having come
         self._known: tuple[Place | None] | None = None  # what the door has said before the head was parsed
         self._asked: Place | None = None  # behind the door
@@ -103,7 +118,9 @@ class HttpProtocol(HttpToolsProtocol):
             data = data[dropped:]
             if not data:
                 return
-            self._tell(self._owed)  # more has come already: answers keep the order
+            if self._owed:  # more has come already: answers keep the order
+                self._tell(self._owed)
+                self._owed = b""
         if self._in_head and self._is_refused_unparsed(data):
             return
         if self._in_head:
@@ -160,7 +177,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         # A client that waits for leave to send a body may or may not send it now: only a new connection is clear.
         last = self.expect_100_continue or not self.parser.should_keep_alive()
-        self._tell(self._refusal(asked, last))
+        self._tell(_answer(asked, last))
         if last:
             self.transport.close()
 
@@ -210,9 +227,9 @@ class HttpProtocol(HttpToolsProtocol):
         if not isinstance(asked, Refusal):
             self._known = (asked,)
             return False
-        now, answer = self.loop.time(), self._refusal(asked)
-        self._heard, self._missing = now, missing
-        if now >= self._quiet:
+        answer = _answer(asked, False)
+        self._missing = missing
+        if self.loop.time() >= self._quiet:
             self._tell(answer)
         else:
             self._owed = answer
@@ -220,16 +237,11 @@ class HttpProtocol(HttpToolsProtocol):
                 self._pause()
         return True
 
-    def _refusal(self, refusal: Refusal, last: bool = False) -> bytes:
-        assert self.door is not None
-        self._silence = self.door.refused(refusal)
-        return _answer(refusal, last)
-
     def _tell(self, refusal: bytes) -> None:
-        self._owed = b""
-        if refusal:
-            self.transport.write(refusal)
-            self._quiet = self.loop.time() + self._silence
+        assert self.door is not None
+        now = self.loop.time()
+        self._quiet = now + self.door.refused(int(refusal[9:12]), now)
+        self.transport.write(refusal)
 
     def _pause(self) -> None:
         """Read nothing more until it is quiet no longer."""
@@ -245,12 +257,14 @@ class HttpProtocol(HttpToolsProtocol):
     def _read_on(paused: dict[int, list[HttpProtocol]], turn: int) -> None:
         for one in paused.pop(turn):
             if not one.transport.is_closing():
-                one._tell(one._owed)
+                if one._owed:
+                    one._tell(one._owed)
+                    one._owed = b""
                 one.flow.resume_reading()
 
     def timeout_keep_alive_handler(self) -> None:
         """Close a connection on which nothing has come for long, not even what was refused."""
-        left = self._heard + self.timeout_keep_alive - self.loop.time()
+        left = self._quiet + self.timeout_keep_alive - self.loop.time()  # a refusal leaves the timers as they are
         if left > 0:
             self._late = self.loop.call_later(left, self.timeout_keep_alive_handler)
         else:

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pairrank.service.answers import RefusalError
@@ -81,11 +82,6 @@ class Place(NamedTuple):
     room: Admission
     who: tuple[str, str]
 
-    @property
-    def free(self) -> bool:
-        """Whether it can be had."""
-        return self.room.fits(self.who)
-
     def take(self) -> None:
         """Have it."""
         self.room.take(self.who)
@@ -105,6 +101,13 @@ class Refusal(NamedTuple):
 
 
 FULL = Refusal("503 Service Unavailable", "busy", BUSY, math.ceil(RETRY_SECONDS))
+
+
+@lru_cache(maxsize=1024)
+def _parts(url: bytes) -> tuple[str, bytes]:
+    """The ranker that an address names, and what is wanted of it; nothing where it is no such address."""
+    parts = url.partition(b"?")[0].split(b"/")
+    return (parts[3].decode("latin-1"), parts[4]) if len(parts) == 5 and parts[2] == b"rankers" else ("", b"")
 
 
 class Door:
@@ -134,32 +137,33 @@ class Door:
         self._second = self._last = self._this = 0
         self.paused: dict[int, list[Any]] = {}  # connections that are not read for a moment, by when they are again
 
-    def refused(self, refusal: Refusal) -> float:
-        """Count a refusal. For so many seconds its connection should not be read: longer the more there are, up to what
+    def refused(self, status: int, now: float) -> float:
+        """Count a refusal. For so many seconds its client should not come back: longer the more there are, up to what
         clients are asked to wait, so that refusing never becomes most of the work."""
-        self._count(int(refusal.status[:3]))
-        second = int(time.monotonic())
+        self._count(status)
+        second = int(now)
         if second != self._second:
             self._last, self._this = self._this if second == self._second + 1 else 0, 0
             self._second = second
         self._this += 1
-        return min(RETRY_SECONDS, max(self._last, self._this) / MANY_REFUSALS)
+        many = max(self._last, self._this) / MANY_REFUSALS
+        return many if many < RETRY_SECONDS else RETRY_SECONDS
 
     def ask(self, url: bytes, authorization: bytes) -> Place | Refusal | None:
         """The place that a request needs, None where it needs none, or why it may not come in."""
-        key = self._key(authorization)
+        key = self._key(authorization) if authorization else ""
         if self._rates is not None and key and (wait := self._rates.wait(key)):
             message = f"the key {key!r} has sent more than {self._key_rate:g} requests per second; wait a moment"
             return Refusal("429 Too Many Requests", "rate", message, math.ceil(wait))
-        parts = url.partition(b"?")[0].split(b"/")
-        if len(parts) != 5 or parts[2] != b"rankers" or parts[4] not in self._rooms:
+        name, work = _parts(url)
+        room, who = self._rooms.get(work), (name, key)
+        if room is None:
             return None
-        place = Place(self._rooms[parts[4]], (parts[3].decode("latin-1"), key))
-        return place if place.free else FULL
+        return Place(room, who) if room.fits(who) else FULL
 
     def _key(self, authorization: bytes) -> str:
         """The name of a request's key; empty where it has none, which others will tell it."""
-        keys = self._keys() if authorization else ()
+        keys = self._keys()
         try:
             return authorise(keys, authorization.decode("latin-1"), None) if keys else ""
         except NoKeyError:
