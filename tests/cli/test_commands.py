@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import pairrank
 from pairrank import cli, rankers
 from pairrank.cli import experiment_options
 
@@ -141,3 +142,28 @@ def test_a_terminal_without_our_letters_gets_others_in_their_place() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert "?" in done.stdout
+
+
+@pytest.mark.parametrize("words", ["rankers", "export FILE --format json"])
+@pytest.mark.parametrize(("output", "told"), [(">&-", ""), (">/dev/full", "No space left on device\n")])
+def test_an_output_that_takes_nothing_is_told_in_one_sentence(
+    output: str, told: str, words: str, tmp_path: Path
+) -> None:
+    pairrank.PairRank(1).save(tmp_path / "m.pairrank")
+    words = words.replace("FILE", str(tmp_path / "m.pairrank"))
+    program = f"'{sys.executable}' -W error -c 'import sys; from pairrank.cli import main; sys.exit(main())'"
+    done = subprocess.run(["sh", "-c", f"{program} {words} {output}"], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == bool(told)
+    assert done.stderr.endswith(told)
+    assert "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr
+
+
+def test_without_its_extra_play_says_so_before_it_begins(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['uvicorn'] = None\nfrom pairrank.cli import main; sys.exit(main(['play']))"
+    environment = {**os.environ, "PAIRRANK_CACHE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, env=environment
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "pip install 'pairrank[serve]'" in done.stderr

@@ -6,6 +6,7 @@ Such a module has ``configure(parser)``, which adds the options, and ``run(args)
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -80,11 +81,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; exit codes: 0 done, 1 failed, 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
     args = argparse.Namespace()
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed from the start: no file that is opened may come to stand in its place
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", closefd=False))
     if isinstance(sys.stdout, TextIOWrapper):  # in a terminal without λ or … stands "?" in its place
         sys.stdout.reconfigure(errors="replace")
     try:
         args = _parsed(words)
         code: int = args.run(args)
+        sys.stdout.flush()
         return code
     except InputError as problem:
         print(f"pairrank: {problem}", file=sys.stderr)
@@ -95,8 +100,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"pairrank: interrupted{_kept(args)}", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
+    except OSError as problem:
+        if not isinstance(problem, BrokenPipeError):
+            print(f"pairrank: {problem}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:  # the output is what failed: it shall not do so once more at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
 
 

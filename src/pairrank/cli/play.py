@@ -9,6 +9,7 @@ import webbrowser
 from contextlib import suppress
 from pathlib import Path
 
+from pairrank.checking import import_extra
 from pairrank.data import cache
 from pairrank.progress import progress
 
@@ -28,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Needs the extra `serve`, which --help does not.
+    import_extra("uvicorn", "serve")
     from pairrank.service.playground.index import open_index
     from pairrank.service.playground.start import listen, serve
 
