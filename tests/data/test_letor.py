@@ -150,6 +150,13 @@ def test_values_beyond_float32_become_its_largest(tmp_path: Path) -> None:
     assert parse(path).features.tolist() == [[LARGEST, -LARGEST, LARGEST, LARGEST, 0.0]]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_a_mark_of_byte_order_is_passed_over(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text(f"1 qid:1 1:2{end}", encoding="utf-8-sig", newline="")
+    assert parse(path).features.tolist() == [[2.0]]
+
+
 def test_grades_may_be_spelt_as_floats(tmp_path: Path) -> None:
     path = tmp_path / "train.txt"
     path.write_text("2.0 qid:1 1:1\n0.0 qid:1 1:2\n1e0 qid:1 1:2\n")

@@ -56,6 +56,12 @@ CHECKS = [
 ]
 
 
+@pytest.mark.parametrize("path", ["/v1/rankers/%00", "/v1/rankers/a%00/versions", "/?ranker=a%00"])
+def test_addresses_hold_no_null_characters_which_not_every_store_can_look_for(client: TestClient, path: str) -> None:
+    told = client.get(path)
+    assert (told.status_code, told.json()["error"]) == (422, "input")
+
+
 @SCHEMA.parametrize()
 @settings(
     max_examples=12,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,23 +22,23 @@ class DamageError(Exception):
 
 
 def lines(path: Path, progress: Callable[[int], None] | None = None) -> Iterator[bytes]:
-    """Blocks of whole lines; a last line without a newline gets one.
+    """Blocks of whole lines; a last line without a newline gets one, and a mark of byte order is passed over.
 
     ``progress`` is called with the number of bytes of the file read so far. Raises `OSError` or `DamageError`.
     """
-    rest = b""
+    rest, mark = b"", BOM_UTF8
     with open(path, "rb") as file:
         for block in _decompressed(file, path.suffix):
             cut = block.rfind(b"\n") + 1
             if cut:
-                yield rest + block[:cut]
-                rest = block[cut:]
+                yield (rest + block[:cut]).removeprefix(mark)
+                rest, mark = block[cut:], b""
             else:
                 rest += block
             if progress is not None:
                 progress(file.tell())
     if rest:
-        yield rest + b"\n"
+        yield rest.removeprefix(mark) + b"\n"
 
 
 def _decompressed(file: BinaryIO, suffix: str) -> Iterator[bytes]:
