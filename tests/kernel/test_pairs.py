@@ -85,6 +85,16 @@ def test_low_rank_rows_give_the_sum_over_pairs(clicks: np.ndarray, seed: int) ->
     assert len(rows) <= max(len(documents), 1)
 
 
+def test_rows_of_a_long_list_are_as_few_as_its_features() -> None:
+    rng = np.random.default_rng(0)
+    documents, clicks = rng.normal(size=(300, 4)), rng.random(300) < 0.1
+    found = pairs.shown(clicks)
+    rows = pairs.low_rank(documents, found, found.weight)
+    x = documents[found.winner] - documents[found.loser]
+    np.testing.assert_allclose(rows.T @ rows, x.T @ (found.weight[:, None] * x), rtol=1e-9)
+    assert rows.shape == (4, 4)
+
+
 def test_laplacian_adds_up_pairs_that_come_twice() -> None:
     doubled = pairs.Pairs(np.array([0, 0, 2]), np.array([1, 1, 1]), np.array([1.0, 2.0, 4.0]))
     L = pairs.laplacian(pairs.preferences(*doubled, 3))

@@ -14,13 +14,11 @@ from scipy.special import expit
 from pairrank.kernel import jit
 from pairrank.kernel.confidence import product, scores
 from pairrank.kernel.logistic import CLOSE, MAX_STEPS
-from pairrank.kernel.pairs import Pairs, preferences, sparse_laplacian
+from pairrank.kernel.pairs import LONG, Pairs, preferences, sparse_laplacian
 from pairrank.types import FloatArray, IntArray
 
 # Up to this many documents plain loops are faster than LAPACK, once they are compiled.
 FEW = 32
-# Beyond this many, and more than there are weights, equations in the weights are fewer: (k, k) arrays would be cubic.
-LONG = 256
 
 Product = Callable[[FloatArray, FloatArray], FloatArray]
 

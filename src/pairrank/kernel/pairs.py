@@ -10,6 +10,9 @@ from scipy.sparse import csr_array
 from pairrank.kernel import jit
 from pairrank.types import BoolArray, FloatArray, IntArray
 
+# Beyond this many documents, and more than there are weights, equations in the weights are fewer: others are cubic.
+LONG = 256
+
 
 class Pairs(NamedTuple):
     """Preferences among shown positions: ``winner`` was clicked, ``loser`` was not; all of shape (n,)."""
@@ -120,10 +123,14 @@ def sparse_laplacian(winner: IntArray, loser: IntArray, stiffness: FloatArray, k
 def low_rank(documents: FloatArray, pairs: Pairs, scale: FloatArray) -> FloatArray:
     """Rows V (m, d) with VᵀV = Σ scale (x_w - x_l)(x_w - x_l)ᵀ over the pairs of ``documents`` (k, d).
 
-    However many the pairs, they join at most k documents: the sum is Xᵀ·Laplacian·X, of rank below k.
+    However many the pairs, they join at most k documents: the sum is Xᵀ·Laplacian·X, of rank below k, and at most d.
     """
     if len(scale) < len(documents):
         return (documents[pairs.winner] - documents[pairs.loser]) * np.sqrt(scale)[:, None]
+    if len(documents) > max(LONG, documents.shape[1]):
+        L = sparse_laplacian(pairs.winner, pairs.loser, scale, len(documents))
+        values, vectors = np.linalg.eigh(documents.T @ (L @ documents))
+        return (vectors * np.sqrt(np.maximum(values, 0.0))).T
     values, vectors = np.linalg.eigh(laplacian(preferences(pairs.winner, pairs.loser, scale, len(documents))))
     # The smallest eigenvalue is zero (all documents shifted alike make no difference).
     rows: FloatArray = (vectors[:, 1:] * np.sqrt(np.maximum(values[1:], 0.0))).T @ documents
