@@ -55,6 +55,20 @@ def test_event_logs_are_joined_first(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not (tmp_path / "other").exists()
 
 
+def test_what_was_left_out_on_the_way_is_told_where_nothing_is_left_to_learn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    documents = [{"id": "a", "features": [1.0]}, {"id": "b", "features": [2.0]}]
+    shown = {"type": "impression", "impression_id": "i", "timestamp": 1, "documents": documents}
+    stray = {"type": "click", "impression_id": "ghost", "document_id": "a"}
+    (tmp_path / "events.jsonl").write_text(f"{json.dumps(shown)}\n{json.dumps(stray)}\n")
+    assert main(["fit", str(tmp_path / "events.jsonl"), "--out", str(tmp_path / "model")]) == 2
+    told = capsys.readouterr().err
+    assert "no pair to learn from" in told
+    assert "click-without-impression" in told
+    assert "no bad rows" not in told
+
+
 def test_wrong_usage(write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write("a.parquet", lists(5))
     assert main(["fit", path]) == 2

@@ -223,6 +223,11 @@ def without(record: dict[str, Any], key: str) -> dict[str, Any]:
         (without(EVENT, "timestamp"), Reason.MISSING_COLUMN),
         (EVENT, Reason.CLICK_WITHOUT_IMPRESSION),
         ({**EVENT, "event_attributes": {"object": {}}}, Reason.MISSING_COLUMN),
+        ({"_source": 5}, Reason.WRONG_TYPE),
+        ({"_source": None}, Reason.WRONG_TYPE),
+        ({**SHOWN, "impression_id": "i2", "locked": [1]}, Reason.WRONG_TYPE),
+        ({**SHOWN, "impression_id": "i2", "locked": "two"}, Reason.WRONG_TYPE),
+        ({**SHOWN, "impression_id": "i2", "locked": -1}, Reason.WRONG_TYPE),
     ],
 )
 def test_bad_records(record: Any, reason: Reason, tmp_path: Path) -> None:

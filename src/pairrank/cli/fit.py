@@ -13,7 +13,7 @@ from typing import Any
 
 from pairrank import archive, logs, rankers, short_text, threads
 from pairrank.engines import ENGINES
-from pairrank.errors import OptionError
+from pairrank.errors import DataError, OptionError
 from pairrank.logs import reader
 from pairrank.logs.ingest import ACTIONS, ingest, kind_of
 from pairrank.logs.problems import Problems
@@ -134,7 +134,10 @@ def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, 
             missing=_model(args) == "additive",
         )
         facts = {"clicks": done.n_clicks, "passed_over": dict(done.passed_over), "problems": done.problems}
-        yield [*ready, joined], facts
+        try:
+            yield [*ready, joined], facts
+        except DataError as problem:  # what was left out before may be why
+            raise DataError(f"{problem}\n{done.problems.text()}") if done.problems else problem from None
 
 
 def _actions(given: Sequence[str] | None) -> dict[str, float]:

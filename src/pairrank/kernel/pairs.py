@@ -130,8 +130,9 @@ def low_rank(documents: FloatArray, pairs: Pairs, scale: FloatArray) -> FloatArr
     if len(documents) > max(LONG, documents.shape[1]):
         L = sparse_laplacian(pairs.winner, pairs.loser, scale, len(documents))
         values, vectors = np.linalg.eigh(documents.T @ (L @ documents))
-        return (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        rows: FloatArray = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        return rows
     values, vectors = np.linalg.eigh(laplacian(preferences(pairs.winner, pairs.loser, scale, len(documents))))
     # The smallest eigenvalue is zero (all documents shifted alike make no difference).
-    rows: FloatArray = (vectors[:, 1:] * np.sqrt(np.maximum(values[1:], 0.0))).T @ documents
+    rows = (vectors[:, 1:] * np.sqrt(np.maximum(values[1:], 0.0))).T @ documents
     return rows

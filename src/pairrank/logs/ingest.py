@@ -143,9 +143,9 @@ def _read_lines(path: str, join: Join, actions: Mapping[str, float], passed_over
     for place, line in _lines(path, join.problems):
         try:
             record = json.loads(line)
+            record = record.get("_source", record) if isinstance(record, dict) else record  # as search engines answer
             if not isinstance(record, dict):
                 raise _RecordError(Reason.WRONG_TYPE, "not an object")
-            record = record.get("_source", record)  # as search engines answer
             if len(record) == 1 and isinstance(next((record[word] for word in BULK if word in record), None), dict):
                 continue
             if "type" in record:
@@ -183,8 +183,11 @@ def _read_event(record: Mapping[str, Any], join: Join, place: str) -> None:
         documents = _get(record, "documents", list)
         if not documents:
             raise _RecordError(Reason.MISSING_VALUE, "no documents")
+        locked = record.get("locked") or 0
         if not all(isinstance(document, dict) for document in documents):
             raise _RecordError(Reason.WRONG_TYPE, "documents are not objects")
+        if type(locked) is not int or locked < 0:
+            raise _RecordError(Reason.WRONG_TYPE, f"locked is {locked!r}")
         join.add_list(
             _get(record, "impression_id", str),
             str(record.get("query_id") or record["impression_id"]),
@@ -192,7 +195,7 @@ def _read_event(record: Mapping[str, Any], join: Join, place: str) -> None:
             [_get(document, "id", str) for document in documents],
             [_get(document, "features", list) for document in documents],
             place,
-            int(record.get("locked") or 0),
+            locked,
         )
     elif kind == "feedback":
         join.add_feedback(_get(record, "impression_id", str), _feedback(record), _time(record, None), place)

@@ -209,7 +209,7 @@ class _Job:
             theta = self._first_guess(engine)
             done = self.sweep(engine, theta, resumed)
             if not done.n_pairs:
-                raise DataError(f"the logs hold no pair to learn from:\n{resumed.text()}")
+                raise DataError("the logs hold no pair to learn from" + (f":\n{resumed.text()}" if resumed else ""))
             # The first pass tells the columns' spread, and so the penalty; it was not needed before.
             d = self.units.n_inputs
             self.units.fix_units(np.sqrt(mean_spread(done.spread[:d], done.varied[:d])))
