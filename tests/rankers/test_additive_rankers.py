@@ -193,7 +193,7 @@ def test_what_one_feature_explains_another_need_not() -> None:
     y, columns = x @ [0.3, 0.3, 0.3] + rng.normal(size=400), np.arange(9).reshape(3, 3)
     start = np.full(3, evidence.LINE)
     inverse = np.linalg.inv(X.T @ X + lam * evidence.LINE * np.eye(9))
-    nothing = (np.zeros(9), 0.0, 0.0, 0.0)
+    nothing = evidence.Powers(np.zeros((9, 2)), np.zeros((2, 2)), np.zeros(2), 0.0)
     after = evidence.stiffness(columns, start, lam, inverse @ X.T @ y, inverse, nothing)
     assert sorted(after == evidence.LINE) == [False, True, True]
     assert after[2] == evidence.LINE
@@ -264,35 +264,32 @@ def test_gains_of_evidence_are_those_of_the_integral() -> None:
     np.testing.assert_allclose(evidence.gains(blocks, np.array([5.0]), wanted)[0], expected, atol=1e-9)
 
 
-def test_beside_the_square_of_the_score() -> None:
-    """The posterior with one more column, against the same built with that column in it."""
+def test_beside_a_polynomial_of_the_score() -> None:
+    """The posterior with two more columns, against the same built with those columns in it."""
     ranker = taught(100, tolerance=0.0)
     posterior, n = ranker._posterior, ranker.n_inputs
     posterior._rebuild()
     score = np.append(posterior.theta[:n], 0.0)
-    squares = posterior.history.of_squares(posterior.theta, score)
-    theta, v, k = evidence.beside(posterior.theta, posterior.inverse, squares)
+    powers = posterior.history.of_powers(posterior.theta, score)
     x, w = posterior.history.differences()
-    documents = np.asarray(posterior.history._documents.rows)
-    z = (documents[:, :n] @ posterior.theta[:n]) ** 2
-    column = z[posterior.history._winner.rows] - z[posterior.history._loser.rows]
-    P = np.zeros((n + 2, n + 2))
-    P[:-1, :-1] = posterior.P
-    start = np.append(posterior.theta, 0.0)
-    wide = np.column_stack([x, column])
-    H = slow_twins.pair_hessian(start, wide, w, P)
-    step = np.linalg.solve(H, slow_twins.pair_gradient(start, wide, w, P, np.zeros(n + 2)))
-    np.testing.assert_allclose(theta, (start - step)[:-1], atol=1e-7)
-    np.testing.assert_allclose(posterior.inverse + np.outer(v, v) / k, np.linalg.inv(H)[:-1, :-1], atol=1e-9)
-    # However hard the square is pulled, it turns no pair round whose scores add up to their root mean square.
-    s = documents[:, :n] @ posterior.theta[:n]
+    s = np.asarray(posterior.history._documents.rows)[:, :n] @ posterior.theta[:n]
     left, right = s[posterior.history._winner.rows], s[posterior.history._loser.rows]
+    P = np.zeros((n + 3, n + 3))
+    P[:-2, :-2] = posterior.P
+    start = np.append(posterior.theta, np.zeros(2))
+    wide = np.column_stack([x, left**2 - right**2, left**3 - right**3])
+    H = slow_twins.pair_hessian(start, wide, w, P)
+    after = start - np.linalg.solve(H, slow_twins.pair_gradient(start, wide, w, P, np.zeros(n + 3)))
+    theta, inverse = evidence.beside(posterior.theta, posterior.inverse, powers._replace(plain=np.inf))
+    np.testing.assert_allclose(theta, after[:-2], atol=1e-7)
+    np.testing.assert_allclose(inverse, np.linalg.inv(H)[:-2, :-2], atol=1e-9)
+    # A hill would turn pairs round; but the powers add no more to their differences than is there, in root mean square.
+    added = after[-2] * (left + right) + after[-1] * (left**2 + left * right + right**2)
     h = w * slope(x @ posterior.theta) * (left - right) ** 2
-    rms = float(np.sqrt(h @ (left + right) ** 2 / h.sum()))
-    both, own, _, plain = squares
-    for pull in (1e9, -1e9):
-        held, _, _ = evidence.beside(posterior.theta, posterior.inverse, (both, own, pull, plain))
-        np.testing.assert_allclose(held, posterior.theta - np.sign(pull) / rms * v, atol=1e-9)
+    share = np.sqrt(h @ added**2 / h.sum())
+    assert share > 1.0
+    held, _ = evidence.beside(posterior.theta, posterior.inverse, powers)
+    np.testing.assert_allclose(held - posterior.theta, (theta - posterior.theta) / share, atol=1e-7)
 
 
 def test_a_heavy_feature_that_rises_and_falls_bends() -> None:

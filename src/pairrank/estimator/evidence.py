@@ -8,8 +8,8 @@ of θ̂. With p + δ instead the log-evidence changes by
 all else as it is: no matrix larger than m × m is needed.
 
 Clicks that flatten out where documents are all bad, or all good, look as if the heaviest features bent, while it is the
-score that does, and no order is the better for it. So a block must show its worth beside the square of the score, as
-far as this still rises with the score.
+score that does, and no order is the better for it. So a block must show its worth beside a polynomial of the score, as
+far as this rises with it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ STIFF = np.array([LINE, 30.0, 10.0, 3.0, 0.6, 0.25, 0.1])
 # cost .003 of held-out NDCG against 8; with 8 one of five folds lost .006, with 10 .004. Of 20 runs with noisy users
 # where functions saturate, 8 had no bend after 1,000 lists with 8, 11 with 10, 14 with 12.
 NATS = 10.0
-# And as a share of what it gains without the square of the score, which cannot stand for every way to flatten out.
-# Where lines are the truth and one feature has nearly all the weight, .3 to .6 were seen; .7 and more where a function
-# rises and falls, or the heaviest feature starts late; from .5 for one that saturates to 1 for lighter ones.
+# And as a share of what it gains without the polynomial, which cannot stand for every way to flatten out. Where lines
+# are the truth and one feature has nearly all the weight, up to .5 was seen, .7 with the square alone; .7 to 1 where a
+# function rises and falls or starts late, and from .5 for the heaviest feature that saturates to 1 for lighter ones.
 SHARE = 0.6
 
 
@@ -44,13 +44,26 @@ class Blocks(NamedTuple):
     sizes: IntArray
 
 
+class Powers(NamedTuple):
+    """The score's square and cube as two more columns z, by sums over pairs; Δ is a winner's value less its loser's.
+
+    both : (d, 2), Σ w σ' x Δzᵀ. own : (2, 2), Σ w σ' Δz Δzᵀ. pull : (2,), Σ w σ(-x·θ̂) Δz. plain : Σ w σ' Δs² for the
+    score s.
+    """
+
+    both: FloatArray
+    own: FloatArray
+    pull: FloatArray
+    plain: float
+
+
 def stiffness(
     columns: IntArray,
     before: FloatArray,
     lam: float,
     theta: FloatArray,
     inverse: FloatArray,
-    squares: tuple[FloatArray, float, float, float],
+    powers: Powers,
 ) -> FloatArray:
     """(b,), how stiff each of b blocks of weights should be, as a multiple of ``lam``, where it is ``before`` (b,).
 
@@ -58,20 +71,19 @@ def stiffness(
     ----------
     columns : (b, m), the weights of each block, -1 beyond those that it has.
     theta, inverse : (d,) and (d, d), θ̂ and H⁻¹.
-    squares : of the square of the score as one more column, see `beside`.
+    powers : of the score, see `beside`.
     """
     there, after = columns >= 0, before
     inner, sizes = np.where(there[:, :, None] & there[:, None, :], 1.0, 0.0), there.sum(axis=1)
     # One after the other, the best first: what one block explains, its like need not explain again.
     for _ in range(2 * len(columns)):
-        other, v, k = beside(theta, inverse, squares)
-        S = inverse[columns[:, :, None], columns[:, None, :]]
-        wider = S + v[columns][:, :, None] * v[columns][:, None, :] / k
+        other, wider = beside(theta, inverse, powers)
+        S, W = (matrix[columns[:, :, None], columns[:, None, :]] for matrix in (inverse, wider))
         found = gains(Blocks(inner * S, there * theta[columns], sizes), lam * after, lam * STIFF)
         gain = found.max(axis=1) - found[:, 0]
-        doubted = gains(Blocks(inner * wider, there * other[columns], sizes), lam * after, lam * STIFF)
+        doubted = gains(Blocks(inner * W, there * other[columns], sizes), lam * after, lam * STIFF)
         sure = doubted.max(axis=1) - doubted[:, 0] > np.maximum(NATS, SHARE * gain)
-        # What is bent has bent the score as well, whose square then tells less: here the gain alone decides.
+        # What is bent has bent the score as well, whose powers then tell less: here the gain alone decides.
         bent = np.isin(after, STIFF[1:]) & (gain > NATS)
         best = np.where(sure | bent, found.argmax(axis=1), 0)
         worth = np.where(STIFF[best] == after, -np.inf, found[np.arange(len(best)), best])
@@ -91,22 +103,20 @@ def stiffened(theta: FloatArray, inverse: FloatArray, block: IntArray, change: f
     return theta - A @ pulled[:, 0], inverse - A @ pulled[:, 1:]
 
 
-def beside(
-    theta: FloatArray, inverse: FloatArray, squares: tuple[FloatArray, float, float, float]
-) -> tuple[FloatArray, FloatArray, float]:
-    """θ̂, and v and k with H⁻¹ + v vᵀ/k, as they were if the square of the score, too, explained clicks.
+def beside(theta: FloatArray, inverse: FloatArray, powers: Powers) -> tuple[FloatArray, FloatArray]:
+    """θ̂ (d,) and H⁻¹ (d, d) as they were if a polynomial of the score, s + c·(s², s³), explained clicks.
 
-    ``squares``, for z = s² of the score s: Σ w σ' Δz x (d,), Σ w σ' Δz², Σ w σ(-x·θ̂) Δz and Σ w σ' Δs² over pairs.
-    A score that flattens out still rises: since Δ(s + cs²) = Δs (1 + c(s_i + s_j)), c is held where it turns no pair
-    round whose s_i + s_j is the root mean square of all. Beyond it a feature must have bent.
+    A score that flattens out still rises: c is shortened until the root mean square of what the polynomial adds to the
+    Δs of a pair, as a share of Δs, is one. What would turn pairs round is a feature that has bent.
     """
-    both, own, pull, plain = squares
-    v: FloatArray = inverse @ both
-    k = own - float(both @ v)
-    if k <= 0.0:
-        return theta, v, math.inf
-    most = math.sqrt(plain / own)
-    return theta - min(max(pull / k, -most), most) * v, v, k
+    both, own, pull, plain = powers
+    V = inverse @ both
+    K = np.linalg.pinv(own - both.T @ V, rcond=1e-9, hermitian=True)
+    c = K @ pull
+    added = float(c @ own @ c)
+    if added > plain:
+        c *= math.sqrt(plain / added)
+    return theta - V @ c, inverse + V @ K @ V.T
 
 
 def gains(blocks: Blocks, precision: FloatArray, wanted: FloatArray) -> FloatArray:

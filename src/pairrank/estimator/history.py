@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from pairrank.estimator.evidence import Powers
 from pairrank.kernel import jit
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import Pairs
@@ -78,20 +79,18 @@ class History(Saved):
         """Σ w log(1 + exp(-x·θ)) over all pairs."""
         return sum(float(p.weight @ np.logaddexp(0.0, -p.gaps(theta))) for p in self._pieces(self._lists_a_sweep))
 
-    def of_squares(self, theta: FloatArray, along: FloatArray) -> tuple[FloatArray, float, float, float]:
-        """A column z = s² beside the documents' own, where s = x·v: what `evidence.beside` needs to know of it.
-
-        ``theta`` (d,) is where σ is taken, and v is ``along`` (d,).
-        """
-        both, own, pull, plain = np.zeros(len(theta)), 0.0, 0.0, 0.0
+    def of_powers(self, theta: FloatArray, along: FloatArray) -> Powers:
+        """Of the scores x·v, for v ``along`` (d,); ``theta`` (d,) is where σ is taken."""
+        both, own, pull, plain = np.zeros((len(theta), 2)), np.zeros((2, 2)), np.zeros(2), 0.0
         for piece in self._pieces(self._lists_a_sweep):
-            m, ds, dz = piece.gaps(theta), piece.gaps(along), piece.gaps_of_squares(along)
+            m, ds, dz = piece.gaps(theta), piece.gaps(along), piece.gaps_of_powers(along)
             h = piece.weight * slope(m)
+            forces = [piece.scatter(force).astype(piece.documents.dtype, copy=False) for force in h * dz]
+            both += np.column_stack([force @ piece.documents for force in forces])
+            own += (h * dz) @ dz.T
+            pull += dz @ (piece.weight * sigmoid(-m))
             plain += float(h @ ds**2)
-            both += piece.scatter(h * dz).astype(piece.documents.dtype, copy=False) @ piece.documents
-            own += float(h @ dz**2)
-            pull += float((piece.weight * sigmoid(-m)) @ dz)
-        return both, own, pull, plain
+        return Powers(both, own, pull, plain)
 
     def furthest(self, direction: FloatArray) -> float:
         """max |x·v| over all pairs."""
@@ -214,10 +213,10 @@ class Piece(NamedTuple):
         s = _products(self.documents, direction)
         return gaps(s, self.winner, self.loser, self.first)
 
-    def gaps_of_squares(self, direction: FloatArray) -> FloatArray:
-        """(x·v)² of every pair's winner less that of its loser, for a direction v (d,)."""
+    def gaps_of_powers(self, direction: FloatArray) -> FloatArray:
+        """(2, n), (x·v)² and (x·v)³ of every pair's winner less those of its loser, for a direction v (d,)."""
         s = _products(self.documents, direction)
-        return gaps(s**2, self.winner, self.loser, self.first)
+        return np.array([gaps(power, self.winner, self.loser, self.first) for power in (s**2, s**3)])
 
     def scatter(self, force: FloatArray) -> FloatArray:
         """(n,), +force at the winner's row and -force at the loser's."""

@@ -266,15 +266,16 @@ class _Job:
         before, blocks = self.penalty, self.units.blocks()
         if (blocks >= 0).any() and self.share == 1.0 and self.bends < MAX_BENDS:
             self.bends += 1
-            # In units, as a ranker sees the columns; the last, squares of scores, in its own.
-            unit = np.append(self.units.units, np.ones(self.width - self.units.n_inputs))
+            # In units, as a ranker sees the columns; powers of scores in their own.
+            unit, n = np.append(self.units.units, np.ones(self.width - self.units.n_inputs)), self.width
             inverse = inverse_of(done.hessian)[0] * np.outer(unit, unit)
-            total = self.sweep(engine, theta, None, squares=True)
-            score = np.where(np.arange(self.width) < self.units.n_inputs, theta, 0.0)
-            both, own, pull = total.hessian[:-1, -1] / unit, float(total.hessian[-1, -1]), -float(total.gradient[-1])
-            squares = (both, own, pull, float(score @ total.hessian[:-1, :-1] @ score))
+            total = self.sweep(engine, theta, None, powers=True)
+            H, score = total.hessian, np.where(np.arange(n) < self.units.n_inputs, theta, 0.0)
+            powers = evidence.Powers(
+                H[:n, n:] / unit[:, None], H[n:, n:], -total.gradient[n:], float(score @ H[:n, :n] @ score)
+            )
             self.units.stiffness = evidence.stiffness(
-                blocks, self.units.stiffness, self.lam, theta * unit, inverse, squares
+                blocks, self.units.stiffness, self.lam, theta * unit, inverse, powers
             )
             self.penalty = self._penalty()
         return self.penalty - before
@@ -317,12 +318,12 @@ class _Job:
         total.hessian = total.hessian + np.diag(penalty)
         return total
 
-    def sweep(self, engine: Engine, theta: FloatArray, problems: Problems | None, *, squares: bool = False) -> Sums:
+    def sweep(self, engine: Engine, theta: FloatArray, problems: Problems | None, *, powers: bool = False) -> Sums:
         """One pass; with ``problems`` the first one, which also adds up M and notes what is wrong with the log."""
         self.passes += 1
         first = problems is not None
-        task = partial(_part, theta=theta, pairs=self.pairs, units=self.units, first=first, squares=squares)
-        total = Compensated(self.width + squares)
+        task = partial(_part, theta=theta, pairs=self.pairs, units=self.units, first=first, powers=powers)
+        total = Compensated(self.width + 2 * powers)
         previous: tuple[str, int] = ("", 0)
         for number, (chunk, part) in enumerate(zip(self.chunks, engine.map(task, self.chunks), strict=True), 1):
             total.add(part.sums)
@@ -390,11 +391,11 @@ class _Job:
         return arrays["theta"], done, arrays["M"], noted
 
 
-def _part(chunk: Chunk, *, theta: FloatArray, pairs: str, units: Units, first: bool, squares: bool) -> Part:
-    total, problems = Compensated(len(theta) + squares), Problems()
+def _part(chunk: Chunk, *, theta: FloatArray, pairs: str, units: Units, first: bool, powers: bool) -> Part:
+    total, problems = Compensated(len(theta) + 2 * powers), Problems()
     earliest = latest = None
     for batch, times in reader.batches(chunk, units.may_lack(), problems):
-        total.add(sums(batch, theta, pairs, units, first=first, squares=squares))
+        total.add(sums(batch, theta, pairs, units, first=first, powers=powers))
         if len(times):
             earliest, latest = times[0] if earliest is None else earliest, times[-1]
     return Part(total.total(), problems, int(earliest or 0), int(latest or 0))

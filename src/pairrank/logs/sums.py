@@ -111,18 +111,20 @@ class Sums:
 
 
 def sums(
-    batch: Batch, theta: FloatArray, kind: str, units: Units, *, first: bool = False, squares: bool = False
+    batch: Batch, theta: FloatArray, kind: str, units: Units, *, first: bool = False, powers: bool = False
 ) -> Sums:
     """The sums over a batch: Σ w log(1 + e^-z), -Σ w σ(-z) x, Σ w σ'(z) x xᵀ and Σ w x xᵀ, where z = x·θ.
 
     With b_i = Σ ±w σ(-z) over the pairs of document i the gradient is -Xᵀb, and Σ v x xᵀ = Xᵀ·Laplacian(v)·X: the
     work grows with the documents, however many pairs they make. M and the features' spread are added up in the
-    ``first`` pass only: they do not depend on θ. With ``squares`` the square of the score is one more column, the last.
+    ``first`` pass only: they do not depend on θ. With ``powers`` the last columns
+    are the score's square and cube.
     """
     X, pairs = inputs(batch, kind, units), preferences(batch, kind)
     scores = X @ theta
-    if squares:
-        X = np.column_stack([X, (X[:, : units.n_inputs] @ theta[: units.n_inputs]) ** 2])
+    if powers:
+        s = X[:, : units.n_inputs] @ theta[: units.n_inputs]
+        X = np.column_stack([X, s**2, s**3])
     gap = scores[pairs.winner] - scores[pairs.loser]
     force = pairs.weight * sigmoid(-gap)
     n, d = X.shape

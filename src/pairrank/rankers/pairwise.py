@@ -117,9 +117,9 @@ class PairwiseRanker(LinearRanker):
         theta, inverse, history = posterior.awake(self.lam * evidence.LINE)
         score = theta.copy()
         score[n_inputs:n] = 0.0  # what explains clicks beside the documents
-        squares, before = history.of_squares(theta, score), np.zeros(len(theta))
+        powers, before = history.of_powers(theta, score), np.zeros(len(theta))
         before[:n_inputs] = self.lam * units.precisions
-        found = evidence.stiffness(old, units.stiffness, self.lam, theta, inverse, squares)
+        found = evidence.stiffness(old, units.stiffness, self.lam, theta, inverse, powers)
         if (found == units.stiffness).all():
             return
         units.stiffness = found
