@@ -117,8 +117,8 @@ def sums(
 
     With b_i = Σ ±w σ(-z) over the pairs of document i the gradient is -Xᵀb, and Σ v x xᵀ = Xᵀ·Laplacian(v)·X: the
     work grows with the documents, however many pairs they make. M and the features' spread are added up in the
-    ``first`` pass only: they do not depend on θ. With ``powers`` the last columns
-    are the score's square and cube.
+    ``first`` pass only: they do not depend on θ. With ``powers`` the score's square and cube are two more columns, the
+    last.
     """
     X, pairs = inputs(batch, kind, units), preferences(batch, kind)
     scores = X @ theta

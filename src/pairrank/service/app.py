@@ -132,9 +132,8 @@ class Envelope:
             return RefusalError(421, "host", "this service does not answer to that host; see allowed_hosts")
         if not may_write(scope["method"], scope["scheme"], headers, self._worker.settings):
             return RefusalError(403, "origin", "pages of this origin may not write; see allow_origins")
-        if (
-            "\0" in scope["path"] or b"%00" in scope["query_string"]
-        ):  # no name has it, and PostgreSQL cannot look for it
+        # No name has it, and PostgreSQL cannot look for it.
+        if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return RefusalError(422, "input", "the address holds a null character")
         encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
         if encoding != "identity":
