@@ -46,7 +46,8 @@ def by_formula(name: str, features: np.ndarray, offsets: np.ndarray) -> np.ndarr
                 "none": (0.0, 1.0),
                 "query": (own.min(), own.max() - own.min()),
                 "global": (every.min(), every.max() - every.min()),
-                "standard": (every.mean(), every.std()),
+                # The mean of equal values may be off by a rounding error.
+                "standard": (every.mean(), every.std() if np.ptp(every) > 0 else 0.0),
             }[name]
             result[start:stop, feature] = (own - shift) / spread if spread > 0 else 0.0
     return result
