@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from operator import is_
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -158,7 +159,7 @@ class Additive(Units):
     @property
     def _table(self) -> Table:
         made_of = self.bends, self.tilts, self.product_units, self.absences, self.values
-        if self._made is None or any(a is not b for a, b in zip(made_of, self._made.made_of, strict=True)):
+        if self._made is None or not all(map(is_, made_of, self._made.made_of)):
             parts = (self.bends, self.product_units, self.absences)
             units = np.concatenate([super().units, *(part[part > 0.0] for part in parts)])
             self._made = Table.of(made_of, units, self.knots, self.middle)
@@ -317,7 +318,7 @@ class Table(NamedTuple):
     def deviations(self, X: FloatArray) -> FloatArray:
         """(n, c), s_j(x) - c_j x of the documents X (n, d), less a constant."""
         x = X[:, self.owner]
-        piece = np.sum(x >= self.bounds[:, None], axis=0) + self.first
+        piece = np.add.reduce(x >= self.bounds[:, None], dtype=np.intp) + self.first
         found: FloatArray = self.at.take(piece) + self.slope.take(piece) * (x - self.starts.take(piece))
         return found
 
