@@ -125,11 +125,10 @@ class Explained(ABC):
             else:
                 try:
                     at = np.atleast_1d(numbers(x))
-                    if at.ndim != 1 or not np.isfinite(at).all():
-                        raise ValueError
-                except (TypeError, ValueError):
-                    wrong = "x holds what is no finite number; expected values of the feature, (n,)"
-                    raise FeatureError(wrong) from None
+                except (TypeError, ValueError):  # texts, dates
+                    at = np.array([np.nan])
+                if at.ndim != 1 or not np.isfinite(at).all():
+                    raise FeatureError("x holds what is no finite number; expected values of the feature, (n,)")
             rows = np.tile(units.middle, (len(at) + 1, 1))
             rows[1:, f] = at
             columns = np.flatnonzero(units.owner == f)
