@@ -1,14 +1,17 @@
 """What the service does when more is asked of it than it can do: goodput, latency, memory and health.
 
-    python benchmarks/overload.py [--seconds 5] [--times 1 2 10] [--connections 6000] [--idle 10000] [--slow 200]
+    python benchmarks/overload.py [--seconds 3] [--turns 5] [--times 1 2 10] [--connections 6000] [--idle 10000]
 
-Capacity is what eight clients get that each wait for their answer, in lists per second of the worker's processor time,
-the mean of before and after.
+Capacity is what eight clients get that each wait for their answer, in lists per second of the worker's processor time.
 Then visitors come so many times as often, whether or not anybody has been answered, each on a connection that waits for
-nothing; who is refused does not come again. They are one process that sends bytes written beforehand and looks at
-statuses alone, so that it costs little. Visitors that find no connection free are counted under 0. Since they share the
-machine's cores with the worker, and so does other work, all is counted by the worker's processor time: ten times means
-ten requests for each list that it could have made in the time that it got, and goodput is the share that it made.
+nothing; who is refused does not come again. The two take turns, since a machine's speed drifts within seconds: a turn's
+capacity is the mean of just before and just after, and the figure is the median of the turns. The first second of a
+flood is not counted, so that as many lists are half made at its end as were at its beginning.
+
+The visitors are one process that sends bytes written beforehand and looks at statuses alone, so that it costs little.
+Those that find no connection free are counted under 0. Since they share the machine's cores with the worker, and so
+does other work, all is counted by the worker's processor time: ten times means ten requests for each list that it could
+have made in the time that it got, and goodput is the share that it made.
 
 --idle connections are opened first that never ask for anything, and --slow ones that send a part of a request.
 """
@@ -33,6 +36,7 @@ from pairrank.bench.http_load import RANKER, Target, closed_loop, rank_bodies, r
 from pairrank.client import Client
 
 HEALTH_SECONDS = 0.05
+LEAD_SECONDS = 1.0
 
 
 class Outcome(NamedTuple):
@@ -91,6 +95,7 @@ def settle(target: Target) -> None:
 
 def capacity(target: Target, requests: list[bytes], seconds: float) -> float:
     """Lists per second of the worker's processor time, for eight clients that each wait for their answer."""
+    settle(target)
     before, started = target.spent() or 0.0, time.perf_counter()
     rate = asyncio.run(closed_loop(target.port, requests, seconds, 8))
     return rate * (time.perf_counter() - started) / ((target.spent() or 0.0) - before)
@@ -99,18 +104,21 @@ def capacity(target: Target, requests: list[bytes], seconds: float) -> float:
 def flood(
     target: Target, requests: list[bytes], seconds: float, rate: float, count: int, by_time_spent: float = 0.0
 ) -> Outcome:
-    """``rate`` visitors per second, and ``by_time_spent`` more per second of the worker's processor time."""
+    """``rate`` visitors per second, and ``by_time_spent`` more per second of the worker's processor time; counted after
+    ``LEAD_SECONDS``, for so many seconds."""
     lines = {line.socket.fileno(): line for line in (Line(target.port) for _ in range(count + 1))}
     watcher, *others = lines.values()
     free = deque(others)
     settle(target)
-    outcome = Outcome(Counter(), 0.0, 0.0, [], [], [])
+    outcome, counted = Outcome(Counter(), 0.0, 0.0, [], [], []), False
     poll = select.epoll()
     for number in lines:
         poll.register(number, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
     healthy, visits = True, 0
     before, start = target.spent() or 0.0, time.perf_counter()
-    while (now := time.perf_counter()) < start + seconds:
+    while (now := time.perf_counter()) < start + LEAD_SECONDS + seconds:
+        if not counted and now >= start + LEAD_SECONDS:
+            outcome, counted = Outcome(Counter(), now, target.spent() or 0.0, [], [], []), True
         if healthy and now > watcher.started + HEALTH_SECONDS:
             healthy = False
             watcher.ask(request("GET", "/healthz", b""))
@@ -138,15 +146,52 @@ def flood(
                     continue
                 (outcome.latencies if status == 200 else outcome.refusals).append(took)
                 free.append(line)
-    spent = (target.spent() or 0.0) - before
+    spent = (target.spent() or 0.0) - outcome.spent
     for line in lines.values():
         line.socket.close()
-    return outcome._replace(seconds=time.perf_counter() - start, spent=spent)
+    return outcome._replace(seconds=time.perf_counter() - outcome.seconds, spent=spent)
+
+
+class Turn(NamedTuple):
+    """One flood, and what the worker could have made in the same time, in lists."""
+
+    outcome: Outcome
+    could: float
+
+    @property
+    def goodput(self) -> float:
+        return len(self.outcome.latencies) / self.could
+
+    @property
+    def beyond(self) -> float:
+        """Milliseconds that a refusal has cost: of the time spent, what the lists do not explain."""
+        found = self.outcome
+        return 1e3 * found.spent * (1.0 - self.goodput) / max(len(found.refusals), 1)
+
+
+def report(kind: str, times: float, turns: list[Turn]) -> str:
+    outcomes = [turn.outcome for turn in turns]
+    goodput = [turn.goodput for turn in turns]
+    latencies = [took for outcome in outcomes for took in outcome.latencies]
+    refusals = [took for outcome in outcomes for took in outcome.refusals]
+    health = [took for outcome in outcomes for took in outcome.health]
+    could = sum(turn.could for turn in turns)
+    spent = sum(outcome.spent for outcome in outcomes)
+    return (
+        f"{kind}, {times:g} times: goodput {np.median(goodput):.2f} ({min(goodput):.2f} to {max(goodput):.2f}) of "
+        f"{could / spent:.0f} lists per second of processor time; "
+        f"{sum(outcome.sent for outcome in outcomes) / could:.1f} times sent, "
+        f"{spent / sum(outcome.seconds for outcome in outcomes):.2f} of a core, beyond the lists "
+        f"{np.median([turn.beyond for turn in turns]):.3f} ms a refusal; lists p50 {_ms(latencies, 50)}, "
+        f"p99 {_ms(latencies, 99)}; refusals p50 {_ms(refusals, 50)}, p99 {_ms(refusals, 99)}; health p99 "
+        f"{_ms(health, 99)}, longest {_ms(health, 100)}; {dict(sum((one.statuses for one in outcomes), Counter()))}"
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--times", type=float, nargs="+", default=[1.0, 2.0, 10.0])
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--connections", type=int, default=6000)
@@ -173,25 +218,15 @@ def main() -> int:
             )
         for kind, requests in (("JSON", texts), ("Arrow", streams)):
             asyncio.run(closed_loop(target.port, requests, 1.0, 8))
-            best = capacity(target, requests, args.seconds)
             for times in args.times:
-                # The first part is a push: nobody comes by the time spent while none is spent.
-                found = flood(target, requests, args.seconds, 50.0, args.connections, times * best)
-                before, after = best, capacity(target, requests, args.seconds)
-                best = (before + after) / 2  # the machine drifts
-                could, made = best * found.spent, len(found.latencies)
-                beyond = 1e3 * (could - made) / best / max(len(found.refusals), 1)
-                print(
-                    f"{kind}, {times:g} times: capacity {before:.0f} lists per second of processor time before and "
-                    f"{after:.0f} after; {found.sent / could:.1f} times sent, goodput {made / could:.2f}, "
-                    f"{found.spent / found.seconds:.2f} of a core, beyond the lists {beyond:.3f} ms a refusal; "
-                    f"lists p50 {_ms(found.latencies, 50)}, p99 {_ms(found.latencies, 99)}; "
-                    f"refusals p50 {_ms(found.refusals, 50)}, p99 {_ms(found.refusals, 99)}; "
-                    f"health p99 {_ms(found.health, 99)}, longest {_ms(found.health, 100)}; {dict(found.statuses)}; "
-                    f"{_memory(target):.0f} MiB",
-                    flush=True,
-                )
-                best = after
+                turns, before = [], capacity(target, requests, args.seconds)
+                for _ in range(args.turns):
+                    # The first part is a push: nobody comes by the time spent while none is spent.
+                    found = flood(target, requests, args.seconds, 50.0, args.connections, times * before)
+                    after = capacity(target, requests, args.seconds)
+                    turns.append(Turn(found, found.spent * (before + after) / 2))
+                    before = after
+                print(f"{report(kind, times, turns)}; {_memory(target):.0f} MiB", flush=True)
     return 0
 
 

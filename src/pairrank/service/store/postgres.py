@@ -28,8 +28,8 @@ SLOT_LOCK = 0x5052534C  # the first of two numbers; the slot is the second
 SLOTS = 1024
 # A learner that is not heard of for so long is given up, and so is whoever falls silent in a transaction that writes:
 # others wait for its locks.
-SILENT_MS = 2000
-PULSE_SECONDS = 0.5
+SILENT_MS = 1500
+PULSE_SECONDS = 0.3
 CONNECT_SECONDS = 5
 # A statement that waits longer than this waits for something that has gone wrong.
 STATEMENT_MS = 30_000
