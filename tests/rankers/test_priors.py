@@ -147,7 +147,7 @@ def test_labels_replace_a_thousand_rounds_and_a_wrong_prior_is_unlearned(real_da
 
     def held_out(start: priors.Prior | None, seed: int, rounds: int) -> float:
         spec = RunSpec(data=folder, ranker="pairrank", rounds=rounds, seed=seed, panel=0, ideal="")
-        world = World.of(spec, train, test)
+        world = World(spec, train, test)
         ranker = rankers.make(spec.ranker, n_features=train.n_features, seed=seed)
         if start is not None:
             start.apply(ranker)

@@ -122,7 +122,7 @@ def play(spec: RunSpec, lag: int = 1, life: int = 100) -> Outcome:
     """Both runs of one spec."""
     train, held_out = load_splits(spec)
     plain = rankers.make(spec.ranker, n_features=train.n_features, seed=spec.seed)
-    world = World.of(spec, train, held_out)
+    world = World(spec, train, held_out)
     in_memory, over_http = (engine.Progress.start(spec.rounds) for _ in range(2))
     engine.play(world, plain, in_memory)
     with tempfile.TemporaryDirectory() as name, served(spec, train.n_features, Path(name), lag, life) as ranker:

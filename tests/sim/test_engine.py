@@ -30,7 +30,7 @@ def test_records_equal_a_plain_loop(splits: Splits, name: str) -> None:
     """The same run written out slowly, with brute force for every number."""
     train, held_out = splits
     records = simulate(splits, ranker=name, clicks="informational", rounds=60, seed=5, k=4, schedule="every:20")
-    world = World.of(records.spec, train, held_out)
+    world = World(records.spec, train, held_out)
     ranker = rankers.make(name, n_features=train.n_features, seed=5)
     for t in range(60):
         asked = world.round(t)
@@ -62,14 +62,14 @@ def test_records_equal_a_plain_loop(splits: Splits, name: str) -> None:
 
 def test_all_rankers_of_a_seed_meet_the_same_queries_and_coins(splits: Splits) -> None:
     spec = RunSpec(data="x", rounds=300, seed=3, ideal="")
-    one = World.of(spec, *splits)
-    other = World.of(replace(spec, ranker="mgd", clicks="perfect", rounds=290, k=3), *splits)
+    one = World(spec, *splits)
+    other = World(replace(spec, ranker="mgd", clicks="perfect", rounds=290, k=3), *splits)
     for t in (0, 1, 127, 128, 129, 289, 5):
         a, b = one.round(t), other.round(t)
         assert a.query == b.query
         np.testing.assert_array_equal(a.coins, b.coins)
         np.testing.assert_array_equal(a.lots, b.lots)
-    stranger = World.of(replace(spec, seed=4), *splits)
+    stranger = World(replace(spec, seed=4), *splits)
     assert (stranger.queries != one.queries).any()
     sizes = np.diff(stranger.train.offsets)
     alike = [t for t in range(300) if sizes[stranger.queries[t]] == sizes[one.queries[t]]]
@@ -78,7 +78,7 @@ def test_all_rankers_of_a_seed_meet_the_same_queries_and_coins(splits: Splits) -
 
 
 def test_queries_are_uniform_and_coins_differ_from_round_to_round(splits: Splits) -> None:
-    world = World.of(RunSpec(data="x", rounds=6000, ideal=""), *splits)
+    world = World(RunSpec(data="x", rounds=6000, ideal=""), *splits)
     counts = np.bincount(world.queries, minlength=world.train.n_queries)
     expected = 6000 / world.train.n_queries
     assert ((counts - expected) ** 2 / expected).sum() < 35, "chi-squared with 11 degrees of freedom, p = 0.0002"
@@ -94,7 +94,7 @@ def test_a_ranker_that_knows_nothing_gains_nothing_from_sorted_files(splits: Spl
     ranker = rankers.make("sgd-ranknet", n_features=train.n_features)
     means = []
     for dataset in (held_out, mirror):
-        world = World.of(RunSpec(data="x", ideal=""), train, dataset)
+        world = World(RunSpec(data="x", ideal=""), train, dataset)
         means.append(np.mean([world.held_out_ndcg(ranker, t) for t in range(300)]))
     assert means[0] == pytest.approx(means[1], abs=0.02)
     in_order = metrics.NDCG(mirror.grades, mirror.offsets).mean(np.zeros(len(mirror.grades)))
@@ -103,7 +103,7 @@ def test_a_ranker_that_knows_nothing_gains_nothing_from_sorted_files(splits: Spl
 
 def test_block_statistics_are_means_over_the_panel(splits: Splits) -> None:
     records = simulate(splits, ranker="pairrank-c", rounds=30, seed=1, panel=5, schedule="every:10")
-    world = World.of(records.spec, *splits)
+    world = World(records.spec, *splits)
     ranker = rankers.make("pairrank-c", n_features=4, seed=1)
     for t in range(30):
         asked = world.round(t)
@@ -179,10 +179,10 @@ def test_cosine_prefers_known_weights(splits: Splits) -> None:
     train, held_out = splits
     theta = np.array([1.0, -1.0, 0.0, 0.5])
     ranker = rankers.make("sgd-ranknet", n_features=4)
-    world = World.of(RunSpec(data="x"), replace(train, theta=theta), held_out)
+    world = World(RunSpec(data="x"), replace(train, theta=theta), held_out)
     assert world.intent(0).ideal is theta
     assert np.isnan(world.cosine(ranker, 0)), "zero weights point nowhere"
-    assert World.of(RunSpec(data="x", ideal=""), train, held_out).intent(0).ideal is None
+    assert World(RunSpec(data="x", ideal=""), train, held_out).intent(0).ideal is None
 
 
 def test_learning_helps(splits: Splits) -> None:

@@ -52,8 +52,8 @@ def test_tastes_differ_by_seed_and_are_standard_normal() -> None:
 
 def test_grades_change_after_the_given_round_and_not_before(splits: Splits) -> None:
     train, _ = splits
-    plain = World.of(replace(SPEC, clicks="perfect"), *splits)
-    world = World.of(replace(SPEC, clicks="perfect(drift=150)"), *splits)
+    plain = World(replace(SPEC, clicks="perfect"), *splits)
+    world = World(replace(SPEC, clicks="perfect(drift=150)"), *splits)
     new = np.array(by_hand(train, taste(3, train.n_features)))
     for t in range(400):
         asked = world.round(t)
@@ -66,7 +66,7 @@ def test_grades_change_after_the_given_round_and_not_before(splits: Splits) -> N
 
 def test_evaluation_follows_the_intent(splits: Splits) -> None:
     train, held_out = splits
-    world = World.of(replace(SPEC, clicks="perfect(drift=150)"), *splits)
+    world = World(replace(SPEC, clicks="perfect(drift=150)"), *splits)
     weights = taste(3, train.n_features)
     ranker = rankers.make("sgd-ranknet", n_features=train.n_features)
     ranker._restore(ranker._state() | {"weights": weights})
@@ -82,7 +82,7 @@ def test_records_of_a_drifting_run_equal_those_of_a_plain_loop(splits: Splits) -
     train, held_out = splits
     records = simulate(splits, ranker="pdgd", clicks="navigational(drift=60)", rounds=100, seed=5, schedule="every:20")
     users = click_models.make("navigational", n_grades=3)
-    world = World.of(records.spec, *splits)
+    world = World(records.spec, *splits)
     ranker = rankers.make("pdgd", n_features=train.n_features, seed=5)
     new = [np.array(by_hand(d, taste(5, train.n_features))) for d in splits]
     for t in range(100):
@@ -112,19 +112,19 @@ def test_the_first_rounds_of_a_drifting_run_are_those_of_a_plain_one(splits: Spl
 
 def test_attacks_come_at_the_given_rate_and_larger_shares_contain_smaller(splits: Splits) -> None:
     spec = replace(SPEC, rounds=20_000)
-    worlds = [World.of(replace(spec, clicks=f"informational(hostile={share})"), *splits) for share in (0.1, 0.3)]
+    worlds = [World(replace(spec, clicks=f"informational(hostile={share})"), *splits) for share in (0.1, 0.3)]
     for world, share in zip(worlds, (0.1, 0.3), strict=True):
         assert abs(world.attacked.mean() - share) < 4 * np.sqrt(share * (1 - share) / 20_000)
     assert (worlds[0].attacked <= worlds[1].attacked).all()
     np.testing.assert_array_equal(
-        worlds[0].attacked, World.of(replace(spec, ranker="mgd", clicks="perfect(hostile=0.1)"), *splits).attacked
+        worlds[0].attacked, World(replace(spec, ranker="mgd", clicks="perfect(hostile=0.1)"), *splits).attacked
     )
-    other = World.of(replace(spec, seed=4, clicks="perfect(hostile=0.1)"), *splits)
+    other = World(replace(spec, seed=4, clicks="perfect(hostile=0.1)"), *splits)
     assert (other.attacked != worlds[0].attacked).any()
 
 
 def test_attackers_click_the_worst_and_everything_is_judged_by_true_grades(splits: Splits) -> None:
-    world = World.of(replace(SPEC, clicks="informational(hostile=0.3)"), *splits)
+    world = World(replace(SPEC, clicks="informational(hostile=0.3)"), *splits)
     perfect, informational = (click_models.make(name, n_grades=3) for name in ("perfect", "informational"))
     for t in range(100):
         asked = world.round(t)

@@ -104,7 +104,7 @@ def run_spec(
     with threads.single():
         train, held_out = splits or load_splits(spec)
         fresh = ranker or rankers.make(spec.ranker, n_features=train.n_features, seed=spec.seed)
-        world = World.of(spec, train, held_out)
+        world = World(spec, train, held_out)
         return _run(world, fresh, folder, watch, checkpoint_seconds)
 
 

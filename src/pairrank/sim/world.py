@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from pairrank.rankers.ranknet import OfflineRankNet
 from pairrank.rng import Purpose, generator
 from pairrank.sim.intents import CUTOFF, Intent, judge, taste
 from pairrank.sim.spec import RunSpec
-from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
+from pairrank.types import BoolArray, FloatArray, IntArray
 
 BLOCK_RANKS = (1, 5, 10)
 _BATCH = 128  # rounds whose coins are drawn at once: to make a generator costs more than to draw a round's coins
@@ -77,9 +76,8 @@ class Coins:
         return self._rounds[place]
 
 
-@dataclass(frozen=True, eq=False)
 class World:
-    """What all rankers of one seed meet alike.
+    """What all rankers of one seed meet alike: the world of ``spec`` on these splits.
 
     Queries are drawn uniformly from the training split. Each candidate of each round has coins of its own: two
     rankers that show the same document in the same round at the same rank meet the same luck. Whether a round's user
@@ -87,55 +85,31 @@ class World:
     rounds to those of a smaller one.
     """
 
-    spec: RunSpec
-    train: Dataset
-    held_out: Dataset
-    features: AnyArray
-    bounds: list[int]
-    users: click_models.Users
-    attackers: click_models.Users
-    attacked: BoolArray
-    intents: tuple[Intent, ...]
-    drift: int
-    queries: IntArray
-    coins: Coins
-    panel: tuple[int, ...]
-    ideal_dcg: FloatArray
-    gains: FloatArray
-
-    @classmethod
-    def of(cls, spec: RunSpec, train: Dataset, held_out: Dataset) -> World:
-        """The world of ``spec`` on these splits."""
+    def __init__(self, spec: RunSpec, train: Dataset, held_out: Dataset) -> None:
         if train.n_queries == 0 or held_out.n_features != train.n_features:
             raise OptionError(
                 f"there are {train.n_queries} training queries with {train.n_features} features, and "
                 f"{held_out.n_features} features in the held-out split; expected a query at least and equal features"
             )
-        queries = generator(spec.seed, 0, Purpose.QUERIES).integers(train.n_queries, size=spec.rounds)
-        panel = generator(spec.seed, 1, Purpose.QUERIES).permutation(train.n_queries)[: spec.panel]
+        self.spec, self.train, self.held_out = spec, train, held_out
+        self.features = np.asarray(
+            train.features
+        )  # slices of a memory map cost microseconds, those of its array do not
+        self.bounds: list[int] = train.offsets.tolist()
+        self.queries = generator(spec.seed, 0, Purpose.QUERIES).integers(train.n_queries, size=spec.rounds)
+        panel = generator(spec.seed, 1, Purpose.QUERIES).permutation(train.n_queries)
+        self.panel: list[int] = panel[: spec.panel].tolist()
         attack = generator(spec.seed, 2, Purpose.QUERIES).random(spec.rounds)
-        users = click_models.make(spec.clicks, n_grades=train.n_grades)
+        self.users = users = click_models.make(spec.clicks, n_grades=train.n_grades)
         unruly = users if isinstance(users, click_models.Unruly) else click_models.Unruly(users, users)
-        intents = [Intent.of_labels(train, held_out, ideal_weights(train, spec.ideal))]
+        self.attackers, self.attacked = unruly.attackers, attack < unruly.hostile
+        self.drift = spec.rounds if unruly.drift is None else unruly.drift
+        self.intents = [Intent.of_labels(train, held_out, ideal_weights(train, spec.ideal))]
         if unruly.drift is not None:
-            intents.append(Intent.of_taste(train, held_out, taste(spec.seed, train.n_features)))
-        return cls(
-            spec=spec,
-            train=train,
-            held_out=held_out,
-            features=np.asarray(train.features),  # slices of a memory map cost microseconds, those of its array do not
-            bounds=train.offsets.tolist(),
-            users=users,
-            attackers=unruly.attackers,
-            attacked=attack < unruly.hostile,
-            intents=tuple(intents),
-            drift=spec.rounds if unruly.drift is None else unruly.drift,
-            queries=queries,
-            coins=Coins(spec.seed, np.diff(train.offsets)[queries]),
-            panel=tuple(panel.tolist()),
-            ideal_dcg=judge(train).ideal,
-            gains=metrics.gain(np.arange(train.n_grades)),
-        )
+            self.intents.append(Intent.of_taste(train, held_out, taste(spec.seed, train.n_features)))
+        self.coins = Coins(spec.seed, np.diff(train.offsets)[self.queries])
+        self.ideal_dcg = judge(train).ideal
+        self.gains = metrics.gain(np.arange(train.n_grades))
 
     def round(self, t: int) -> Round:
         """Round ``t``, from 0."""
