@@ -46,18 +46,11 @@ def _decompressed(file: BinaryIO, suffix: str) -> Iterator[bytes]:
     if suffix == ".zst":
         yield from _unzstandard(file)
         return
-    content: Any = file
-    if suffix == ".gz":
-        content = gzip.GzipFile(fileobj=file)
-    elif suffix == ".bz2":
-        content = bz2.BZ2File(file)
-    while block := _careful(content.read, BLOCK):
-        yield block
-
-
-def _careful(read: Callable[[Any], bytes], argument: Any) -> bytes:
+    opened: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+    content = opened[suffix](file) if suffix in opened else file
     try:
-        return read(argument)
+        while block := content.read(BLOCK):
+            yield block
     except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
         raise DamageError(problem) from None
     except OSError as problem:
@@ -84,10 +77,7 @@ def _unzstandard(file: BinaryIO) -> Iterator[bytes]:
 
 def writer(path: Path) -> BinaryIO:
     """A file to write bytes to, compressed as the ending of its name says."""
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".zst": _zstandard_writer}
-    opened: BinaryIO = openers.get(path.suffix, open)(path, "wb")
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+    opener = import_extra("zstandard", "lab").open if path.suffix == ".zst" else openers.get(path.suffix, open)
+    opened: BinaryIO = opener(path, "wb")
     return opened
-
-
-def _zstandard_writer(path: Path, mode: str) -> Any:
-    return import_extra("zstandard", "lab").open(path, mode)

@@ -67,44 +67,29 @@ def load(
         if cache and store.put(name, *entry):
             entry = store.get(name) or entry
     values, arrays = entry
-    return Dataset(
-        features=arrays["features"],
-        grades=arrays["grades"],
-        offsets=arrays["offsets"],
-        query_ids=arrays["query_ids"],
-        feature_ids=arrays["feature_ids"],
-        name=origin.name,
-        split=split,
-        fold=fold,
-        normalisation=normalise,
-        theta=arrays.get("theta"),
-        scale=values["scale"],
-        normaliser=Normaliser.from_json(values["normaliser"]),
-    )
+    kept: dict[str, Any] = {**arrays, **values, "normaliser": Normaliser.from_json(values["normaliser"])}
+    return Dataset(**kept, name=origin.name, split=split, fold=fold, normalisation=normalise)
 
 
 def content_key(path: str | os.PathLike[str], splits: Sequence[str], fold: int = 1) -> str:
     """A hash of what the files of some splits hold, wherever they lie: 40 hex digits."""
     try:
         sources = [(layout.find(Path(path), split, fold), split) for split in splits]
-        files = [
-            (_digest(str(source.path.resolve()), *_stamp(source.path)), split if source.shared else None)
-            for source, split in sources
-        ]
+        files = [(_digest(source.path.resolve()), split if source.shared else None) for source, split in sources]
     except OSError as problem:
         raise DataError(f"{os.fspath(path)}: cannot be read: {problem.strerror or problem}") from problem
     return store.key(kind="content", files=files)
 
 
-def _stamp(file: Path) -> tuple[int, int]:
+def _digest(file: Path) -> str:
     status = file.stat()
-    return status.st_size, status.st_mtime_ns
+    return _fingerprint(file, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=64)
-def _digest(path: str, size: int, changed: int) -> str:
+def _fingerprint(file: Path, size: int, changed: int) -> str:
     # Remembered here too, since a sweep asks once a run and the cache's folder may not be writable.
-    return store.fingerprint(Path(path))
+    return store.fingerprint(file)
 
 
 @dataclass(frozen=True)
@@ -217,11 +202,9 @@ def _part(file: Path, raw: letor.Raw, split: str) -> letor.Raw:
     order = generator(0, 0, Purpose.DATA).permutation(n)
     fifth = max(1, n // 5)
     first, last = {"test": (0, fifth), "vali": (fifth, 2 * fifth), "train": (2 * fifth, n)}[split]
-    chosen = np.sort(order[first:last])
+    chosen = np.isin(np.arange(n), order[first:last])
     sizes = np.diff(raw.offsets)
-    mask = np.zeros(n, dtype=np.bool_)
-    mask[chosen] = True
-    rows = np.repeat(mask, sizes)
+    rows = np.repeat(chosen, sizes)
     offsets = np.concatenate([[0], np.cumsum(sizes[chosen])]).astype(np.int64)
     return letor.Raw(raw.features[rows], raw.grades[rows], offsets, raw.query_ids[chosen])
 
