@@ -79,9 +79,9 @@ class Stream:
         coins = generator(SEED, self.t, Purpose.CLICKS).random((len(query.grades), 2))
         return self._users.clicks(query.grades[impression.ranking], coins[impression.ranking])
 
-    def play(self, ranker: Ranker, rounds: int, between: Callable[[], object] = lambda: None) -> FloatArray:
-        """(rounds, 2) seconds of rank and of learn; ``between`` is called after every round."""
-        taken = np.empty((rounds, 2))
+    def play(self, ranker: Ranker, rounds: int, between: Callable[[], float] = lambda: 0.0) -> FloatArray:
+        """(rounds, 3), seconds of rank and of learn, and what ``between`` gives after every round."""
+        taken = np.empty((rounds, 3))
         for row in taken:
             query = self.next()
             began = clock()
@@ -91,7 +91,7 @@ class Stream:
             began = clock()
             ranker.learn(impression, clicked)
             row[1] = clock() - began
-            between()
+            row[2] = between()
         return taken
 
 

@@ -29,27 +29,25 @@ def over_floor(benchmark: str, name: str, stream: Stream, before: int, rounds: i
     n_docs, n_features = stream.queries[0].features.shape
     ranker = make(name, n_features)
     stream.play(ranker, before)
-    floor = two_products(stream, n_features)
-    floors: list[float] = []
-    taken = stream.play(ranker, rounds, lambda: floors.append(floor()))
+    taken = stream.play(ranker, rounds, two_products(stream, n_features))
+    return over_products(benchmark, f"{name}, {n_docs} x {n_features}", before, before + rounds, taken, limit)
+
+
+def over_products(benchmark: str, case: str, start: int, stop: int, taken: FloatArray, limit: float | None) -> Row:
+    """The row of what `Stream.play` took (n, 3) with `two_products` between the rounds ``start`` to ``stop``."""
+    rounds, floors = taken[:, :2].sum(axis=1), taken[:, 2]
+    rank, learn = taken[:, :2].sum(axis=0) / floors.sum()
     return Row(
         benchmark,
-        f"{name}, {n_docs} x {n_features}, rounds {before} to {before + rounds}",
+        f"{case}, rounds {start} to {stop}",
         "rank + learn over the two products",
-        *amortised(taken.sum(axis=1), np.array(floors)),
+        *amortised(rounds, floors),
         limit=limit,
-        detail=_parts(taken, np.array(floors)),
+        detail={
+            "rank": float(rank),
+            "learn": float(learn),
+            "median_round": float(np.median(rounds) / np.median(floors)),
+            "third_quartile_round": quartiles(rounds / np.median(floors))[1],
+            "floor_ms": float(1e3 * np.median(floors)),
+        },
     )
-
-
-def _parts(taken: FloatArray, floors: FloatArray) -> dict[str, float]:
-    rank, learn = taken.mean(axis=0) / floors.mean()
-    median = np.median(taken.sum(axis=1)) / np.median(floors)
-    slowest = quartiles(taken.sum(axis=1) / np.median(floors))[1]
-    return {
-        "rank": float(rank),
-        "learn": float(learn),
-        "median_round": float(median),
-        "third_quartile_round": slowest,
-        "floor_ms": float(1e3 * np.median(floors)),
-    }

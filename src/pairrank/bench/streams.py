@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pairrank.bench.lists import SEED, LabelledList, Stream, candidates, make, two_products
-from pairrank.bench.measure import Row, amortised, quartiles
+from pairrank.bench.measure import Row
+from pairrank.bench.round import over_products
 from pairrank.rng import Purpose, generator
-from pairrank.types import BoolArray, FloatArray, Impression
+from pairrank.types import BoolArray, Impression
 
 WORKLOADS = ("usual", "repeated", "perfect", "dense")
 N_DOCS, N_FEATURES = 100, 136
@@ -95,41 +96,18 @@ def _rows(benchmark: str, case: Case, name: str, stretches: tuple[tuple[int, int
     stream, ranker = workload(name, N_DOCS, N_FEATURES, quick), make(case.ranker, N_FEATURES)
     floor = two_products(stream, N_FEATURES)
     title = f"{case.ranker}, {name}, {N_DOCS} x {N_FEATURES}"
-    costs: list[FloatArray] = []
+    rows: list[Row] = []
     longest = 0.0
     first = min(1, len(stretches) - 2)  # the early stretch that late ones are compared with
     for start, stop in stretches:
         longest = max(longest, float(stream.play(ranker, start - stream.t).sum(axis=1).max(initial=0.0)))
-        floors: list[float] = []
-        taken = stream.play(ranker, stop - start, lambda floors=floors: floors.append(floor()))  # type: ignore[misc]
-        costs.append(np.column_stack([taken.sum(axis=1), floors]))
-        rounds, own = costs[-1].T
-        rank, learn = taken.sum(axis=0) / own.sum()
-        yield Row(
-            benchmark,
-            f"{title}, rounds {start} to {stop}",
-            "rank + learn over the two products",
-            *amortised(rounds, own),
-            limit=case.over_floor,
-            detail={
-                "rank": float(rank),
-                "learn": float(learn),
-                "median_round": float(np.median(rounds) / np.median(own)),
-                "floor_ms": float(1e3 * np.median(own)),
-            },
-        )
-        if len(costs) <= first + 1:
-            continue
-        early, late = (part[:, 0].sum() / part[:, 1].sum() for part in (costs[first], costs[-1]))
-        spread = quartiles([b[:, 0].sum() / b[:, 1].sum() / early for b in np.array_split(costs[-1], 10)])
-        yield Row(
-            benchmark,
-            f"{title}, round {start} against {stretches[first][0]}",
-            "mean round late over early, each over its floor",
-            float(late / early),
-            *spread,
-            limit=case.late,
-        )
+        taken = stream.play(ranker, stop - start, floor)
+        rows.append(row := over_products(benchmark, title, start, stop, taken, case.over_floor))
+        yield row
+        if len(rows) > first + 1:
+            what = f"{title}, round {start} against {stretches[first][0]}"
+            figure, early = "mean round late over early, each over its floor", rows[first].value
+            yield Row(benchmark, what, figure, row.value / early, row.low / early, row.high / early, limit=case.late)
     yield Row(
         benchmark,
         f"{title}, {start} rounds from the first on",
