@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pairrank import click_models as users
 from pairrank import data as datasets
@@ -144,37 +145,26 @@ def _lists_of(grades: IntArray, a: IntArray, b: IntArray, k: int) -> tuple[AnyAr
     drafts *= 2 ** (-(-k // 2)) // len(drafts)  # short lists have fewer drafts, each as many times as likely
     documents, usual = interleaving.worth(a, b, len(drafts[0].ranking))
     exposed = [[documents[d] for d in list_.ranking.tolist()] - usual for list_ in drafts]
-
-    def filled(values: Any, missing: float) -> AnyArray:
-        array = np.asarray(values)
-        return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, k - array.shape[-1])], constant_values=missing)
-
     return (
-        filled(grades[a[:k]], -1),
-        filled(grades[b[:k]], -1),
-        filled([grades[list_.ranking] for list_ in drafts], -1),
-        filled([list_.credit for list_ in drafts], 0.0),
-        filled([1.0 - 2.0 * list_.teams for list_ in drafts], 0.0),
-        filled(exposed, 0.0),
+        padded(grades[a], k, -1),
+        padded(grades[b], k, -1),
+        padded([grades[list_.ranking] for list_ in drafts], k, -1),
+        padded([list_.credit for list_ in drafts], k, 0.0),
+        padded([1.0 - 2.0 * list_.teams for list_ in drafts], k, 0.0),
+        padded(exposed, k, 0.0),
     )
 
 
 class Crowd:
-    """Users of the dependent click model for many lists at once."""
+    """Users of the dependent click model for many lists at once; ``blind`` ones click as often, but whatever is there."""
 
-    def __init__(self, text: str, n_grades: int) -> None:
+    def __init__(self, text: str, n_grades: int, *, blind: bool = False) -> None:
         who = users.make(text, n_grades=n_grades)
         if not isinstance(who, users.DependentClicks) or who.stop != "click":
             raise OptionError(f"the users are {text!r}; expected a table of clicks and stops, such as navigational")
+        tables = [np.full(len(row), np.mean(row)) if blind else np.array(row) for row in (who.click, who.stop_after)]
         # The last row is for positions without a document: grade -1.
-        self._click, self._stop = np.array([*who.click, 0.0]), np.array([*who.stop_after, 0.0])
-
-    def blind(self) -> Crowd:
-        """Users who click as often, but whatever stands there."""
-        other = object.__new__(Crowd)
-        other._click = np.array([*np.full(len(self._click) - 1, self._click[:-1].mean()), 0.0])
-        other._stop = np.array([*np.full(len(self._stop) - 1, self._stop[:-1].mean()), 0.0])
-        return other
+        self._click, self._stop = (np.append(table, 0.0) for table in tables)
 
     def clicks(self, grades: IntArray, rng: np.random.Generator) -> BoolArray:
         """(n, k), which documents of ``n`` lists are clicked."""
@@ -308,13 +298,12 @@ def _fixed_size(mean: float, variance: float) -> int | None:
     return int(np.ceil(1.96**2 * variance / mean**2)) if mean else None
 
 
-def false_verdicts(study: Study, lists: Lists, same: Lists, crowd: Crowd) -> dict[str, float]:
+def false_verdicts(study: Study, lists: Lists, same: Lists, crowd: Crowd, blind: Crowd) -> dict[str, float]:
     """The share of experiments without a difference that end with a verdict, looked at again and again.
 
     ``same`` are the lists of a against itself. Interleaved, a's documents then differ in nothing but their team; two
-    different rankings are alike for users who do not look at what they click.
+    different rankings are alike for ``blind`` users, who do not look at what they click.
     """
-    blind = crowd.blind()
     kinds: dict[str, Draw] = {
         "split, a ranker against itself": partial(split, same, crowd),
         "interleaved by teams, a ranker against itself": partial(interleaved, same, same.team, crowd),
@@ -446,9 +435,10 @@ def _covered(study: Study, explorer: Explorer, crowd: Crowd, weights: Weigher, t
     }
 
 
-def padded(values: AnyArray, k: int, missing: float) -> AnyArray:
-    """(k,), the first ``k`` values, and ``missing`` where there are fewer."""
-    return np.pad(values[:k], (0, k - len(values[:k])), constant_values=missing)
+def padded(values: ArrayLike, k: int, missing: float) -> AnyArray:
+    """(…, k), the first ``k`` values of each row (…, n), and ``missing`` where there are fewer."""
+    first = np.asarray(values)[..., :k]
+    return np.pad(first, [(0, 0)] * (first.ndim - 1) + [(0, k - first.shape[-1])], constant_values=missing)
 
 
 def run(study: Study, jobs: int = 1, report: Callable[[int], None] = lambda done: None) -> list[dict[str, Any]]:
@@ -460,10 +450,10 @@ def _row(study: Study, text: str) -> dict[str, Any]:
     train, served = splits(study)
     a, b = (scores(study, arm, train, served) for arm in (study.a, study.b))
     lists, same = make_lists(study, served, a, b), make_lists(study, served, a, a)
-    crowd = Crowd(text, served.n_grades)
+    crowd, blind = (Crowd(text, served.n_grades, blind=unseeing) for unseeing in (False, True))
     row: dict[str, Any] = {"clicks": text}
     row["sensitivity"] = sensitivity(study, lists, crowd) if study.experiments else {}
-    row["false_verdicts"] = false_verdicts(study, lists, same, crowd) if study.null_experiments else {}
+    row["false_verdicts"] = false_verdicts(study, lists, same, crowd, blind) if study.null_experiments else {}
     row["off_policy"] = {}
     if study.logs:
         explorer = Explorer(study, train, served)
