@@ -98,7 +98,7 @@ def test_all_cells_and_rivals_are_one_family() -> None:
 def test_a_cell_is_won_online_only_when_surely_above_every_rival(shift: float, wobble: float, won: bool) -> None:
     runs = made("pairrank") + made("mgd", cndcg=90 + WOBBLE) + made("pdgd", cndcg=100 - shift + wobble * WOBBLE)
     cell = only(quality.contests(runs, rivals=["mgd", "pdgd"]))
-    assert cell.won_online is won
+    assert (not cell.unbeaten) is won
     text = quality.as_markdown([cell])
     assert ("not shown to be ahead of PDGD (our lead " in text) is not won
     assert "ahead of MGD" not in text
@@ -110,11 +110,11 @@ def test_one_in_a_hundred_is_asked_online_and_a_margin_offline() -> None:
         one = (quality.Versus("pdgd", mean, half, p),)
         return quality.Contest("d", "u", 8, {}, {}, one, one, (0, 0.0), math.nan)
 
-    assert cell(0.009, 1.0).won_online
-    assert not cell(0.011, 1.0).won_online
-    assert cell(0.5, -0.001, 0.0039).kept_offline
-    assert not cell(0.5, -0.001, 0.0041).kept_offline, "that it is no worse must be shown, not only not disproved"
-    assert cell(0.5, 0.01, 0.0149).kept_offline
+    assert not cell(0.009, 1.0).unbeaten
+    assert cell(0.011, 1.0).unbeaten
+    assert not cell(0.5, -0.001, 0.0039).ahead
+    assert cell(0.5, -0.001, 0.0041).ahead, "that it is no worse must be shown, not only not disproved"
+    assert not cell(0.5, 0.01, 0.0149).ahead
 
 
 def test_runs_of_a_fold_are_not_independent() -> None:
@@ -130,7 +130,7 @@ def test_runs_of_a_fold_are_not_independent() -> None:
 @pytest.mark.parametrize(("rival", "kept"), [(0.4, True), (0.5, True), (0.6, False)])
 def test_a_cell_is_kept_offline_where_no_rival_can_be_above_by_the_margin(rival: float, kept: bool) -> None:
     cell = only(quality.contests(made("pairrank", ndcg=0.5) + made("pdgd", ndcg=rival), rivals=["pdgd"]))
-    assert cell.kept_offline is kept
+    assert (not cell.ahead) is kept
     assert ("perhaps worse than PDGD (our lead -0.1" in quality.as_markdown([cell])) is not kept
 
 
@@ -160,10 +160,10 @@ def test_a_rival_that_lacks_runs_is_compared_by_those_it_has() -> None:
 
 def test_a_rival_without_runs_is_neither_beaten_nor_ahead() -> None:
     runs = made("pairrank") + made("pdgd", cndcg=90 + WOBBLE)
-    assert only(quality.contests(runs, rivals=["pdgd"])).won_online
+    assert not only(quality.contests(runs, rivals=["pdgd"])).unbeaten
     cell = only(quality.contests(runs, rivals=["pdgd", "mgd"]))
-    assert not cell.won_online
-    assert cell.kept_offline
+    assert [v.rival for v in cell.unbeaten] == ["mgd"]
+    assert not cell.ahead
     assert "ahead of MGD (no runs)" in quality.as_markdown([cell])
 
 

@@ -7,11 +7,9 @@ nodes need no shared folder, and a run that Ray repeats, because its worker died
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 from pairrank import rankers, threads
-from pairrank.data import Dataset
 from pairrank.engines.ray import connected
 from pairrank.lab.outcomes import RETRIES, Failure, Out, Report, Result
 from pairrank.rankers import own
@@ -64,11 +62,9 @@ def _submit(
 
 def _stored(ray: Any, spec: RunSpec, stored: dict[_Source, Any]) -> Any:
     """The object that holds a spec's data; specs with the same data share it."""
-    source = (spec.data, spec.evaluation, spec.fold, spec.normalise)
+    source = _source(spec)
     if source not in stored:
-        stored[source] = ray.put(
-            tuple({f.name: getattr(split, f.name) for f in fields(split)} for split in load_splits(spec))
-        )
+        stored[source] = ray.put(load_splits(spec))
     return stored[source]
 
 
@@ -78,12 +74,15 @@ def _sources(spec: RunSpec) -> dict[str, bytes]:
     return {} if where is None else {where.digest: own.source(where)}
 
 
-def _work(text: str, data: tuple[dict[str, Any], dict[str, Any]], sources: dict[str, bytes]) -> _Answer:
+def _work(text: str, data: Splits, sources: dict[str, bytes]) -> _Answer:
     """On a worker: the records as bytes with the seconds, or the name and sentence of what went wrong."""
     own.receive(sources)
     spec = RunSpec.from_json(text)
+    source = _source(spec)
+    if source not in _last:
+        _last.clear()
     try:
-        records = run_spec(spec, _splits(spec, data))
+        records = run_spec(spec, _last.setdefault(source, data))
         return records.to_parquet(), dict(records.seconds)
     except Exception as problem:
         failure = Failure.of(spec, problem)
@@ -94,12 +93,8 @@ def _work(text: str, data: tuple[dict[str, Any], dict[str, Any]], sources: dict[
 _last: dict[_Source, Splits] = {}
 
 
-def _splits(spec: RunSpec, data: tuple[dict[str, Any], dict[str, Any]]) -> Splits:
-    source = (spec.data, spec.evaluation, spec.fold, spec.normalise)
-    if source not in _last:
-        _last.clear()
-        _last[source] = (Dataset(**data[0]), Dataset(**data[1]))
-    return _last[source]
+def _source(spec: RunSpec) -> _Source:
+    return spec.data, spec.evaluation, spec.fold, spec.normalise
 
 
 def _received(ray: Any, reference: Any, spec: RunSpec, out: Out) -> Result:

@@ -156,7 +156,7 @@ def _lists_of(grades: IntArray, a: IntArray, b: IntArray, k: int) -> tuple[AnyAr
 
 
 class Crowd:
-    """Users of the dependent click model for many lists at once; ``blind`` ones click as often, but whatever is there."""
+    """Users of the dependent click model for many lists at once; ``blind`` ones click as often, whatever is there."""
 
     def __init__(self, text: str, n_grades: int, *, blind: bool = False) -> None:
         who = users.make(text, n_grades=n_grades)

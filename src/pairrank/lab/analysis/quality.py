@@ -92,14 +92,14 @@ class Contest:
     ceiling: float
 
     @property
-    def won_online(self) -> bool:
-        """Above every rival, surely."""
-        return all(map(_beaten, self.online))
+    def unbeaten(self) -> list[Versus]:
+        """Online, the rivals that the subject is not surely above: without any the cell is won."""
+        return [v for v in self.online if not (v.mean > 0 and v.p < ONLINE_P)]
 
     @property
-    def kept_offline(self) -> bool:
-        """No worse than any rival by more than `MARGIN`: the lower end of the 95 % interval says so."""
-        return not any(_worse(v) for v in self.offline)
+    def ahead(self) -> list[Versus]:
+        """Offline, the rivals that may be above by `MARGIN`; one without runs, or with one, tells nothing."""
+        return [v for v in self.offline if math.isfinite(v.half) and v.mean - v.half < -MARGIN]
 
 
 def specs(
@@ -223,7 +223,7 @@ def as_markdown(found: Sequence[Contest]) -> str:
             cell.users,
             str(cell.runs),
             *(_marked(cell.cndcg, ranker, cell.online, ".1f") for ranker in labels),
-            _verdict("won", "not shown to be ahead of", [v for v in cell.online if not _beaten(v)], labels),
+            _verdict("won", "not shown to be ahead of", cell.unbeaten, labels),
         ]
         for cell in found
     ]
@@ -233,27 +233,18 @@ def as_markdown(found: Sequence[Contest]) -> str:
             cell.users,
             *(_marked(cell.ndcg, ranker, cell.offline, ".4f") for ranker in labels),
             f"{cell.ceiling:.4f}",
-            _verdict("no worse", "perhaps worse than", [v for v in cell.offline if _worse(v)], labels),
+            _verdict("no worse", "perhaps worse than", cell.ahead, labels),
             f"{cell.fell[0]} of {cell.runs} (at most {cell.fell[1]:.4f})" if cell.fell[0] else "none",
         ]
         for cell in found
     ]
+    learned = ["data", "users", *labels.values(), "offline RankNet", f"no worse by {MARGIN}", "ended below round 100"]
     return "\n\n".join(
         [
             "### While learning: cNDCG@10",
             tables.as_markdown(["data", "users", "runs", *labels.values(), "won"], online),
             "### What was learned: held-out NDCG@10",
-            tables.as_markdown(
-                [
-                    "data",
-                    "users",
-                    *labels.values(),
-                    "offline RankNet",
-                    f"no worse by {MARGIN}",
-                    "ended below round 100",
-                ],
-                offline,
-            ),
+            tables.as_markdown(learned, offline),
         ]
     )
 
@@ -266,15 +257,6 @@ def _marked(means: Mapping[str, float], ranker: str, versus: Sequence[Versus], f
     text = f"**{text}**" if means[ranker] == max(means.values()) else text
     sure = any(v.rival == ranker and v.p < ONLINE_P for v in versus)
     return text + ("*" if sure else "")
-
-
-def _beaten(versus: Versus) -> bool:
-    return versus.mean > 0 and versus.p < ONLINE_P
-
-
-def _worse(versus: Versus) -> bool:
-    # A rival without runs, or with one, tells nothing.
-    return math.isfinite(versus.half) and versus.mean - versus.half < -MARGIN
 
 
 def _verdict(good: str, bad: str, versus: Sequence[Versus], labels: Mapping[str, str]) -> str:
@@ -304,16 +286,14 @@ def as_text(found: Sequence[Contest], subject: str = SUBJECT) -> str:
             for ranker in labels
             if ranker in cell.cndcg
         ]
-        lost = [labels.get(v.rival, v.rival) for v in cell.online if not _beaten(v)]
-        worse = [labels.get(v.rival, v.rival) for v in cell.offline if _worse(v)]
+        lost, worse = ([labels.get(v.rival, v.rival) for v in versus] for versus in (cell.unbeaten, cell.ahead))
+        online = f"not shown to be ahead of {', '.join(lost)}" if lost else "ahead of every rival"
+        offline = f"perhaps worse than {', '.join(worse)}" if worse else f"no worse than any by {MARGIN}"
         parts += [
             f"{cell.data}, {cell.users} users, {cell.runs} runs of each",
             tables.as_text(["  ranker", "cNDCG@10", "our lead", "NDCG@10", "our lead"], rows, right=True),
-            "  while learning: "
-            + ("ahead of every rival" if not lost else f"not shown to be ahead of {', '.join(lost)}"),
-            "  what was learned: "
-            + (f"no worse than any by {MARGIN}" if not worse else f"perhaps worse than {', '.join(worse)}"),
-            "",
+            f"  while learning: {online}",
+            f"  what was learned: {offline}\n",
         ]
     parts.append(f"our lead: the difference to that rival, ± half its 95 % interval; * sure (p < {ONLINE_P}, Holm)")
     return "\n".join(parts)
