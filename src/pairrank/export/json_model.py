@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,11 @@ from pairrank.export.model import LinearModel, MinMax, Normalisation, QueryMinMa
 
 FORMAT = "pairrank-linear"
 VERSION = 1
+KINDS: Mapping[str, type[MinMax | Standard | QueryMinMax]] = {
+    "min_max": MinMax,
+    "standard": Standard,
+    "query_min_max": QueryMinMax,
+}
 
 
 def dumps(model: LinearModel) -> bytes:
@@ -52,11 +58,7 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
 
 def write_normaliser(entry: MinMax | Standard | QueryMinMax) -> dict[str, Any]:
     """An entry as the LTR plugins spell it, and we after them; they have no ``query_min_max``."""
-    if isinstance(entry, QueryMinMax):
-        return {"query_min_max": {}}
-    if isinstance(entry, MinMax):
-        return {"min_max": {"minimum": entry.minimum, "maximum": entry.maximum}}
-    return {"standard": {"mean": entry.mean, "standard_deviation": entry.standard_deviation}}
+    return {next(name for name, kind in KINDS.items() if isinstance(entry, kind)): asdict(entry)}
 
 
 def read_normaliser(
@@ -67,11 +69,7 @@ def read_normaliser(
         return None
     what = f"the normaliser of {feature!r}"
     if isinstance(entry, Mapping) and len(entry) == 1:
-        kind, numbers = next(iter(entry.items()))
-        if kind == "query_min_max" and numbers == {}:
-            return QueryMinMax()
-        if kind == "min_max" and isinstance(numbers, Mapping):
-            return MinMax(*(number(numbers.get(key), f"{key} in {what}") for key in ("minimum", "maximum")))
-        if kind == "standard" and isinstance(numbers, Mapping):
-            return Standard(*(number(numbers.get(key), f"{key} in {what}") for key in ("mean", "standard_deviation")))
+        ((name, numbers),) = entry.items()
+        if name in KINDS and isinstance(numbers, Mapping):
+            return KINDS[name](*(number(numbers.get(f.name), f"{f.name} in {what}") for f in fields(KINDS[name])))
     raise ExportError(f"{what} is {entry!r}; expected min_max or standard with their two numbers, or query_min_max")

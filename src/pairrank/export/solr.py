@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,10 @@ from pairrank.export.model import LinearModel, MinMax, Normalisation, QueryMinMa
 
 CLASS = "org.apache.solr.ltr.model.LinearModel"
 NORM = "org.apache.solr.ltr.norm."
+NORMS: Mapping[str, tuple[type[MinMax | Standard], tuple[str, str]]] = {
+    "MinMaxNormalizer": (MinMax, ("min", "max")),
+    "StandardNormalizer": (Standard, ("avg", "std")),
+}
 DEFAULT_STORE = "_DEFAULT_"
 
 
@@ -61,23 +66,17 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
 
 def _write(entry: MinMax | Standard | QueryMinMax, feature: str) -> dict[str, Any]:
     short = float32_text.normaliser(entry, feature)
-    if isinstance(short, MinMax):
-        params = {"min": str(short.minimum), "max": str(short.maximum)}
-        return {"class": f"{NORM}MinMaxNormalizer", "params": params}
-    params = {"avg": str(short.mean), "std": str(short.standard_deviation)}
-    return {"class": f"{NORM}StandardNormalizer", "params": params}
+    name = next(name for name, (kind, _) in NORMS.items() if isinstance(short, kind))
+    return {"class": NORM + name, "params": dict(zip(NORMS[name][1], map(str, astuple(short)), strict=True))}
 
 
 def _read(norm: object, feature: str) -> Normalisation:
-    if norm is None:
+    given = norm if isinstance(norm, Mapping) else {}
+    name = str(given.get("class")).removeprefix(NORM)
+    if norm is None or name == "IdentityNormalizer":
         return None
-    kind = norm.get("class") if isinstance(norm, Mapping) else None
-    if kind == f"{NORM}IdentityNormalizer":
-        return None
-    params = norm.get("params", {}) if isinstance(norm, Mapping) else {}
-    what = f"in the norm of {feature!r}"
-    if kind == f"{NORM}MinMaxNormalizer":
-        return MinMax(*(float32_text.read(params.get(key), f"{key} {what}") for key in ("min", "max")))
-    if kind == f"{NORM}StandardNormalizer":
-        return Standard(*(float32_text.read(params.get(key), f"{key} {what}") for key in ("avg", "std")))
+    if name in NORMS:
+        kind, keys = NORMS[name]
+        params = given.get("params", {})
+        return kind(*(float32_text.read(params.get(key), f"{key} in the norm of {feature!r}") for key in keys))
     raise ExportError(f"the norm of {feature!r} is {norm!r}; expected MinMaxNormalizer or StandardNormalizer")
