@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pairrank.errors import MissingExtraError
-from pairrank.integrations.text_reranker import Reranked, Reranker, ServiceReranker, TextReranker
+from pairrank.integrations.text_reranker import Reranker, ServiceReranker, TextReranker
 
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
@@ -71,14 +72,19 @@ class PairRankRanker:
         """The best ``top_k`` of ``documents``, which come as the retriever had them, best first."""
         if not documents:
             return {"documents": [], "impression_id": ""}
-        return _marked(documents, self.reranker.rerank(query, **self._asked(documents, top_k)))
+        texts = [{"text": document.content or "", "metadata": document.meta} for document in documents]
+        scores = [math.nan if document.score is None else document.score for document in documents]
+        shown = self.reranker.rerank(query, texts, scores=scores, top_n=self.top_k if top_k is None else top_k)
+        best = [
+            replace(documents[row], meta=documents[row].meta | marks, score=score)
+            for row, marks, score in zip(shown.order, shown.marks(), shown.relevance, strict=True)
+        ]
+        return {"documents": best, "impression_id": shown.impression_id}
 
     @component.output_types(documents=list[Document], impression_id=str)
     async def run_async(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:
         """`run` for an event loop."""
-        if not documents:
-            return {"documents": [], "impression_id": ""}
-        return _marked(documents, await self.reranker.arerank(query, **self._asked(documents, top_k)))
+        return await asyncio.to_thread(self.run, query, documents, top_k)
 
     def feedback(self, documents: Iterable[Document]) -> int:
         """Learn from the documents that were of use; how many lists were new."""
@@ -100,16 +106,3 @@ class PairRankRanker:
         """The component that `to_dict` described."""
         made: PairRankRanker = default_from_dict(cls, data)
         return made
-
-    def _asked(self, documents: list[Document], top_k: int | None) -> dict[str, Any]:
-        texts = [{"text": document.content or "", "metadata": document.meta} for document in documents]
-        scores = [math.nan if document.score is None else document.score for document in documents]
-        return {"documents": texts, "scores": scores, "top_n": self.top_k if top_k is None else top_k}
-
-
-def _marked(documents: list[Document], shown: Reranked) -> dict[str, Any]:
-    best = [
-        replace(documents[row], meta=documents[row].meta | marks, score=score)
-        for row, marks, score in zip(shown.order, shown.marks(), shown.relevance, strict=True)
-    ]
-    return {"documents": best, "impression_id": shown.impression_id}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pairrank.errors import MissingExtraError
-from pairrank.integrations.text_reranker import Reranked, Reranker, TextReranker
+from pairrank.integrations.text_reranker import Reranker, TextReranker
 
 try:
     from langchain_core.callbacks import Callbacks
@@ -48,7 +48,11 @@ class PairRankCompressor(BaseDocumentCompressor):
         key = self.score_key
         scores = None if key is None else [document.metadata.get(key, math.nan) for document in documents]
         texts = [{"text": document.page_content, "metadata": document.metadata} for document in documents]
-        return _marked(documents, self.reranker.rerank(query, texts, scores=scores, top_n=self.top_n))
+        shown = self.reranker.rerank(query, texts, scores=scores, top_n=self.top_n)
+        return [
+            documents[row].model_copy(update={"metadata": documents[row].metadata | marks | {"relevance_score": score}})
+            for row, marks, score in zip(shown.order, shown.marks(), shown.relevance, strict=True)
+        ]
 
     def feedback(self, documents: Iterable[Document]) -> int:
         """Learn from the documents that were of use; how many lists were new."""
@@ -63,12 +67,3 @@ class PairRankCompressor(BaseDocumentCompressor):
         return RunnableLambda(
             lambda given: self.compress_documents(given["documents"], given["query"]), name="PairRank"
         )
-
-
-def _marked(documents: Sequence[Document], shown: Reranked) -> list[Document]:
-    return [
-        document.model_copy(update={"metadata": document.metadata | marks | {"relevance_score": score}})
-        for document, marks, score in zip(
-            (documents[row] for row in shown.order), shown.marks(), shown.relevance, strict=True
-        )
-    ]

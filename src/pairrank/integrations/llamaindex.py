@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from pairrank.errors import InputError, MissingExtraError
-from pairrank.integrations.text_reranker import IMPRESSION, ROW, Reranked, Reranker, TextReranker
+from pairrank.integrations.text_reranker import Reranker, TextReranker
 
 try:
     from llama_index.core.bridge.pydantic import Field
@@ -48,7 +48,16 @@ class PairRankPostprocessor(BaseNodePostprocessor):
             raise InputError("there is no query; expected query_bundle or query_str beside the nodes")
         texts = [{"text": n.node.get_content(MetadataMode.NONE), "metadata": n.node.metadata} for n in nodes]
         scores = [math.nan if node.score is None else node.score for node in nodes]
-        return _marked(nodes, self.reranker.rerank(query_bundle.query_str, texts, scores=scores, top_n=self.top_n))
+        shown = self.reranker.rerank(query_bundle.query_str, texts, scores=scores, top_n=self.top_n)
+        result = []
+        for row, marks, score in zip(shown.order, shown.marks(), shown.relevance, strict=True):
+            # A copy, since retrievers hand out the nodes of their store.
+            node = nodes[row].node.model_copy()
+            node.metadata = node.metadata | marks
+            node.excluded_llm_metadata_keys = [*node.excluded_llm_metadata_keys, *marks]
+            node.excluded_embed_metadata_keys = [*node.excluded_embed_metadata_keys, *marks]
+            result.append(NodeWithScore(node=node, score=score))
+        return result
 
     def feedback(self, nodes: Iterable[NodeWithScore]) -> int:
         """Learn from the nodes that were of use; how many lists were new."""
@@ -57,15 +66,3 @@ class PairRankPostprocessor(BaseNodePostprocessor):
     async def afeedback(self, nodes: Iterable[NodeWithScore]) -> int:
         """`feedback` for an event loop."""
         return await self.reranker.afeedback_on([node.node.metadata for node in nodes])
-
-
-def _marked(nodes: list[NodeWithScore], shown: Reranked) -> list[NodeWithScore]:
-    result = []
-    for row, marks, score in zip(shown.order, shown.marks(), shown.relevance, strict=True):
-        # A copy, since retrievers hand out the nodes of their store.
-        node = nodes[row].node.model_copy()
-        node.metadata = node.metadata | marks
-        node.excluded_llm_metadata_keys = [*node.excluded_llm_metadata_keys, IMPRESSION, ROW]
-        node.excluded_embed_metadata_keys = [*node.excluded_embed_metadata_keys, IMPRESSION, ROW]
-        result.append(NodeWithScore(node=node, score=score))
-    return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -51,9 +51,7 @@ class PairRankTransformer(pt.Transformer):
         return inp.assign(score=np.zeros(0), rank=np.zeros(0, int), **{IMPRESSION: "", ROW: 0})
 
     def _query(self, group: pd.DataFrame) -> pd.DataFrame:
-        documents = [{"text": row[self.text], "metadata": row} for row in group.to_dict(orient="records")]
-        scores = group["score"].to_numpy(float) if "score" in group else None
-        shown = self.reranker.rerank(str(group["query"].iloc[0]), documents, scores=scores, top_n=self.top_n)
+        shown = self.reranker.rerank(**_asked(group, self.text), top_n=self.top_n)
         marks = {IMPRESSION: shown.impression_id, ROW: list(shown.order)}
         return _ranked(group.iloc[list(shown.order)].assign(score=shown.relevance, **marks))
 
@@ -149,12 +147,8 @@ class PairRankEstimator(pt.Estimator):
             pt.validate.result_frame(frame, extra_columns=["features"], context=self)
             return np.stack(list(frame["features"])).astype(np.float64)
         pt.validate.result_frame(frame, extra_columns=["query", self.text], context=self)
-        parts = []
-        for _, group in frame.groupby("qid", sort=False):
-            documents = [{"text": row[self.text], "metadata": row} for row in group.to_dict(orient="records")]
-            scores = group["score"].to_numpy(float) if "score" in group else None
-            parts.append(self.extract(str(group["query"].iloc[0]), documents, scores=scores))
-        return np.concatenate(parts)
+        groups = frame.groupby("qid", sort=False)
+        return np.concatenate([self.extract(**_asked(group, self.text)) for _, group in groups])
 
     def _dataset(self, results: pd.DataFrame, qrels: pd.DataFrame | None) -> Dataset:
         if qrels is None or len(results) == 0:
@@ -173,6 +167,13 @@ class PairRankEstimator(pt.Estimator):
             feature_ids=np.arange(1, X.shape[1] + 1),
             name="pyterrier",
         )
+
+
+def _asked(group: pd.DataFrame, text: str) -> dict[str, Any]:
+    """The query of some rows, their documents with the column ``text``, and their scores where there are any."""
+    documents = [{"text": row[text], "metadata": row} for row in group.to_dict(orient="records")]
+    scores = group["score"].to_numpy(float) if "score" in group else None
+    return {"query": str(group["query"].iloc[0]), "documents": documents, "scores": scores}
 
 
 def _ranked(frame: pd.DataFrame) -> pd.DataFrame:

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pairrank import archive, rankers
+from pairrank.checking import check_whole
 from pairrank.client import Client
-from pairrank.errors import ExpiredImpressionError, FileFormatError, InputError, OptionError, UnknownNameError
+from pairrank.errors import ExpiredImpressionError, FileFormatError, InputError, UnknownNameError
 from pairrank.features.text import OPTIONS, STRENGTH, TRUST, Document, TextFeatures, passage
 from pairrank.kernel.relevance import falling
 from pairrank.rankers import priors
@@ -157,9 +158,7 @@ class TextReranker(Reranker):
         max_open: int = 10_000,
     ) -> None:
         super().__init__(features, upstream=upstream)
-        if isinstance(max_open, bool) or not isinstance(max_open, int) or max_open < 1:
-            raise OptionError(f"max_open is {max_open!r}; expected a whole number, 1 or more")
-        self.explore, self.max_open = explore, max_open
+        self.explore, self.max_open = explore, check_whole("max_open", max_open, 1)
         self.ranker = rankers.make(
             "pairrank", n_features=len(self.features.names), seed=seed, **{**OPTIONS, **(options or {})}
         )
