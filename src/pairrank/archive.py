@@ -69,10 +69,7 @@ def unpack(blob: bytes, kind: str, *, source: str = "these bytes") -> tuple[dict
     version = str(metadata.get("format", ""))
     if not version.isdigit():
         raise FileFormatError(f"{source} has no readable format version; it is damaged")
-    if int(version) > FORMAT_VERSION:
-        raise NewerFormatError(
-            f"{source} has format version {version}; this PairRank reads up to {FORMAT_VERSION}: upgrade pairrank"
-        )
+    NewerFormatError.check(source, int(version), FORMAT_VERSION)
     if metadata["pairrank"] != kind:
         raise FileFormatError(f"{source} holds a {metadata['pairrank']}; expected a {kind}")
     if hashlib.sha256(data).hexdigest() != metadata.get("sha256"):

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pairrank import archive, short_text
-from pairrank.checking import check_choice, check_number_in
+from pairrank.checking import check_choice, check_number_in, check_whole
 from pairrank.errors import DataError, GradeError, InputError, OptionError, UnknownNameError
 from pairrank.types import BoolArray, FloatArray, IntArray
 
@@ -282,10 +282,8 @@ class Unruly(Users):
 
     def __post_init__(self) -> None:
         check_number_in("hostile", self.hostile, 0.0, 1.0)
-        if self.drift is not None and (isinstance(self.drift, bool) or not isinstance(self.drift, int)):
-            raise OptionError(f"drift is {self.drift!r}; expected a whole number of rounds")
-        if self.drift is not None and self.drift < 1:
-            raise OptionError(f"drift is {self.drift}; expected the intent to change after 1 round or more")
+        if self.drift is not None:
+            check_whole("drift", self.drift, 1)
 
     @property
     def n_grades(self) -> int:  # noqa: D102

@@ -74,6 +74,12 @@ class FileFormatError(PairRankError):
 class NewerFormatError(FileFormatError):
     """A file or database written by a newer version of PairRank."""
 
+    @classmethod
+    def check(cls, source: object, version: int, newest: int) -> None:
+        """Refuse what has a later ``version`` of its format than the ``newest`` known here."""
+        if version > newest:
+            raise cls(f"{source} has version {version}; this PairRank reads up to {newest}: upgrade pairrank")
+
 
 class StorageError(PairRankError):
     """A disk or database that cannot be written or read right now; what was there is unharmed."""

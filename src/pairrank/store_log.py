@@ -151,8 +151,7 @@ def _check_schema(store: str | os.PathLike[str], rows: _Rows) -> None:
     if not _has_table(rows, "meta"):
         raise StorageError(f"{store} is not a store of the service")
     found = max((int(value) for (value,) in rows("SELECT value FROM meta WHERE name = 'schema'")), default=0)
-    if found > SCHEMA:
-        raise NewerFormatError(f"the store has schema {found}; this PairRank knows up to {SCHEMA}: upgrade pairrank")
+    NewerFormatError.check("the store's schema", found, SCHEMA)
 
 
 def _has_table(rows: _Rows, name: str) -> bool:

@@ -20,6 +20,7 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 AnyArray = NDArray[Any]
 Id = str | int  # of a document
+_ARRAYS = ("features", "ranking", "blocks")  # of an impression
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +106,10 @@ class Impression:
 
     def to_bytes(self) -> bytes:
         """Everything, as bytes that hold no pickle."""
-        values: dict[str, Any] = {
-            "ranker": self.ranker,
-            "seed": self.seed,
-            "number": self.number,
-            "n_docs": self.n_docs,
-            "explored": self.explored,
-            "locked": self.locked,
-        }
+        values = {name: value for name, value in vars(self).items() if name not in (*_ARRAYS, "memory", "ids")}
         if self.ids is not None:
             values["ids"] = self.ids
-        arrays = {"features": self.features, "ranking": self.ranking, "blocks": self.blocks}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
         return archive.pack("impression", values, arrays | {f"memory.{k}": v for k, v in self.memory.items()})
 
     @classmethod
@@ -124,13 +118,7 @@ class Impression:
         values, arrays = archive.unpack(blob, "impression", source="this impression")
         memory = {name.removeprefix("memory."): a for name, a in arrays.items() if name.startswith("memory.")}
         try:
-            return cls(
-                **values,
-                features=arrays["features"],
-                ranking=arrays["ranking"],
-                blocks=arrays["blocks"],
-                memory=memory,
-            )
+            return cls(**values | {name: arrays[name] for name in _ARRAYS}, memory=memory)
         except (KeyError, TypeError) as problem:
             raise FileFormatError(f"this impression is damaged: {problem}") from None
 

@@ -33,9 +33,7 @@ def model(blob: bytes, format: str, version: int, source: str) -> tuple[dict[str
     content = parse(blob, source)
     if content.get("format") != format:
         raise ExportError(f"{source} has the format {content.get('format')!r}; expected {format!r}")
-    found = entry(content, "version", int, source)
-    if found > version:
-        raise NewerFormatError(f"{source} has version {found}; this PairRank reads up to {version}: upgrade pairrank")
+    NewerFormatError.check(source, entry(content, "version", int, source), version)
     features = entry(content, "features", list, source)
     if not all(isinstance(feature, dict) for feature in features):
         raise ExportError(f"{source} lists features that are not objects")

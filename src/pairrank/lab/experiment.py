@@ -81,8 +81,7 @@ class Experiment(Protocol):
             version = int(values.pop("format"))
         except (KeyError, TypeError, ValueError):
             raise FileFormatError(f"{path} is damaged; delete it to report on whatever runs there are") from None
-        if version > FORMAT:
-            raise NewerFormatError(f"{path} has format {version}; this PairRank reads up to {FORMAT}: upgrade pairrank")
+        NewerFormatError.check(path, version, FORMAT)
         if set(values) - {f.name for f in fields(cls)}:
             raise FileFormatError(f"{path} is damaged: its fields are {sorted(values)}")
         read: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}

@@ -37,11 +37,7 @@ def parse(text: str | bytes, *, source: str) -> Settings:
     """Options by ranker, from the text of a file."""
     try:
         content = json.loads(text)
-        version = int(content["format"])
-        if version > FORMAT:
-            raise NewerFormatError(
-                f"{source} has format {version}; this PairRank reads up to {FORMAT}: upgrade pairrank"
-            )
+        NewerFormatError.check(source, int(content["format"]), FORMAT)
         settings = {str(name): dict(entry["options"]) for name, entry in content["rankers"].items()}
     except (AttributeError, KeyError, TypeError, ValueError):
         raise FileFormatError(f"{source} is not a settings file, as pairrank tune writes them") from None

@@ -140,10 +140,7 @@ class RunSpec(Protocol):
             version = int(values.pop("version"))
         except (KeyError, TypeError, ValueError):
             raise FileFormatError(f"{source} is not the JSON of a run's spec, or is damaged") from None
-        if version > SPEC_VERSION:
-            raise NewerFormatError(
-                f"{source} has version {version}; this PairRank reads up to {SPEC_VERSION}: upgrade pairrank"
-            )
+        NewerFormatError.check(source, version, SPEC_VERSION)
         unknown = set(values) - {f.name for f in fields(cls)}
         if unknown or "data" not in values:
             raise FileFormatError(f"{source} is damaged: its fields are {sorted(values)}")

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pairrank.checking import check_choice
-from pairrank.errors import CutoffError, InputError
+from pairrank.checking import check_choice, check_positions
+from pairrank.errors import InputError
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 A, B = 0, 1
@@ -209,8 +209,7 @@ def _checked(a: IntArray, b: IntArray, k: int, after: Shown) -> tuple[list[int],
         raise InputError(
             f"the rankings hold {len(ours)} and {len(theirs)} documents; expected the same ones, each once"
         )
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise CutoffError(f"k is {k!r}; expected a whole number of positions, 1 or more")
+    check_positions("k", k, 1, len(ours))
     if len(after.ranking) != len(after.teams) or abs(_ahead(after)) > 1:
         raise InputError("the earlier pages are not those of a team draft: one team per document, taking turns")
     return ours, theirs, frozenset(int(d) for d in after.ranking)
