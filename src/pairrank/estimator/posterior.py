@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from pairrank.estimator.history import LISTS_A_PRODUCT, History
+from pairrank.estimator.information_matrix import InformationMatrix
 from pairrank.kernel import jit
 from pairrank.kernel.confidence import inverse_of, plus_product
 from pairrank.kernel.list_newton import take_in
@@ -48,14 +49,14 @@ class Posterior(Saved):
     Parameters
     ----------
     precision : (d,), the diagonal of P at the start: λ for each weight.
-    tolerance : how far θ̂ may stray from the exact minimiser, in the H-norm (standard deviations of the posterior).
-        0 refreshes after every list, to rounding.
+    tolerance : how far θ̂ may stray from the exact minimiser, in the norm of H (standard deviations of the posterior)
+        or of ``metric``. 0 refreshes after every list, to rounding.
     mean_loss : the loss is the authors' mean plus λ‖θ‖²: P = 2nλI for pairs that weigh n together.
-    patient : refresh only when θ̂ may have strayed; else after every list.
     half_life : lists after which a list counts half; 0 forgets nothing.
     capacity : documents kept in the history; older lists are folded into P and q.
     n_free : how many weights the prior does not hold at zero; by default all.
     n_asleep : columns that are kept beside the others, with no weights, until `choose` takes them.
+    metric : the matrix that confidence widths are made of, where that is not H.
     """
 
     LATER: ClassVar[tuple[str, ...]] = ("_anchor", "_swept", "_fine", "_lag", "_passes")
@@ -88,17 +89,17 @@ class Posterior(Saved):
         *,
         tolerance: float,
         mean_loss: bool = False,
-        patient: bool = True,
         half_life: float = 0.0,
         capacity: int | None = None,
         n_free: int | None = None,
         n_asleep: int = 0,
+        metric: InformationMatrix | None = None,
     ) -> None:
         jit.begin()
         d = len(precision)
         self._n_free = d if n_free is None else n_free
         self._penalty = precision.copy()
-        self._mean_loss, self._tolerance, self._patient, self._half_life = mean_loss, tolerance, patient, half_life
+        self._mean_loss, self._tolerance, self._half_life, self._metric = mean_loss, tolerance, half_life, metric
         self._capacity = max(HISTORY_BYTES // (4 * (d + n_asleep)), 1000) if capacity is None else capacity
         # Where a tolerance is allowed, float32 halves the passes over the history at an error far below it.
         self.history = History(d, np.float32 if tolerance else np.float64, n_asleep)
@@ -191,12 +192,9 @@ class Posterior(Saved):
         """At how many pairs H⁻¹ is computed afresh: d³ costs much while there are few, a stale H⁻¹ later on.
 
         A stale one also makes refreshes more frequent: once as many have passed over the history as cost two rebuilds,
-        it pays to rebuild early. Where every list is followed by a refresh, each costs several passes with an H⁻¹ that
-        is a little stale.
+        it pays to rebuild early.
         """
         n, d = max(self._at_rebuild, 4), self._n_free
-        if not self._patient:
-            return n + max(n // 20, d // 8)
         if self._passes >= PASSES:
             return n + n // 16
         return max(GROWTH * n, min(2 * n, n + 4 * d))
@@ -229,7 +227,7 @@ class Posterior(Saved):
 
         Each pair's σ' is at the θ̂ of the beginning. The pieces are the same whether a rebuild was interrupted or not.
         """
-        if not (self._tolerance and self._patient):
+        if not self._tolerance:
             return self._rebuild()
         dtype = np.float64 if self._fine else np.float32
         if not self._swept:
@@ -348,24 +346,24 @@ class Posterior(Saved):
             if step:
                 seen.append((-move, gradient - before))
             before, move = gradient, secant_step(self.inverse, gradient, seen)
-            size = math.sqrt(max(float(gradient.dot(move)), 0.0))
+            size = self._length(move, gradient)
             if step == 0:
                 self.strayed = size
             else:
-                contraction = min(max(size / previous, 1e-3), 1.0)
+                # Directions in which σ is flat are long in the norm of M; one lucky step tells nothing about them.
+                contraction = min(max(size / previous, 1e-3 if self._metric is None else 0.1), 1.0)
                 measured = max(measured, contraction)
             if size > goal and contraction > 0.5:
-                move, size = self._newton_step(gradient, goal)
+                move = self._newton_step(gradient, goal)
+                size = self._length(move, gradient)
+                move = self._safe_share(move, gradient) * move
             self.theta = self.theta - move
             if size * contraction <= goal or previous <= size < 10 * goal:
                 break  # there, or so near that rounding stands in the way
             previous = size
         if measured:
             self._contraction = measured
-        elif not self._patient:
-            # What was measured once is trusted less and less: it is measured again before long.
-            self._contraction = min(1.25 * contraction, 0.5)
-        if self._tolerance and self._patient and self.n_pairs > SMALL:
+        if self._tolerance and self.n_pairs > SMALL:
             # The stray is in proportion to the way moved: aim at a part of the tolerance. One lucky measurement must
             # not put off the next refresh for long, and one that found too much must bring it near at once.
             aim = self._moved * 0.3 * self._tolerance / max(self.strayed, 1e-300)
@@ -373,8 +371,13 @@ class Posterior(Saved):
             self._allowance = 0.0 if far else min(aim, 1.5 * max(self._allowance, self._moved))
         self._moved = 0.0
 
-    def _newton_step(self, gradient: FloatArray, goal: float) -> tuple[FloatArray, float]:
-        """∇²L⁻¹∇L, shortened where it would go too far, and its length in the norm of ∇²L.
+    def _length(self, move: FloatArray, gradient: FloatArray) -> float:
+        """Of a ``move`` (d,) = H⁻¹ ``gradient``, in the norm of the tolerance."""
+        along = gradient if self._metric is None else self._metric.matrix.dot(move)
+        return math.sqrt(max(float(along.dot(move)), 0.0))
+
+    def _newton_step(self, gradient: FloatArray, goal: float) -> FloatArray:
+        """(d,), ∇²L⁻¹∇L.
 
         Conjugate gradients with H⁻¹ as preconditioner, to a tenth of the length or to ``goal``: no matrix is formed.
         """
@@ -392,16 +395,15 @@ class Posterior(Saved):
             after = float(residual @ descent)
             direction = descent + (after / before) * direction
             before = after
-        fall = max(float(gradient @ move), 0.0)
-        return self._safe_share(move, fall) * move, math.sqrt(fall)
+        return move
 
-    def _safe_share(self, move: FloatArray, fall: float) -> float:
+    def _safe_share(self, move: FloatArray, gradient: FloatArray) -> float:
         """How much of a Newton step to take: all of it where it moves no pair far, else as much as lowers the loss."""
         far = self.history.furthest(move)
         if far <= 1.0:
             return 1.0
         safe = math.log1p(far) / far  # self-concordance promises that this much does
-        before, share = self.loss(self.theta), 1.0
+        before, fall, share = self.loss(self.theta), max(float(gradient @ move), 0.0), 1.0
         while share > safe and self.loss(self.theta - share * move) > before - 0.25 * share * fall:
             share /= 2
         return max(share, safe)

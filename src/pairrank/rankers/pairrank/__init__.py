@@ -152,24 +152,22 @@ class PairRank(PairRankOptions):
         self._check_options()
         super()._reset()
         self._inverse32 = None
-        # The Laplace posterior has its own matrix; only the paper's widths need M.
-        self._information = InformationMatrix(self.n_inputs, self.lam) if self.width == "probability" else None
 
     def _start(self) -> Posterior:
         precision = np.append(self.lam * self._units.precisions, np.full(int(self.offsets), position.PRECISION))
         n_free = self.n_features + self.offsets  # functions are lines until they bend
         if self.width == "score":
-            # In the norm of H a width is z. A vector of length r there moves a pair of unit width by r/√d in the mean.
-            width = self.z * math.sqrt(n_free)
-        else:  # α in the norm of M, which is above H where σ is flat
-            width = 0.25 * (1.0 if self.alpha == "theory" else float(self.alpha))
+            # The Laplace posterior has its own matrix; only the paper's widths need M. In the norm of H a width is z,
+            # and a vector of length r there moves a pair of unit width by r/√d in the mean.
+            self._information, width = None, self.z * math.sqrt(n_free)
+        else:  # of probabilities, and σ is nowhere steeper than ¼
+            self._information = InformationMatrix(self.n_inputs, self.lam)
+            width = 4.0 * (1.0 if self.alpha == "theory" else float(self.alpha))
         return Posterior(
             precision,
             tolerance=self.tolerance * max(width, 0.01),
             mean_loss=self.loss == "mean",
-            # Where σ is flat, M is far above H, and what is little in the norm of H is much in that of M; unless the
-            # penalty grows with the pairs, as that of the mean does.
-            patient=self.width == "score" or self.loss == "mean",
+            metric=self._information,
             half_life=self.half_life or 0.0,
             n_free=n_free,
             n_asleep=self._units.n_asleep,
