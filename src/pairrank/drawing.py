@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -136,24 +136,22 @@ def _document(pens: Sequence[_Pen], summary: str, standalone: bool) -> str:
     width = sum(pen.width for pen in pens)
     height = max(pen.height for pen in pens)
     svg = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "class": "pr-drawing", "role": "img"})
-    svg.set("viewBox", f"0 0 {width} {height}")
-    svg.set("width", str(width))
-    svg.set("height", str(height))
-    _text(svg, "title", "Blocks of documents in score order")
-    _text(svg, "desc", summary)
+    svg.attrib |= {"viewBox": f"0 0 {width} {height}", "width": str(width), "height": str(height)}
+    _add(svg, "title", "Blocks of documents in score order")
+    _add(svg, "desc", summary)
     if standalone:
-        _text(svg, "style", STYLE)
+        _add(svg, "style", STYLE)
     left = 0
     for pen in pens:
-        group = ET.SubElement(svg, "g", {"transform": f"translate({left} 0)"})
-        pen.draw(group)
+        pen.draw(_add(svg, "g", transform=f"translate({left} 0)"))
         left += pen.width
     return ET.tostring(svg, encoding="unicode")
 
 
-def _text(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
-    child = ET.SubElement(parent, tag, {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()})
-    child.text = _UNWRITABLE.sub("\ufffd", text)
+def _add(parent: ET.Element, tag: str, text: str | None = None, **attributes: object) -> ET.Element:
+    named = {key.rstrip("_").replace("_", "-"): str(value) for key, value in attributes.items()}
+    child = ET.SubElement(parent, tag, named)
+    child.text = None if text is None else _UNWRITABLE.sub("\ufffd", text)
     return child
 
 
@@ -192,15 +190,16 @@ class _Pen:
 
     def draw(self, group: ET.Element) -> None:
         if self.panel.heading:
-            _text(group, "text", self.panel.heading, x="12", y="22", class_="pr-heading")
-        caption = str(self.top - 10)
-        _text(group, "text", "by score", x=str(self.node - 5), y=caption, class_="pr-quiet")
+            _add(group, "text", self.panel.heading, x=12, y=22, class_="pr-heading")
+        _add(group, "text", "by score", x=self.node - 5, y=self.top - 10, class_="pr-quiet")
         if self.panel.shown is not None:
-            _text(group, "text", "shown", x=str(self.chip + 11), y=caption, class_="pr-quiet", text_anchor="end")
+            _add(group, "text", "shown", x=self.chip + 11, y=self.top - 10, class_="pr-quiet", text_anchor="end")
         self._bands(group)
         self._links(group)
         self._certain(group)
-        self._uncertain(group)
+        uncertain = _uncertain_pairs(self.panel.inspection, self.order)
+        # Of many partners of a document the last one, which makes the block.
+        self._arcs(group, "pr-uncertain", uncertain if len(uncertain) <= MAX_ARCS else dict(uncertain).items(), 1.0)
         self._documents(group)
         self._positions(group)
 
@@ -208,11 +207,9 @@ class _Pen:
         for number, size in enumerate(self.panel.inspection.block_sizes):
             first = self.block.index(number)
             last = first + int(size) - 1
-            band = ET.SubElement(group, "rect", {"class": "pr-band-open" if size > 1 else "pr-band", "rx": "7"})
-            band.set("x", str(self.node - 16))
-            band.set("width", str(self.edge - self.node + 16))
-            band.set("y", str(self.y[first] - 14))
-            band.set("height", str(self.y[last] - self.y[first] + 28))
+            across = {"x": self.node - 16, "width": self.edge - self.node + 16}
+            down = {"y": self.y[first] - 14, "height": self.y[last] - self.y[first] + 28}
+            band = _add(group, "rect", class_="pr-band-open" if size > 1 else "pr-band", rx=7, **across, **down)
             what = f"{size} documents whose order is open" if size > 1 else "one document, its place is kept"
             self._why(band, f"Block {number + 1}: {what}")
 
@@ -223,82 +220,67 @@ class _Pen:
             start, end = self.y[rank], self._position_y(position)
             bend = (self.edge + self.chip - 11) / 2
             path = f"M{self.edge} {start}C{bend:g} {start} {bend:g} {end} {self.chip - 11} {end}"
-            ET.SubElement(group, "path", {"class": "pr-link-open" if self.size[rank] > 1 else "pr-link", "d": path})
+            _add(group, "path", class_="pr-link-open" if self.size[rank] > 1 else "pr-link", d=path)
 
     def _certain(self, group: ET.Element) -> None:
         """Arrows from block to block; inside a block, the kept orders that no document between implies."""
         for rank in range(1, len(self.order)):
             if self.block[rank] != self.block[rank - 1]:
                 start, end = self.y[rank - 1] + 14, self.y[rank] - 14
-                arrow = ET.SubElement(group, "path", {"class": "pr-tip"})
-                x = self.node
-                arrow.set("d", f"M{x - 1} {start}h2v{end - start - 6}h3l-4 6l-4 -6h3z")
+                path = f"M{self.node - 1} {start}h2v{end - start - 6}h3l-4 6l-4 -6h3z"
+                arrow = _add(group, "path", class_="pr-tip", d=path)
                 self._why(arrow, "Everything above is kept before everything below")
         pairs = _covers(self.panel.inspection, self.order)
-        if len(pairs) > MAX_ARCS:
-            pairs = list(dict(reversed(pairs)).items())  # of each document's followers the nearest
-        for i, j in pairs:
-            line = ET.SubElement(group, "path", {"class": "pr-certain", "d": self._arc(i, j, 0.45)})
-            line.set("data-pair", f"{self.order[i]} {self.order[j]}")
-            self._why(line, explain(self.panel, self.order[i], self.order[j]))
+        # Of many followers of a document the nearest.
+        self._arcs(group, "pr-certain", pairs if len(pairs) <= MAX_ARCS else dict(reversed(pairs)).items(), 0.45)
 
-    def _uncertain(self, group: ET.Element) -> None:
-        pairs = _uncertain_pairs(self.panel.inspection, self.order)
-        if len(pairs) > MAX_ARCS:
-            pairs = list(dict(pairs).items())  # of each document's partners the last one, which makes the block
-        for i, j in pairs:
-            arc = ET.SubElement(group, "path", {"class": "pr-uncertain", "d": self._arc(i, j, 1.0)})
-            arc.set("data-pair", f"{self.order[i]} {self.order[j]}")
-            self._why(arc, explain(self.panel, self.order[i], self.order[j]))
-
-    def _arc(self, i: int, j: int, share: float) -> str:
+    def _arcs(self, group: ET.Element, kind: str, pairs: Iterable[tuple[int, int]], share: float) -> None:
         """From one document to another, bulging left by how far apart they stand."""
-        bulge = share * min(self.gutter * 4 / 3, 12 + 14 * ((self.y[j] - self.y[i]) / _ROW) ** 0.5)
-        x = self.node - bulge
-        return f"M{self.node} {self.y[i]}C{x:.1f} {self.y[i]} {x:.1f} {self.y[j]} {self.node} {self.y[j]}"
+        for i, j in pairs:
+            above, below = self.y[i], self.y[j]
+            x = self.node - share * min(self.gutter * 4 / 3, 12 + 14 * ((below - above) / _ROW) ** 0.5)
+            path = f"M{self.node} {above}C{x:.1f} {above} {x:.1f} {below} {self.node} {below}"
+            arc = _add(group, "path", class_=kind, d=path, data_pair=f"{self.order[i]} {self.order[j]}")
+            self._why(arc, explain(self.panel, self.order[i], self.order[j]))
 
     def _documents(self, group: ET.Element) -> None:
         ins = self.panel.inspection
         position_of = {row: position for position, row in enumerate(self.shown)}
         for rank, row in enumerate(self.order):
-            mark = ET.SubElement(group, "g", {"class": "pr-document", "data-row": str(row)})
+            mark = _add(group, "g", class_="pr-document", data_row=row)
             n_open = len(self.order) - 1 - int(ins.certain[row].sum() + ins.certain[:, row].sum())
             place = f", shown at position {position_of[row] + 1}" if row in position_of else ""
             facts = f"{self.panel.label(row)}: score {ins.scores[row]:.3f}, block {self.block[rank] + 1}{place}"
             self._why(mark, f"{facts}; order open against {n_open} others")
             self._field(mark, self.node - 16, self.edge - self.node + 16, self.y[rank])
-            node = {"class": "pr-node-open" if self.size[rank] > 1 else "pr-node", "r": "5.5"}
-            ET.SubElement(mark, "circle", {**node, "cx": str(self.node), "cy": str(self.y[rank])})
-            text = _cut(self.panel.label(row), self.label_width - 46)
-            _text(mark, "text", text, x=str(self.node + 14), y=str(self.y[rank] + 4.5))
-            score = {"x": str(self.edge - 8), "y": str(self.y[rank] + 4.5), "text_anchor": "end"}
-            _text(mark, "text", f"{ins.scores[row]:.2f}".replace("-", "−"), class_="pr-quiet pr-number", **score)
+            kind, line = "pr-node-open" if self.size[rank] > 1 else "pr-node", self.y[rank] + 4.5
+            _add(mark, "circle", class_=kind, r=5.5, cx=self.node, cy=self.y[rank])
+            _add(mark, "text", _cut(self.panel.label(row), self.label_width - 46), x=self.node + 14, y=line)
+            score = f"{ins.scores[row]:.2f}".replace("-", "−")
+            _add(mark, "text", score, class_="pr-quiet pr-number", x=self.edge - 8, y=line, text_anchor="end")
 
     def _positions(self, group: ET.Element) -> None:
         for position, row in enumerate(self.shown):
             y, clicked = self._position_y(position), row in self.panel.clicked
-            mark = ET.SubElement(group, "g", {"class": "pr-position", "data-row": str(row)})
+            mark = _add(group, "g", class_="pr-position", data_row=row)
             self._why(mark, f"Position {position + 1}: {self.panel.label(row)}{', clicked' if clicked else ''}")
             self._field(mark, self.chip - 12, self.width - self.chip + 12, y)
-            chip = {"class": "pr-chip pr-clicked" if clicked else "pr-chip", "r": "10.5"}
-            ET.SubElement(mark, "circle", {**chip, "cx": str(self.chip), "cy": str(y)})
+            _add(mark, "circle", class_="pr-chip pr-clicked" if clicked else "pr-chip", r=10.5, cx=self.chip, cy=y)
             style = "pr-number pr-clicked-text" if clicked else "pr-number"
-            at = {"x": str(self.chip), "y": str(y + 4.5), "text_anchor": "middle"}
-            _text(mark, "text", str(position + 1), class_=style, **at)
+            _add(mark, "text", str(position + 1), class_=style, x=self.chip, y=y + 4.5, text_anchor="middle")
             if not self.compact:
                 label = _cut(self.panel.label(row), _SHOWN[False] - 40)
-                _text(mark, "text", label, x=str(self.chip + 18), y=str(y + 4.5))
+                _add(mark, "text", label, x=self.chip + 18, y=y + 4.5)
 
     @staticmethod
     def _field(mark: ET.Element, x: int, width: int, y: int) -> None:
         """Something invisible to point at, as wide as the row."""
-        field = {"class": "pr-field", "x": str(x), "y": str(y - _ROW // 2)}
-        ET.SubElement(mark, "rect", {**field, "width": str(width), "height": str(_ROW), "rx": "6"})
+        _add(mark, "rect", class_="pr-field", x=x, y=y - _ROW // 2, width=width, height=_ROW, rx=6)
 
     def _why(self, mark: ET.Element, text: str) -> None:
         """What a mark means."""
         if self.titles:
-            _text(mark, "title", text)
+            _add(mark, "title", text)
         else:
             mark.set("data-why", _UNWRITABLE.sub("\ufffd", text))
 
