@@ -7,30 +7,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from multiprocessing import get_context
 
+from pairrank import threads
 from pairrank.checking import check_choice, check_whole
-from pairrank.engines.base import Engine, Item, Result, cores
-from pairrank.engines.processes import Processes
-from pairrank.engines.ray import Ray
-from pairrank.engines.serial import Serial
+from pairrank.engines.base import Engine, Item, Pool, Result, call, cores
+from pairrank.engines.ray import connected
 
 __all__ = ["ENGINES", "Engine", "cores", "over_processes", "start"]
 
 ENGINES = ("serial", "processes", "ray")
 
 
-def start(name: str = "serial", workers: int | None = None) -> Engine:
-    """The engine called ``name``, with so many ``workers`` (default: one per core); to be used in a ``with``.
+def start(name: str = "serial", workers: int | None = None) -> AbstractContextManager[Engine]:
+    """The engine called ``name``, with so many ``workers`` (default: one per core), for a ``with``: they start once.
 
     Ray is the cluster at the address in the environment's RAY_ADDRESS, or a local one that lives as long as the work.
     """
     check_choice("engine", name, ENGINES)
     if workers is not None:
         check_whole("workers", workers, 1)
-    if name == "serial":
-        return Serial()
-    return Processes(workers) if name == "processes" else Ray(workers)
+    return _started(name, workers)
+
+
+@contextmanager
+def _started(name: str, workers: int | None) -> Iterator[Engine]:
+    # One thread also for what is done with the results here: a sum has the same bits everywhere.
+    with threads.single():
+        if name == "serial":
+            yield Engine()
+        elif name == "processes":
+            # Not fork: Arrow and BLAS have threads, and a forked copy of a held lock is never released.
+            n = workers or cores()
+            pool = ProcessPoolExecutor(n, mp_context=get_context("spawn"))
+            try:
+                with threads.single_in_children():
+                    yield Pool(n, lambda *task: pool.submit(call, *task), Future.result, (BrokenExecutor,))
+            finally:
+                pool.shutdown(cancel_futures=True)
+        else:
+            with connected(workers, os.environ.get("RAY_ADDRESS")) as ray:
+                n = workers or int(ray.cluster_resources().get("CPU", 1))
+                deaths = (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError)
+                yield Pool(n, ray.remote(call).remote, ray.get, deaths)
 
 
 def over_processes(

@@ -1,13 +1,12 @@
-"""What all engines have in common: they map a function over items, and results come in the order of the items."""
+"""What maps a function over items, results in the order of the items: this process, or a pool of others."""
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from pairrank import threads
 from pairrank.errors import PairRankError
@@ -24,47 +23,37 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-class Engine(ABC):
-    """Maps a function over items. Use it in a ``with``: workers are started once and serve any number of maps."""
+class Engine:
+    """This process, one item after the other: the plainest engine, and the one that the others are compared with."""
 
-    def __enter__(self) -> Self:
-        with ExitStack() as opened:
-            # Also for what is done with the results here: a sum has the same bits everywhere.
-            opened.enter_context(threads.single())
-            self._start(opened)
-            self._opened = opened.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._opened.close()
-
-    @abstractmethod
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """``function`` of every item, in the order of the items. Items and results must travel between processes."""
-
-    @abstractmethod
-    def _start(self, opened: ExitStack) -> None:
-        """Start workers; what ends them goes on ``opened``."""
+        yield from map(function, items)
 
 
+@dataclass(frozen=True)
 class Pool(Engine):
-    """Workers that take items as they become free; at most two per worker are under way, so memory stays bounded."""
+    """Workers that take items as they become free; at most two per worker are under way, so memory stays bounded.
+
+    submit : starts `call` of a function and an item on a worker. result : waits for it.
+    deaths : what it looks like when a worker dies.
+    """
 
     workers: int
-    _submit: Callable[[Callable[[Any], Any], Any], Any]
-    _result: Callable[[Any], Any]
-    _deaths: tuple[type[Exception], ...]  # what it looks like when a worker dies
+    submit: Callable[[Callable[[Any], Any], Any], Any]
+    result: Callable[[Any], Any]
+    deaths: tuple[type[Exception], ...]
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         waiting: deque[Any] = deque()
         try:
             for item in items:
-                waiting.append(self._submit(function, item))
+                waiting.append(self.submit(function, item))
                 if len(waiting) >= 2 * self.workers:
-                    yield self._result(waiting.popleft())
+                    yield self.result(waiting.popleft())
             while waiting:
-                yield self._result(waiting.popleft())
-        except self._deaths as problem:
+                yield self.result(waiting.popleft())
+        except self.deaths as problem:
             raise PairRankError(
                 f"a worker died ({type(problem).__name__}), perhaps for want of memory: use fewer workers, or start "
                 "again; a fit goes on from its checkpoint"

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from pairrank.checking import import_extra
-from pairrank.engines.base import Pool, call, cores
+from pairrank.engines.base import cores
 from pairrank.errors import PairRankError
-
-
-class Ray(Pool):
-    """Tasks on the cluster at RAY_ADDRESS, or on one of our own."""
-
-    def __init__(self, workers: int | None = None) -> None:
-        self._wanted = workers
-
-    def _start(self, opened: ExitStack) -> None:
-        ray = opened.enter_context(connected(self._wanted, os.environ.get("RAY_ADDRESS")))
-        self.workers = self._wanted or int(ray.cluster_resources().get("CPU", 1))
-        remote = ray.remote(call)
-        self._submit = lambda function, item: remote.remote(function, item)
-        self._result = ray.get
-        self._deaths = (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError)
 
 
 @contextmanager
