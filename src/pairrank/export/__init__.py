@@ -64,7 +64,16 @@ _WRITERS: Mapping[str, Callable[[LinearModel], bytes]] = MappingProxyType(
 )
 FORMATS: tuple[str, ...] = tuple(_WRITERS)
 # What can hold a function per feature.
-ADDITIVE_FORMATS: tuple[str, ...] = ("json", "onnx", "xgboost", "lightgbm", "solr")
+_ADDITIVE_WRITERS: Mapping[str, Callable[[AdditiveModel, str, int], bytes]] = MappingProxyType(
+    {
+        "json": lambda model, store, leaves: additive.dumps(model),
+        "onnx": lambda model, store, leaves: onnx.dumps_additive(model),
+        "xgboost": lambda model, store, leaves: trees.xgboost(model, leaves),
+        "lightgbm": lambda model, store, leaves: trees.lightgbm(model, leaves),
+        "solr": trees.solr,
+    }
+)
+ADDITIVE_FORMATS: tuple[str, ...] = tuple(_ADDITIVE_WRITERS)
 # The formats that can min-max within the query.
 PER_QUERY: tuple[str, ...] = ("vespa", "elasticsearch-linear", "opensearch-hybrid", "json")
 
@@ -104,7 +113,9 @@ def dumps(
     leaves : of all trees together, where an additive model goes out as trees.
     """
     if isinstance(model, AdditiveModel):
-        return _additive(model, format, store, leaves)
+        if format not in _ADDITIVE_WRITERS:
+            raise ExportError(f"{format} cannot hold a function per feature; {', '.join(ADDITIVE_FORMATS)} can")
+        return _ADDITIVE_WRITERS[format](model, store, leaves)
     if format in ("xgboost", "lightgbm"):
         raise ExportError(f'{format} is for models that were learned with model="additive"; this one is linear')
     if format not in _WRITERS:
@@ -116,21 +127,6 @@ def dumps(
         )
     model = model.folded() if fold else model
     return solr.dumps(model, store=store) if format == "solr" else _WRITERS[format](model)
-
-
-def _additive(model: AdditiveModel, format: str, store: str, leaves: int) -> bytes:
-    match format:
-        case "json":
-            return additive.dumps(model)
-        case "onnx":
-            return onnx.dumps_additive(model)
-        case "xgboost":
-            return trees.xgboost(model, leaves)
-        case "lightgbm":
-            return trees.lightgbm(model, leaves)
-        case "solr":
-            return trees.solr(model, store, leaves)
-    raise ExportError(f"{format} cannot hold a function per feature; {', '.join(ADDITIVE_FORMATS)} can")
 
 
 def loads(blob: bytes, format: str | None = None, *, source: str = "this model") -> LinearModel:

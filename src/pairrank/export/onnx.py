@@ -7,6 +7,7 @@ the exact numbers travel in the file's metadata, from where `loads` takes them.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from pairrank.errors import ExportError
 from pairrank.export import additive, json_model
 from pairrank.export.additive import AdditiveModel
 from pairrank.export.model import LinearModel
+from pairrank.types import AnyArray
 
 OPSET = 13
 IR_VERSION = 8
@@ -25,28 +27,32 @@ KEY = "pairrank"
 def dumps(model: LinearModel) -> bytes:
     """The model as an ONNX file."""
     onnx = import_extra("onnx", "onnx")
-    helper, kind = onnx.helper, onnx.TensorProto
+    node, kind = onnx.helper.make_node, onnx.TensorProto
     shift, scale = model.affine()
+    nodes = [
+        node("Cast", ["features"], ["wide"], to=kind.DOUBLE),
+        node("Sub", ["wide", "shift"], ["centred"]),
+        node("Div", ["centred", "scale"], ["normalised"]),
+        node("MatMul", ["normalised", "weights"], ["scores"]),
+    ]
     constants = {"shift": shift, "scale": scale, "weights": model.weights}
+    doc = "score = ((features - shift) / scale) · weights; higher is better"
+    return _file(onnx, nodes, constants, json_model.document(model), doc)
+
+
+def _file(
+    onnx: Any, nodes: Sequence[Any], constants: Mapping[str, AnyArray], document: dict[str, Any], doc: str
+) -> bytes:
+    """A graph from ``features`` to ``scores`` as a file, with the model's own numbers in its metadata."""
+    helper, kind = onnx.helper, onnx.TensorProto
     graph = helper.make_graph(
-        [
-            helper.make_node("Cast", ["features"], ["wide"], to=kind.DOUBLE),
-            helper.make_node("Sub", ["wide", "shift"], ["centred"]),
-            helper.make_node("Div", ["centred", "scale"], ["normalised"]),
-            helper.make_node("MatMul", ["normalised", "weights"], ["scores"]),
-        ],
-        "pairrank-linear",
-        [helper.make_tensor_value_info("features", kind.FLOAT, ["n_docs", model.n_features])],
+        nodes,
+        document["format"],
+        [helper.make_tensor_value_info("features", kind.FLOAT, ["n_docs", len(document["features"])])],
         [helper.make_tensor_value_info("scores", kind.DOUBLE, ["n_docs"])],
         [onnx.numpy_helper.from_array(np.array(value), name) for name, value in constants.items()],
-        doc_string="score = ((features - shift) / scale) · weights; higher is better",
+        doc_string=doc,
     )
-    return _file(onnx, graph, json_model.document(model))
-
-
-def _file(onnx: Any, graph: Any, document: dict[str, Any]) -> bytes:
-    """A graph as a file, with the model's own numbers in its metadata."""
-    helper = onnx.helper
     file = helper.make_model(
         graph, producer_name="pairrank", ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)]
     )
@@ -62,8 +68,7 @@ def dumps_additive(model: AdditiveModel) -> bytes:
     g(x) = y_0 + Σ_i (y_{i+1} - y_i) clip((x - x_i) / (x_{i+1} - x_i), 0, 1) + slope · (x - clip(x, x_0, x_p)).
     """
     onnx = import_extra("onnx", "onnx")
-    helper, kind = onnx.helper, onnx.TensorProto
-    functions = model.functions
+    node, functions = onnx.helper.make_node, model.functions
     pieces = [(f, i) for f, function in enumerate(functions) for i in range(len(function.x) - 1)]
     pieces = pieces or [(0, 0)]  # a graph cannot hold an empty product
 
@@ -86,7 +91,6 @@ def dumps_additive(model: AdditiveModel) -> bytes:
         "zero": np.array(0.0),
         "one": np.array(1.0),
     }
-    node = helper.make_node
     together = []
     if model.products:
         middles = np.zeros(len(functions))
@@ -109,32 +113,26 @@ def dumps_additive(model: AdditiveModel) -> bytes:
             node("MatMul", ["products", "of_products"], ["together"]),
         ]
     terms = ["inside", "outside", "absent", "first", *(["together"] if together else [])]
-    graph = helper.make_graph(
-        [
-            node("Cast", ["features"], ["wide"], to=kind.DOUBLE),
-            node("IsNaN", ["wide"], ["is_lost"]),
-            node("Where", ["is_lost", "low", "wide"], ["known"]),
-            node("Gather", ["known", "owner"], ["of_piece"], axis=1),
-            node("Sub", ["of_piece", "starts"], ["way"]),
-            node("Div", ["way", "lengths"], ["share"]),
-            node("Clip", ["share", "zero", "one"], ["clipped"]),
-            node("MatMul", ["clipped", "rises"], ["inside"]),
-            node("Max", ["known", "low"], ["above"]),
-            node("Min", ["above", "high"], ["between"]),
-            node("Sub", ["known", "between"], ["beyond"]),
-            node("MatMul", ["beyond", "slopes"], ["outside"]),
-            node("Cast", ["is_lost"], ["gone"], to=kind.DOUBLE),
-            node("MatMul", ["gone", "lost"], ["absent"]),
-            *together,
-            node("Sum", terms, ["scores"]),
-        ],
-        "pairrank-additive",
-        [helper.make_tensor_value_info("features", kind.FLOAT, ["n_docs", model.n_features])],
-        [helper.make_tensor_value_info("scores", kind.DOUBLE, ["n_docs"])],
-        [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()],
-        doc_string="a sum of piecewise-linear functions, one per feature; higher is better",
-    )
-    return _file(onnx, graph, additive.document(model))
+    nodes = [
+        node("Cast", ["features"], ["wide"], to=onnx.TensorProto.DOUBLE),
+        node("IsNaN", ["wide"], ["is_lost"]),
+        node("Where", ["is_lost", "low", "wide"], ["known"]),
+        node("Gather", ["known", "owner"], ["of_piece"], axis=1),
+        node("Sub", ["of_piece", "starts"], ["way"]),
+        node("Div", ["way", "lengths"], ["share"]),
+        node("Clip", ["share", "zero", "one"], ["clipped"]),
+        node("MatMul", ["clipped", "rises"], ["inside"]),
+        node("Max", ["known", "low"], ["above"]),
+        node("Min", ["above", "high"], ["between"]),
+        node("Sub", ["known", "between"], ["beyond"]),
+        node("MatMul", ["beyond", "slopes"], ["outside"]),
+        node("Cast", ["is_lost"], ["gone"], to=onnx.TensorProto.DOUBLE),
+        node("MatMul", ["gone", "lost"], ["absent"]),
+        *together,
+        node("Sum", terms, ["scores"]),
+    ]
+    doc = "a sum of piecewise-linear functions, one per feature; higher is better"
+    return _file(onnx, nodes, constants, additive.document(model), doc)
 
 
 def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
