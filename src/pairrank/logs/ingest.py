@@ -72,12 +72,8 @@ def kind_of(path: str | os.PathLike[str]) -> str:
             start = file.read(4)
     except (OSError, EOFError) as problem:
         raise StorageError(f"cannot read {path}: {problem}") from None
-    if start == b"PAR1":
-        return "parquet"
     # A Parquet file that lost its first bytes is still better reported as such.
-    if str(path).endswith(".parquet"):
-        return "parquet"
-    return "json"
+    return "parquet" if start == b"PAR1" or str(path).endswith(".parquet") else "json"
 
 
 def ingest(
@@ -172,9 +168,7 @@ def _lines(path: str, problems: Problems) -> Iterator[tuple[str, bytes]]:
 
 
 def _opened(path: str | os.PathLike[str]) -> IO[bytes] | gzip.GzipFile:
-    if str(path).endswith(".gz"):
-        return gzip.open(path, "rb")
-    return open(path, "rb")
+    return gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb")
 
 
 def _read_event(record: Mapping[str, Any], join: Join, place: str) -> None:

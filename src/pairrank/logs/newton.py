@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -155,12 +156,9 @@ def validate(
     NaN is one, but for the ``model`` "additive".
     """
     problems = Problems()
-    chunks = reader.chunks(paths, problems)
-    if not chunks:
+    if not (chunks := reader.chunks(paths, problems)):
         return problems, 0, 0
-    job = _Job(chunks, _units(model, chunks), 1.0, "all", "skip", None, progress)
-    with engines.start(engine, workers) as running:
-        total = job.sweep(running, np.zeros(job.width), problems)
+    total = _one_pass(chunks, model, engine, workers, progress, problems)
     return problems, total.n_lists, total.n_pairs
 
 
@@ -168,11 +166,16 @@ def spread(
     paths: Sequence[str], *, engine: str = "serial", workers: int | None = None, progress: Progress | None = None
 ) -> FloatArray:
     """(d,): E[(x_i - x_j)_f²] over the documents of a list, of the click logs at ``paths``."""
-    chunks = reader.chunks(paths, Problems())
-    job = _Job(chunks, _units("linear", chunks), 1.0, "all", "skip", None, progress)
-    with engines.start(engine, workers) as running:
-        total = job.sweep(running, np.zeros(job.width), Problems())
+    total = _one_pass(reader.chunks(paths, Problems()), "linear", engine, workers, progress, Problems())
     return mean_spread(total.spread, total.varied)
+
+
+def _one_pass(
+    chunks: list[Chunk], model: str, engine: str, workers: int | None, progress: Progress | None, problems: Problems
+) -> Sums:
+    job = _Job(chunks, _units(model, chunks), 1.0, "all", "skip", None, progress)
+    with engines.start(engine, workers) as running:
+        return job.sweep(running, np.zeros(job.width), problems)
 
 
 def _units(model: str, chunks: Sequence[Chunk]) -> Units:
@@ -385,7 +388,7 @@ class _Job:
         none = np.zeros(d)
         done = Sums(values["loss"], arrays["gradient"], arrays["hessian"], np.zeros((d, d)), none, none, *counts)
         noted = Problems(
-            {Reason(reason): count for reason, count in values["counts"].items()},
+            Counter({Reason(reason): count for reason, count in values["counts"].items()}),
             {Reason(reason): places for reason, places in values["examples"].items()},
         )
         return arrays["theta"], done, arrays["M"], noted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -44,7 +45,7 @@ class Reason(StrEnum):
 class Problems:
     """Counts by reason, and the first few places of each."""
 
-    counts: dict[Reason, int] = field(default_factory=dict)
+    counts: Counter[Reason] = field(default_factory=Counter)
     examples: dict[Reason, list[str]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -52,17 +53,14 @@ class Problems:
 
     def add(self, reason: Reason, place: str, count: int = 1) -> None:
         """Note ``count`` rows at ``place``, a file and a row in words."""
-        self.counts[reason] = self.counts.get(reason, 0) + count
-        places = self.examples.setdefault(reason, [])
-        if len(places) < EXAMPLES:
-            places.append(place)
+        self.merge(Problems(Counter({reason: count}), {reason: [place]}))
 
     def merge(self, other: Problems) -> None:
         """Add what ``other`` has noted."""
-        for reason, count in other.counts.items():
-            self.counts[reason] = self.counts.get(reason, 0) + count
+        self.counts.update(other.counts)
+        for reason, found in other.examples.items():
             places = self.examples.setdefault(reason, [])
-            places += other.examples[reason][: EXAMPLES - len(places)]
+            places += found[: EXAMPLES - len(places)]
 
     def stop(self) -> None:
         """Raise `LogError` if there is anything at all."""
