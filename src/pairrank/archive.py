@@ -135,6 +135,14 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Make the folder ``path`` where it is not there yet; where that cannot be, a `StorageError` in one sentence."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise StorageError(f"cannot make the folder {path}: {problem.strerror or problem}") from problem
+
+
 def read_file(path: str | os.PathLike[str]) -> bytes:
     """The bytes of ``path``; a file that cannot be read is a `StorageError` in one sentence."""
     try:

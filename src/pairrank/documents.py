@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pairrank.checking import check_number_in, nearest
+from pairrank.checking import check_number_in, check_whole, nearest
 from pairrank.errors import ClickError, FeatureError, OptionError
 from pairrank.types import BoolArray, FloatArray, Id, check_clicks
 
@@ -70,16 +70,12 @@ class Columns:
         told = None if names is None else _check_names(names)
         if n_features is COUNTED and told is None:
             raise OptionError("neither n_features nor feature_names came; expected one of them")
-        n: object = len(told or ()) if n_features is COUNTED else n_features
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
-            raise OptionError(f"n_features is {n!r}; expected a whole number")
-        if not 1 <= n <= MAX_FEATURES:
-            raise OptionError(f"n_features is {n}; expected 1 to {MAX_FEATURES}")
+        n = check_whole("n_features", len(told or ()) if n_features is COUNTED else n_features, 1, MAX_FEATURES)
         if told is not None and len(told) != n:
             raise OptionError(f"{len(told)} feature_names came for {n} features; expected one each")
         if missing is not None and missing != "mean":
             missing = check_number_in("missing", missing, -MAX_MAGNITUDE, MAX_MAGNITUDE)
-        return cls(int(n), told, missing)
+        return cls(n, told, missing)
 
     def read(
         self, given: Features, ids: Iterable[Id] | str | None = None, may_lack: BoolArray | None = None

@@ -207,9 +207,9 @@ class _Pen:
         for number, size in enumerate(self.panel.inspection.block_sizes):
             first = self.block.index(number)
             last = first + int(size) - 1
-            across = {"x": self.node - 16, "width": self.edge - self.node + 16}
-            down = {"y": self.y[first] - 14, "height": self.y[last] - self.y[first] + 28}
-            band = _add(group, "rect", class_="pr-band-open" if size > 1 else "pr-band", rx=7, **across, **down)
+            kind, left = "pr-band-open" if size > 1 else "pr-band", self.node - 16
+            top, height = self.y[first] - 14, self.y[last] - self.y[first] + 28
+            band = _add(group, "rect", class_=kind, rx=7, x=left, width=self.edge - left, y=top, height=height)
             what = f"{size} documents whose order is open" if size > 1 else "one document, its place is kept"
             self._why(band, f"Block {number + 1}: {what}")
 

@@ -6,8 +6,7 @@ Per-list values are NaN where a metric means nothing (a list without a relevant 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -96,6 +95,20 @@ def block_size_by_rank(block_sizes: ArrayLike) -> IntArray:
     return np.repeat(sizes, sizes)
 
 
+def mean_by_rank(lists: Sequence[ArrayLike]) -> FloatArray:
+    """(longest,), the mean over ``lists`` of numbers at every rank, over those that reach that far down.
+
+    >>> mean_by_rank([[1.0, 2.0], [3.0, 4.0, 5.0]])
+    array([2., 3., 5.])
+    """
+    longest = max((len(np.asarray(values)) for values in lists), default=0)
+    total, count = np.zeros(longest), np.zeros(longest)
+    for values in map(np.asarray, lists):
+        total[: len(values)] += values
+        count[: len(values)] += 1
+    return total / count
+
+
 def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
     """Mean over the first axis, the runs, and half the width of its Student t interval; NaN for fewer than two runs.
 
@@ -121,7 +134,6 @@ def order(scores: ArrayLike, offsets: ArrayLike, rng: np.random.Generator | None
     return np.lexsort(keys if rng is None else [rng.random(len(keys[0])), *keys])
 
 
-@dataclass(frozen=True, eq=False)
 class NDCG:
     """NDCG@k of a whole data set, again and again: what depends on the labels alone is computed once.
 
@@ -138,24 +150,15 @@ class NDCG:
     0.82
     """
 
-    grades: IntArray
-    offsets: IntArray
-    k: int = 10
-    ideal: FloatArray = field(init=False, repr=False)
-    _gains: FloatArray = field(init=False, repr=False)
-    _lists: IntArray = field(init=False, repr=False)
-    _places: tuple[IntArray, FloatArray, IntArray] = field(init=False, repr=False)
-    _long: tuple[tuple[IntArray, IntArray], ...] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        _check_lists(self.grades, self.grades, self.offsets)
-        rank, lists = _rank(self.offsets), _list_of(self.offsets)
-        top = np.flatnonzero(rank < self.k)
-        object.__setattr__(self, "_gains", gain(self.grades))
-        object.__setattr__(self, "_lists", lists)
-        object.__setattr__(self, "_places", (rank[top], discount(self.k)[rank[top]], lists[top]))
-        object.__setattr__(self, "_long", tuple(_padded(np.asarray(self.offsets), self.k)))
-        object.__setattr__(self, "ideal", self._dcg(order(self.grades, self.offsets)[top]))
+    def __init__(self, grades: IntArray, offsets: IntArray, k: int = 10) -> None:
+        _check_lists(grades, grades, offsets)
+        self.grades, self.offsets, self.k = grades, offsets, k
+        self._gains, self._lists = gain(grades), _list_of(offsets)
+        rank = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))  # 0 for the first of each list
+        top = np.flatnonzero(rank < k)
+        self._places = rank[top], discount(k)[rank[top]], self._lists[top]
+        self._long = list(_padded(np.asarray(offsets), k))
+        self.ideal = self._dcg(order(grades, offsets)[top])
 
     def per_query(self, scores: ArrayLike, rng: np.random.Generator | None = None) -> FloatArray:
         """(n_queries,), NDCG@k of each list under ``scores`` (n_docs,); NaN for lists without a relevant document."""
@@ -213,12 +216,6 @@ def _padded(offsets: IntArray, k: int) -> Iterator[tuple[IntArray, IntArray]]:
 
 def _list_of(offsets: NDArray[np.integer]) -> IntArray:
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-
-
-def _rank(offsets: NDArray[np.integer]) -> IntArray:
-    """(n_docs,), 0 for the first of each list."""
-    sizes = np.diff(offsets)
-    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
 
 
 def _check_lists(scores: ArrayLike, grades: ArrayLike, offsets: ArrayLike) -> None:

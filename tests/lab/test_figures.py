@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from pairrank import rankers
+from pairrank import metrics, rankers
 from pairrank.lab.analysis.aggregate import Cell, Results, collect
 from pairrank.lab.experiment import USERS, Experiment
 from pairrank.lab.report import figures, styles
@@ -112,5 +112,5 @@ def test_windows_average_what_falls_into_them() -> None:
 
 
 def test_profiles_of_different_length() -> None:
-    mean = figures.mean_profile([np.array([1.0, 2.0]), np.array([3.0, 4.0, 5.0])])
+    mean = metrics.mean_by_rank([np.array([1.0, 2.0]), np.array([3.0, 4.0, 5.0])])
     assert mean.tolist() == [(1 + 3) / 2, (2 + 4) / 2, 5.0]

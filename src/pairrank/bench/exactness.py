@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pairrank import rankers
-from pairrank.bench.lists import K, LabelledList, Stream, candidates, make
+from pairrank.bench.lists import K, Stream, candidates, make
 from pairrank.bench.measure import Row, quartiles
 from pairrank.rankers import Ranker
 from pairrank.rankers.pairrank import PairRank
@@ -62,17 +62,12 @@ def _follow(name: str, stream: Stream, rounds: int) -> dict[str, _Follower]:
         impression = exact.rank(query.features, K)
         clicked = stream.clicks(query, impression)
         exact.learn(impression, clicked)
+        blocks = exact.inspect(query.features).blocks
         for follower in followers.values():
             follower.ranker.learn(replace(impression, ranker=follower.ranker.fingerprint), clicked)
-        _compare(exact, followers, query)
+            follower.strays.append(stray(follower.ranker, exact))
+            follower.same.append(bool((follower.ranker.inspect(query.features).blocks == blocks).all()))
     return followers
-
-
-def _compare(exact: PairRank, followers: Mapping[str, _Follower], query: LabelledList) -> None:
-    blocks = exact.inspect(query.features).blocks
-    for follower in followers.values():
-        follower.strays.append(stray(follower.ranker, exact))
-        follower.same.append(bool((follower.ranker.inspect(query.features).blocks == blocks).all()))
 
 
 def stray(ranker: PairRank, exact: PairRank) -> float:

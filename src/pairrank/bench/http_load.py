@@ -41,42 +41,32 @@ class Target(NamedTuple):
             return None
 
 
-class Connection:
+class Connection(NamedTuple):
     """Enough of HTTP to send requests that were written beforehand, at little cost for what is measured."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
-
-    async def open(self) -> None:
-        """Connect."""
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**20)
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
 
     async def ask(self, request: bytes) -> tuple[int, bytes]:
         """Status and body of the answer."""
-        self._writer.write(request)
-        head = await self._reader.readuntil(b"\r\n\r\n")
+        self.writer.write(request)
+        head = await self.reader.readuntil(b"\r\n\r\n")
         found = _LENGTH.search(head)
-        body = await self._reader.readexactly(int(found[1])) if found else b""
+        body = await self.reader.readexactly(int(found[1])) if found else b""
         return int(head[9:12]), body
-
-    async def close(self) -> None:
-        """Hang up."""
-        self._writer.close()
-        with suppress(OSError):
-            await self._writer.wait_closed()
 
 
 @asynccontextmanager
 async def connected(port: int, count: int) -> AsyncIterator[list[Connection]]:
     """So many connections."""
-    connections = [Connection(port) for _ in range(count)]
-    for connection in connections:
-        await connection.open()
+    connections = [Connection(*await asyncio.open_connection("127.0.0.1", port, limit=2**20)) for _ in range(count)]
     try:
         yield connections
     finally:
         for connection in connections:
-            await connection.close()
+            connection.writer.close()
+            with suppress(OSError):
+                await connection.writer.wait_closed()
 
 
 def request(method: str, path: str, body: bytes, kind: str = "application/json") -> bytes:

@@ -56,7 +56,11 @@ def fingerprint(path: Path) -> str:
         return str(json.loads(note.read_text())["sha256"])
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    _keep_note(note, {"sha256": digest, "file": stamp})
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        archive.write_atomically(note, json.dumps({"sha256": digest, "file": stamp}).encode())
+    except (OSError, StorageError) as problem:
+        _complain(problem)
     return digest
 
 
@@ -132,14 +136,6 @@ def _mark(file: Path) -> list[Any]:
                 content.seek(place)
                 digest.update(content.read(_SAMPLE))
     return [size, digest.hexdigest()]
-
-
-def _keep_note(note: Path, content: Mapping[str, Any]) -> None:
-    try:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        archive.write_atomically(note, json.dumps(content).encode())
-    except (OSError, StorageError) as problem:
-        _complain(problem)
 
 
 _told: set[Path] = set()

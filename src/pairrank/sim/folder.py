@@ -35,10 +35,7 @@ class RunFolder:
 
     def open(self) -> None:
         """Make the folder and write the spec."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise StorageError(f"cannot make the folder {self.path}: {problem.strerror or problem}") from problem
+        archive.make_folder(self.path)
         archive.write_atomically(self.path / "spec.json", self.spec.to_json().encode() + b"\n")
 
     def clear(self) -> None:

@@ -186,11 +186,10 @@ def _split(path: str, split: str, fold: int, normalise: str, content: str) -> Da
 @contextmanager
 def _asked_to_stop(wanted: bool) -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C into a question that the loop asks between rounds; a second one interrupts at once."""
-    if not wanted or threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
+    ours = wanted and threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # somebody else's business: a worker that ignores Ctrl-C, a notebook
+    # Another handler is somebody else's business: a worker that ignores Ctrl-C, a notebook.
+    if not ours or before is not signal.default_int_handler:
         yield lambda: False
         return
     interrupted = threading.Event()

@@ -191,13 +191,9 @@ class World:
             sizes.append(found)
         if not sizes:
             return None
-        lists = [metrics.block_size_by_rank(s).astype(np.float64) for s in sizes]
-        longest = max(*BLOCK_RANKS, *map(len, lists))
-        padded = np.array([np.pad(by_rank, (0, longest - len(by_rank)), constant_values=np.nan) for by_rank in lists])
-        present = ~np.isnan(padded)
-        counted = present.sum(axis=0)
-        means = np.divide(np.nansum(padded, axis=0), counted, out=np.full(longest, np.nan), where=counted > 0)
-        return Blocks(float(np.mean([len(s) for s in sizes])), means[np.array(BLOCK_RANKS) - 1], means[counted > 0])
+        by_rank = metrics.mean_by_rank([metrics.block_size_by_rank(s) for s in sizes])
+        at_ranks = np.append(by_rank, np.full(BLOCK_RANKS[-1], np.nan))[np.array(BLOCK_RANKS) - 1]
+        return Blocks(float(np.mean([len(s) for s in sizes])), at_ranks, by_rank)
 
 
 def frozen(ranker: Ranker) -> FloatArray | None:

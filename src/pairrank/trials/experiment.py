@@ -194,32 +194,24 @@ class Tally:
         split = self.definition.kind == "split"
         if "click" not in outcomes or split != (is_a is not None):
             raise InputError("a list needs its outcome for clicks, and in a split its arm; one of them is missing")
-        changed, sums = dict(self.signals), dict(self.value)
-        main = self.main
+        signals, sums = {"click": self.main, **self.signals}, dict(self.value)
         for name, outcome in outcomes.items():
-            x = float(outcome)
+            x, before = float(outcome), signals.get(name) or _evidence(self.definition)
             if is_a is not None:
                 if not 0.0 <= x <= 1.0:
                     raise InputError(f"the list's value of {name!r} is {x}; expected a number from 0 to 1")
                 total = sums.get(name, 0.0)
-                n = self._evidence_of(name).n
                 sums[name] = total + x
-                x = split_outcome(is_a, x, total / n if n else 0.5)
-            evidence = self._evidence_of(name).after(x)
-            if name == "click":
-                main = evidence
-            else:
-                changed[name] = evidence
+                x = split_outcome(is_a, x, total / before.n if before.n else 0.5)
+            signals[name] = before.after(x)
         arm, guards = "both" if is_a is None else "ab"[not is_a], dict(self.guards)
         for name, there in (("lists_without_a_click", not clicked), ("reformulations", reformulated)):
             if there is not None:
                 arms = guards.get(name, {})
                 share = arms.get(arm, Evidence(low=0.0, level=self.definition.level))
                 guards[name] = {**arms, arm: share.after(float(there))}
-        return replace(self, main=main, signals=changed, lists=self.lists + 1, guards=guards, value=sums)
-
-    def _evidence_of(self, signal: str) -> Evidence:
-        return self.main if signal == "click" else self.signals.get(signal, _evidence(self.definition))
+        main = signals.pop("click")
+        return replace(self, main=main, signals=signals, lists=self.lists + 1, guards=guards, value=sums)
 
     def answer(self) -> dict[str, Any]:
         """What ``GET /v1/experiments/{name}`` says of it."""

@@ -14,7 +14,7 @@ from pairrank.lab.analysis.aggregate import Cell, Results
 from pairrank.lab.experiment import CEILING
 from pairrank.lab.report import styles
 from pairrank.lab.report.styles import Look
-from pairrank.metrics import mean_interval
+from pairrank.metrics import mean_by_rank, mean_interval
 from pairrank.types import FloatArray, IntArray
 
 BLOCK_RANKS = (1, 5, 10)
@@ -240,7 +240,7 @@ def _block_profiles(results: Results, blocked: Sequence[str]) -> Plate:
         for axis, ranker in zip(axes[0], blocked, strict=True):
             cell = results.get(ranker, users)
             for t, look in styles.of_times(sorted(cell.profiles) if cell else []).items():
-                sizes = mean_profile(cell.profiles[t] if cell else [])
+                sizes = mean_by_rank(cell.profiles[t] if cell else [])
                 axis.plot(np.arange(1, len(sizes) + 1), sizes, color=look.colour, ls=look.style, label=look.label)
             axis.set_title(f"{names[ranker].label}, {users} users")
             axis.set_xlabel("rank (position in the full list)")
@@ -281,16 +281,6 @@ def windows(cell: Cell, name: str, width: int = WINDOW) -> tuple[IntArray, Float
     filled = np.unique(number)
     means = np.array([cell.curves[name][:, number == w].mean(axis=1) for w in filled]).T
     return filled * width + width // 2, means
-
-
-def mean_profile(profiles: Sequence[FloatArray]) -> FloatArray:
-    """(longest,), the mean over seeds at every rank, over those whose panel reaches that far down."""
-    longest = max(map(len, profiles), default=0)
-    total, count = np.zeros(longest), np.zeros(longest)
-    for profile in profiles:
-        total[: len(profile)] += profile
-        count[: len(profile)] += 1
-    return total / count
 
 
 def _line(axis: Any, x: IntArray, runs: FloatArray, look: Look) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from pairrank import archive
 from pairrank.errors import FileFormatError, OptionError, StorageError
 from pairrank.lab.analysis import claims
-from pairrank.lab.analysis.aggregate import Comparison, Results, collect
+from pairrank.lab.analysis.aggregate import Results, collect
 from pairrank.lab.analysis.claims import Claim
 from pairrank.lab.experiment import Experiment
 from pairrank.lab.report import figures, headline, styles, tables
@@ -49,7 +49,7 @@ def build(out: str | os.PathLike[str]) -> Report:
     results = collect(folder, experiment.specs())
     if not results.cells:
         raise OptionError(f"{folder} has no finished run of its experiment yet; nothing can be reported")
-    page = _Page.of(experiment, results)
+    page = _Page(experiment, results)
     if experiment.study:
         groups = tables.by_kind(results.users)
         plates = [figures.ablation(results, experiment.study, kind, shown) for kind, shown in groups.items()]
@@ -100,10 +100,7 @@ def _functions(folder: Path, experiment: Experiment, results: Results) -> Iterat
 
 
 def _write_figures(folder: Path, drawn: Sequence[tuple[Plate, bytes, bytes]]) -> list[Path]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise StorageError(f"cannot make the folder {folder}: {problem.strerror or problem}") from problem
+    archive.make_folder(folder)
     paths = []
     for plate, png, svg in drawn:
         for suffix, blob in (("png", png), ("svg", svg)):
@@ -112,20 +109,13 @@ def _write_figures(folder: Path, drawn: Sequence[tuple[Plate, bytes, bytes]]) ->
     return paths
 
 
-@dataclass(frozen=True)
 class _Page:
-    """Everything that the report says."""
+    """Everything that the report says, with all comparisons made and claims checked."""
 
-    experiment: Experiment
-    results: Results
-    tests: Sequence[Comparison]
-    claims: Sequence[Claim]
-
-    @classmethod
-    def of(cls, experiment: Experiment, results: Results) -> _Page:
-        """The page with all comparisons made and claims checked."""
-        made = claims.comparisons(results)
-        return cls(experiment, results, made, [] if experiment.study else claims.check(results, made))
+    def __init__(self, experiment: Experiment, results: Results) -> None:
+        self.experiment, self.results = experiment, results
+        self.tests = claims.comparisons(results)
+        self.claims = [] if experiment.study else claims.check(results, self.tests)
 
     def numbers(self) -> str:
         """The results as JSON."""
