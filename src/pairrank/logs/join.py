@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
@@ -122,23 +122,17 @@ class Join:
         self._assemble()
         self._strangers()
         n_lists = n_clicks = 0
-        writer: Writer | None = None
-        try:
-            for query_id, time, documents, X, gains, locked, place in self._joined():
-                if writer is None:
-                    writer = Writer(path, X.shape[1])
+        joined = self._joined()
+        if (first := next(joined, None)) is None:
+            return 0, 0
+        with Writer(path, first[3].shape[1]) as writer:
+            for query_id, time, documents, X, gains, locked, place in chain([first], joined):
                 if X.shape[1] != writer.n_features:
                     self.problems.add(Reason.WRONG_WIDTH, place)
                     continue
                 worth = np.array([gains.get(document, 0.0) for document in documents])
                 writer.add(query_id, time, documents, X, worth, locked)
                 n_lists, n_clicks = n_lists + 1, n_clicks + int((worth > 0).sum())
-        except BaseException as problem:
-            if writer is not None:
-                writer.__exit__(type(problem), problem, None)
-            raise
-        if writer is not None:
-            writer.close()
         return n_lists, n_clicks
 
     def _assemble(self) -> None:

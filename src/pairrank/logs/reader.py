@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,18 @@ from pairrank.types import BoolArray, FloatArray, IntArray
 # Lists decoded at a time: bounds memory whatever the size of a file's row groups.
 BATCH = 4096
 MAX_GAIN = 1e6
+
+
+# What a column must be: in words, and which of `pyarrow.types` it may be, level by level of lists.
+_TEXT, _LIST = ("string", "large_string"), ("list", "large_list", "fixed_size_list")
+_COLUMNS: Mapping[str, tuple[str, *tuple[tuple[str, ...], ...]]] = {
+    "query_id": ("string", _TEXT),
+    "timestamp": ("timestamp", ("timestamp",)),
+    "documents": ("list<string>", _LIST, _TEXT),
+    "features": ("list<list<float>>", _LIST, _LIST, ("floating",)),
+    "clicks": ("list<bool> or a list of numbers", _LIST, ("boolean", "integer", "floating")),
+    "locked": ("an integer", ("integer",)),  # may be absent
+}
 
 
 class Chunk(NamedTuple):
@@ -109,48 +121,22 @@ def batches(chunk: Chunk, may_lack: BoolArray, problems: Problems) -> Iterator[t
 
 def _tables(chunk: Chunk) -> Iterator[Any]:
     with parquet().ParquetFile(chunk.path) as file:
-        names = ("query_id", "timestamp", "documents", "features", "clicks", "locked")
-        columns = [name for name in names if name in file.schema_arrow.names]
+        columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
         # In one thread: the engine decides how many cores work.
         yield from file.iter_batches(BATCH, row_groups=[chunk.group], columns=columns, use_threads=False)
 
 
 def _wrong_columns(schema: Any) -> tuple[Reason, str] | None:
-    types = arrow().types
-    rules: dict[str, tuple[Callable[[Any], bool], str]] = {
-        "query_id": (_is_text, "string"),
-        "timestamp": (types.is_timestamp, "timestamp"),
-        "documents": (lambda kind: _is_list(kind) and _is_text(kind.value_type), "list<string>"),
-        "features": (
-            lambda kind: _is_list(kind) and _is_list(kind.value_type) and types.is_floating(kind.value_type.value_type),
-            "list<list<float>>",
-        ),
-        "clicks": (lambda kind: _is_list(kind) and _is_gain(kind.value_type), "list<bool> or a list of numbers"),
-    }
-    missing = [name for name in rules if name not in schema.names]
+    missing = [name for name in _COLUMNS if name != "locked" and name not in schema.names]
     if missing:
         return Reason.MISSING_COLUMN, ", ".join(missing)
-    if "locked" in schema.names:
-        rules["locked"] = (types.is_integer, "an integer")
-    for name, (fits, expected) in rules.items():
-        if not fits(schema.field(name).type):
-            return Reason.WRONG_TYPE, f"{name} is {schema.field(name).type}, expected {expected}"
+    for name, (expected, *levels) in _COLUMNS.items():
+        kind = told = schema.field(name).type if name in schema.names else None
+        for level in levels if told is not None else ():
+            if not any(getattr(arrow().types, f"is_{what}")(kind) for what in level):
+                return Reason.WRONG_TYPE, f"{name} is {told}, expected {expected}"
+            kind = getattr(kind, "value_type", None)
     return None
-
-
-def _is_list(kind: Any) -> bool:
-    types = arrow().types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
-def _is_gain(kind: Any) -> bool:
-    types = arrow().types
-    return bool(types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind))
-
-
-def _is_text(kind: Any) -> bool:
-    types = arrow().types
-    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _check(
