@@ -5,6 +5,8 @@ Written in this way, export, import, export gives the same text.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 
 from pairrank.errors import ExportError
@@ -30,16 +32,10 @@ def normaliser(entry: MinMax | Standard | QueryMinMax, feature: str) -> MinMax |
     """``entry`` with both numbers made `shortest`; refused where 32 bits leave no range or no deviation."""
     if isinstance(entry, QueryMinMax):
         raise ExportError(f"{feature!r} is normalised within the query, for which this format has no place")
-    if isinstance(entry, MinMax):
-        low = shortest(entry.minimum, f"the minimum of {feature!r}")
-        high = shortest(entry.maximum, f"the maximum of {feature!r}")
-        if np.float32(low) >= np.float32(high):
-            raise ExportError(
-                f"{feature!r} runs from {entry.minimum} to {entry.maximum}, which are one number in 32 bits; "
-                "shift the feature or leave it out"
-            )
-        return MinMax(low, high)
-    deviation = shortest(entry.standard_deviation, f"the standard deviation of {feature!r}")
-    if deviation <= 0:
-        raise ExportError(f"the standard deviation of {feature!r} is 0 in 32 bits; rescale the feature or leave it out")
-    return Standard(shortest(entry.mean, f"the mean of {feature!r}"), deviation)
+    short = [shortest(v, f"the {name.replace('_', ' ')} of {feature!r}") for name, v in asdict(entry).items()]
+    try:
+        return type(entry)(*short)
+    except ExportError:
+        raise ExportError(
+            f"{feature!r} has no range in 32 bits, with {entry}; shift or rescale the feature, or leave it out"
+        ) from None

@@ -216,12 +216,11 @@ def _from_fitted(normaliser: Normaliser, n_features: int) -> tuple[Normalisation
         )
     if name == "query":
         return (QueryMinMax(),) * n_features
-    parameters = list(normaliser.parameters.values())
-    if not parameters:
+    shift, spread = normaliser.shift, normaliser.spread
+    if shift is None or spread is None:
         return (None,) * n_features
-    if len(parameters[0]) != n_features:
-        raise ExportError(f"the normaliser is for {len(parameters[0])} features; the model has {n_features}")
-    kind = MinMax if name == "global" else Standard
-    spread = np.zeros(n_features) if normaliser.spread is None else normaliser.spread
-    numbers = zip(*parameters, spread > 0, strict=True)
-    return tuple(kind(first, second) if varies else None for first, second, varies in numbers)
+    if len(shift) != n_features:
+        raise ExportError(f"the normaliser is for {len(shift)} features; the model has {n_features}")
+    kind, second = (MinMax, shift + spread) if name == "global" else (Standard, spread)
+    numbers = zip(shift.tolist(), second.tolist(), spread > 0, strict=True)
+    return tuple(kind(*both) if varies else None for *both, varies in numbers)
