@@ -103,8 +103,8 @@ def test_features_correlate_and_have_heavy_tails() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("synthetic:tiny(queries=4)", "queries is 4; expected 5 to"),
-        ("synthetic:tiny(noise=-1)", "noise is -1.0; expected 0 to"),
+        ("synthetic:tiny(queries=4)", "queries is 4; expected int, 5 to"),
+        ("synthetic:tiny(noise=-1)", "noise is -1; expected float, 0 to"),
         ("synthetic:tiny(docs=nan)", "docs is 'nan'; expected float"),
         ("synthetic:tiny(seed=-1)", "seed is -1"),
         ("synthetic:tiny(seed=x)", "seed is 'x'; expected int"),

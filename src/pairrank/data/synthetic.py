@@ -35,7 +35,7 @@ from pairrank import short_text
 from pairrank.data.letor import Raw
 from pairrank.data.normalize import Float32Array, Normaliser
 from pairrank.errors import OptionError, UnknownNameError
-from pairrank.rng import Purpose, check_seed, generator
+from pairrank.rng import MAX_SEED, Purpose, generator
 from pairrank.types import FloatArray, IntArray
 
 PREFIX = "synthetic:"
@@ -123,7 +123,14 @@ _RECIPES: Mapping[str, Recipe] = MappingProxyType(
         ),
     }
 )
-_KNOBS = {"queries": int, "docs": float, "features": int, "noise": float, "relevance": str, "seed": int}
+# Numbers that may be changed: their type, and from where to where.
+_KNOBS: Mapping[str, tuple[type, float, float]] = {
+    "queries": (int, 5, 2**31),
+    "docs": (float, 1, 10_000),
+    "features": (int, 1, 100_000),
+    "noise": (float, 0, 1e6),
+    "seed": (int, 0, MAX_SEED),
+}
 
 
 def names() -> list[str]:
@@ -136,29 +143,17 @@ def parse(text: str) -> Recipe:
     name, changes = short_text.parse(text.removeprefix(PREFIX)) or ("", {})
     if name not in _RECIPES:
         raise UnknownNameError(f"no synthetic data set is called {text!r}; there are: {', '.join(names())}")
-    for knob, value in changes.items():
-        if knob not in _KNOBS:
-            raise OptionError(f"{text}: there is no {knob!r}; expected name=value with {', '.join(_KNOBS)}")
-        if type(value) is int and _KNOBS[knob] is float:
-            changes[knob] = float(value)
-        elif type(value) is not _KNOBS[knob]:
-            raise OptionError(f"{text}: {knob} is {value!r}; expected {_KNOBS[knob].__name__}")
-    recipe = replace(_RECIPES[name], **changes)
-    if "features" in changes:
-        recipe = replace(recipe, used=None)
-    return _checked(text, recipe)
-
-
-def _checked(text: str, recipe: Recipe) -> Recipe:
-    limits = {"queries": (5, 2**31), "docs": (1, 10_000), "features": (1, 100_000), "noise": (0, 1e6)}
-    for knob, (low, high) in limits.items():
-        value = getattr(recipe, knob)
-        if not low <= value <= high:
-            raise OptionError(f"{text}: {knob} is {value}; expected {low} to {high:g}")
+    recipe = replace(_RECIPES[name], relevance=changes.pop("relevance", _RECIPES[name].relevance))
     if recipe.relevance not in RELEVANCE:
         raise OptionError(f"{text}: relevance is {recipe.relevance!r}; expected {' or '.join(RELEVANCE)}")
-    check_seed(recipe.seed)
-    return recipe
+    for knob, value in changes.items():
+        if knob not in _KNOBS:
+            raise OptionError(f"{text}: there is no {knob!r}; expected name=value with {', '.join(_KNOBS)}, relevance")
+        kind, low, high = _KNOBS[knob]
+        if type(value) not in (int, kind) or not low <= value <= high:
+            raise OptionError(f"{text}: {knob} is {value!r}; expected {kind.__name__}, {low} to {high:g}")
+        changes[knob] = kind(value)
+    return replace(recipe, **changes, used=None if "features" in changes else recipe.used)
 
 
 @dataclass(frozen=True, eq=False)
