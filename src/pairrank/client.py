@@ -174,12 +174,9 @@ class Client:
         on with. ``explain`` asks why the documents score as they do.
         """
         rows = [{"id": name, "features": _plain(features)} for name, features in documents.items()]
-        body: dict[str, Any] = {"documents": rows, "k": k, "query_id": query_id}
-        more = {"client_id": client_id, "page_of": page_of}
-        body |= {name: value for name, value in more.items() if value is not None}
-        if explain:
-            body["explain"] = True
-        answer = self._call("POST", ranker, "rank", body)
+        body = {"documents": rows, "k": k, "query_id": query_id}
+        more = {"client_id": client_id, "page_of": page_of, "explain": explain or None}
+        answer = self._call("POST", ranker, "rank", body | _given(more))
         shown = tuple(Ranked(**document) for document in answer["ranking"])
         why = None
         if explain:
@@ -228,17 +225,10 @@ class Client:
 
         ``start`` says what is known already: ``{"weights": {"price": -1.0, "rating": 2.0}, "strength": 100}``.
         """
-        body: dict[str, Any] = {
-            "n_features": n_features,
-            "ranker": ranker,
-            "seed": seed,
-            "options": dict(options or {}),
-        }
-        if start is not None:
-            body["start"] = dict(start)
-        if feature_names is not None:
-            body["feature_names"] = list(feature_names)
-        return dict(self._call("PUT", name, None, body | dict(limits or {})))
+        body = {"n_features": n_features, "ranker": ranker, "seed": seed, "options": dict(options or {})}
+        names = None if feature_names is None else list(feature_names)
+        more = {"start": None if start is None else dict(start), "feature_names": names}
+        return dict(self._call("PUT", name, None, body | _given(more) | dict(limits or {})))
 
     def ranker(self, name: str) -> dict[str, Any]:
         """A ranker's description: configuration, feedback_count, model_version, state_digest and more."""
@@ -398,6 +388,10 @@ class AsyncClient:
     async def _call(self, name: str, *words: Any, **more: Any) -> Any:
         method = partial(getattr(self._client, name), *words, **more)
         return await asyncio.get_running_loop().run_in_executor(self._pool, method)
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _plain(features: Row) -> Any:

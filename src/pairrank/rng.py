@@ -29,7 +29,6 @@ class Purpose(IntEnum):
     DATA = 5
     TIES = 6
     INIT = 7
-    BOOTSTRAP = 8
     NOISE = 9
     TEAMS = 10
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def test_lists_until_a_verdict_are_those_of_the_verdict(made: tuple[trial.Study,
     outcomes = trial.interleaved(lists, lists.choice, crowd, 1024, generator(2, 0, Purpose.CLICKS))
     stronger = np.clip(outcomes + 0.2, -1, 1)
     at, sign = trial._until_decided(plan, lambda n, rng: stronger[:n], 1.0, generator(0, 0, Purpose.CLICKS))
-    evidence = Evidence().after_all(stronger)
+    evidence = reduce(Evidence.after, stronger, Evidence())
     assert (at, sign) == (evidence.decided, evidence.sign)
 
 

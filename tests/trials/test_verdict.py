@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -88,19 +91,23 @@ def test_many_streams_at_once_are_the_same_as_one_by_one() -> None:
             assert evidence.strongest == record
 
 
+def after(evidence: Evidence, outcomes: Iterable[float]) -> Evidence:
+    return reduce(Evidence.after, outcomes, evidence)
+
+
 def test_a_restart_anywhere_gives_the_same_bits() -> None:
     outcomes = generator(2, 0, Purpose.DATA).uniform(-0.8, 1.0, size=200)
-    whole = Evidence().after_all(outcomes)
+    whole = after(Evidence(), outcomes)
     for cut in (0, 1, 57, 199):
-        kept = json.dumps(Evidence().after_all(outcomes[:cut]).to_json())
-        assert Evidence(**json.loads(kept)).after_all(outcomes[cut:]) == whole
+        kept = json.dumps(asdict(after(Evidence(), outcomes[:cut])))
+        assert after(Evidence(**json.loads(kept)), outcomes[cut:]) == whole
 
 
 def test_a_verdict_stays() -> None:
     """What was excluded once stays excluded, even if luck turns; the p-value never rises."""
-    evidence = Evidence().after_all([1.0] * 60)
+    evidence = after(Evidence(), [1.0] * 60)
     assert (evidence.sign, evidence.decided > 0) == (1, True)
-    turned = evidence.after_all([-1.0] * 60)
+    turned = after(evidence, [-1.0] * 60)
     assert (turned.sign, turned.decided) == (1, evidence.decided)
     assert turned.p_value == evidence.p_value
     assert turned.interval[0] == 0.0
@@ -109,13 +116,13 @@ def test_a_verdict_stays() -> None:
 
 def test_when_it_will_be_decided() -> None:
     outcomes = np.tile([1.0, 0.0, 0.0, -1.0, 1.0], 2000)
-    evidence = Evidence().after_all(outcomes[:50])
+    evidence = after(Evidence(), outcomes[:50])
     expected = evidence.more_until_decided()
     assert expected is not None
-    decided = evidence.after_all(outcomes).decided
+    decided = after(evidence, outcomes).decided
     assert expected == pytest.approx(decided - 50, rel=0.15)
-    assert Evidence().after_all(outcomes).more_until_decided() == 0
-    assert Evidence().after_all([1.0, -1.0]).more_until_decided() is None
+    assert after(Evidence(), outcomes).more_until_decided() == 0
+    assert after(Evidence(), [1.0, -1.0]).more_until_decided() is None
     assert Evidence().more_until_decided() is None
 
 

@@ -51,7 +51,7 @@ def _pieces(n_docs: int, n_features: int, count: int) -> list[LabelledList]:
         # Features that are constant over so few queries must stay: the width is part of the shape.
         name = f"synthetic:mslr(queries={2 * count + 10}, docs={_SPARE * n_docs}, features={n_features}, seed={seed})"
         split = data.load(name, drop_constant=False, cache=False)
-        for features, grades in (split.query(i) for i in range(split.n_queries)):
+        for features, grades in split.queries():
             if len(features) >= n_docs:
                 found.append(LabelledList(features[:n_docs].astype(np.float64), grades[:n_docs].copy()))
         seed += 1

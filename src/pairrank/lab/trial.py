@@ -238,9 +238,6 @@ def _mean_before(value: FloatArray) -> FloatArray:
     return np.concatenate([[0.5], np.cumsum(value)[:-1] / np.arange(1, len(value))])
 
 
-METHODS = ("interleave", "team", "exposure", "split", "split by query")
-
-
 def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
     """Lists until a verdict, by method: quantiles over the experiments, and how many verdicts were right or wrong."""
     draws: dict[str, Draw] = {
@@ -328,7 +325,7 @@ class Explorer:
 
     def __init__(self, study: Study, train: Dataset, served: Dataset) -> None:
         self.k = study.k
-        self.queries = [served.query(q) for q in range(served.n_queries)]
+        self.queries = list(served.queries())
         self._ranker = taught(study, "pairrank", train)
         self._earlier = taught(replace(study, learn=study.learn // 2), "pairrank", train)
         self._seen = [self._ranker.inspect(X) for X, _ in self.queries]

@@ -10,7 +10,7 @@ import numpy as np
 from pairrank.lab.launches import KINDS
 from pairrank.lab.report import styles
 from pairrank.lab.report.figures import Plate
-from pairrank.lab.trial import METHODS, Study
+from pairrank.lab.trial import Study
 
 Row = list[str]
 Outcome = Mapping[str, Any]
@@ -28,12 +28,12 @@ def lists_until_verdict(study: Study, rows: Sequence[Outcome]) -> tuple[Row, lis
     head = ["users", "method", "lists until a verdict, median", "10 % to 90 %", "verdicts right, wrong", "fixed size"]
     lines = []
     for row in rows:
-        for method in METHODS:
+        for method, told in _TOLD.items():
             found = row["sensitivity"][method]
-            middle, low, high = (_lists(study, n) for n in found["lists"])
+            middle, low, high = (_size(n, f"more than {study.lists:,}") for n in found["lists"])
             verdicts = f"{found['right']}, {found['wrong']}"
             size = _size(found["fixed_size"])
-            lines.append([row["clicks"], _TOLD[method], middle, f"{low} to {high}", verdicts, size])
+            lines.append([row["clicks"], told, middle, f"{low} to {high}", verdicts, size])
         if row["off_policy"]:
             arms = row["off_policy"]["arms"]
             told = f"from a log, {100 * arms['told']:.0f} % of positions"
@@ -41,12 +41,8 @@ def lists_until_verdict(study: Study, rows: Sequence[Outcome]) -> tuple[Row, lis
     return head, lines
 
 
-def _size(n: int | None) -> str:
-    return "–" if n is None else f"{n:,}"
-
-
-def _lists(study: Study, n: int | None) -> str:
-    return f"more than {study.lists:,}" if n is None else f"{n:,}"
+def _size(n: int | None, unknown: str = "–") -> str:
+    return unknown if n is None else f"{n:,}"
 
 
 def false_verdicts(rows: Sequence[Outcome]) -> tuple[Row, list[Row]]:

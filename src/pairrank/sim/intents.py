@@ -26,11 +26,6 @@ class Intent(NamedTuple):
     ideal: FloatArray | None
 
     @classmethod
-    def of_labels(cls, train: Dataset, held_out: Dataset, ideal: FloatArray | None) -> Intent:
-        """What the data's own labels say."""
-        return cls(train.grades, judge(held_out), ideal)
-
-    @classmethod
     def of_taste(cls, train: Dataset, held_out: Dataset, weights: FloatArray) -> Intent:
         """What a linear taste says: every query keeps its grades and gives them out anew, best first by x·weights."""
         judged = metrics.NDCG(regraded(held_out, weights), held_out.offsets, CUTOFF)

@@ -104,7 +104,7 @@ class World:
         unruly = users if isinstance(users, click_models.Unruly) else click_models.Unruly(users, users)
         self.attackers, self.attacked = unruly.attackers, attack < unruly.hostile
         self.drift = spec.rounds if unruly.drift is None else unruly.drift
-        self.intents = [Intent.of_labels(train, held_out, ideal_weights(train, spec.ideal))]
+        self.intents = [Intent(train.grades, judge(held_out), ideal_weights(train, spec.ideal))]
         if unruly.drift is not None:
             self.intents.append(Intent.of_taste(train, held_out, taste(spec.seed, train.n_features)))
         self.coins = Coins(spec.seed, np.diff(train.offsets)[self.queries])

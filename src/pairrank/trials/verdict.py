@@ -17,10 +17,8 @@ The state is a few sums, so that a verdict is a function of the log: any way of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -84,7 +82,8 @@ class Evidence:
     decided : after how many outcomes it passed log(1/α); 0: not yet. sign : on which side; a verdict stays.
     positive, negative : outcomes above and below zero: wins of the one and of the other; the rest are ties.
 
-    >>> evidence = Evidence().after_all([1.0, 0.0, 1.0, 1.0] * 10)
+    >>> from functools import reduce
+    >>> evidence = reduce(Evidence.after, [1.0, 0.0, 1.0, 1.0] * 10, Evidence())
     >>> evidence.effect, evidence.decided, evidence.sign
     (0.75, 23, 1)
     >>> tuple(round(bound, 2) for bound in evidence.interval)
@@ -137,13 +136,6 @@ class Evidence:
             negative=self.negative + (x < 0),
         )
 
-    def after_all(self, outcomes: Iterable[float]) -> Evidence:
-        """The evidence with these outcomes, one after the other."""
-        found = self
-        for x in outcomes:
-            found = found.after(x)
-        return found
-
     @property
     def effect(self) -> float:
         """The mean outcome."""
@@ -185,10 +177,6 @@ class Evidence:
             short = self._half_width(middle, rate * middle) > abs(self.effect)
             first, last = (middle, last) if short else (first, middle)
         return max(last - self.n, 1)
-
-    def to_json(self) -> dict[str, Any]:
-        """The state by name; ``Evidence(**values)`` is it again."""
-        return asdict(self)
 
 
 def log_evidence(outcomes: FloatArray, *, low: float = -1.0, high: float = 1.0, every: int = 1) -> FloatArray:
