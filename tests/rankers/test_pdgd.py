@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import combinations, permutations, product
 from math import exp, prod
 
@@ -67,12 +68,24 @@ def test_reversal_weights_are_the_odds_of_the_two_lists(scores: list[float], k: 
     np.testing.assert_allclose(rho, there / (here + there), rtol=1e-9)
 
 
-def test_reversal_weights_in_parts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = np.random.default_rng(0).normal(size=12)
-    i, j = (np.array(side) for side in zip(*combinations(range(11), 2), strict=True))
-    whole = reversal_weights(scores, i, j)
-    monkeypatch.setattr(pdgd, "_PART", 3 * len(scores))
-    np.testing.assert_allclose(reversal_weights(scores, i, j), whole, rtol=1e-12)
+@pytest.mark.parametrize("rest", [-np.inf, 3.0])
+@pytest.mark.parametrize("spread", [0.0, 0.01, 1.0, 30.0, 300.0])
+def test_long_lists_have_the_reversal_weights_of_short_ones(
+    spread: float, rest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = np.append(spread * np.random.default_rng(0).normal(size=60), rest)
+    i, j = (np.array(side) for side in zip(*combinations(range(60), 2), strict=True))
+    i, j = np.append(i, j), np.append(j, i)
+    short = reversal_weights(scores, i, j)
+    monkeypatch.setattr(pdgd, "_PART", 1600)
+    np.testing.assert_allclose(reversal_weights(scores, i, j), short, rtol=1e-10, atol=1e-300)
+
+
+def test_a_long_list_is_learned_in_seconds() -> None:
+    ranker, X = PDGD(2), np.random.default_rng(0).random((2000, 2))
+    began = time.process_time()
+    assert ranker.learn(ranker.rank(X), X[:, 0] > 0.5)
+    assert time.process_time() - began < 8
 
 
 def test_reversal_weights_of_scores_far_apart_stay_exact() -> None:

@@ -14,8 +14,10 @@ from pairrank.rankers.base import Draw
 from pairrank.rankers.linear import LinearRanker
 from pairrank.types import BoolArray, FloatArray, Impression, IntArray
 
-# Pairs are taken in parts of at most this many swapped scores, so that a list of any length fits in memory.
+# Swapped scores that are held at a time, so that a list of any length fits in memory; more than that is a long list.
 _PART = 2**20
+# Of long lists: which Z_p, of a Z_0 of one, the series is for, how far above |Z*_p - Z_p| they are, and its terms.
+_LEAST, _ABOVE, _TERMS = 1e-16, 8.0, 18
 
 
 @dataclass(eq=False, kw_only=True)
@@ -94,11 +96,10 @@ def reversal_weights(scores: FloatArray, i: IntArray, j: IntArray) -> FloatArray
     -------
     (m,), in [0, 1].
     """
-    size = max(1, _PART // len(scores))
-    if len(i) > size:
-        parts = [slice(start, start + size) for start in range(0, len(i), size)]
-        return np.concatenate([reversal_weights(scores, i[part], j[part]) for part in parts])
     first, last = np.minimum(i, j), np.maximum(i, j)
+    if len(i) * len(scores) > _PART:
+        parts = [slice(start, start + _PART // 16) for start in range(0, len(i), _PART // 16)]
+        return sigmoid(np.concatenate([_long_change(scores, first[part], last[part]) for part in parts]))
     end = int(last.max()) + 1
     place = np.arange(end)
     head = scores[: end + 1].copy()
@@ -109,6 +110,35 @@ def reversal_weights(scores: FloatArray, i: IntArray, j: IntArray) -> FloatArray
     between = (place > first[:, None]) & (place <= last[:, None])
     change = np.where(between, _log_sums_from(head) - _log_sums_from(swapped), 0.0).sum(axis=1)
     return sigmoid(change)
+
+
+def _long_change(scores: FloatArray, first: IntArray, last: IntArray) -> FloatArray:
+    """(m,), the change of log P for positions ``first`` and ``last``, without a term for each position between them.
+
+    Z*_p = Z_p + δ with δ = exp(f_first) − exp(f_last), so log Z_p − log Z*_p = Σ_n (−δ)ⁿ/n Z_p⁻ⁿ, and sums over
+    positions are differences of running sums. Below those whose Z_p is well above |δ|, one by one.
+    """
+    tails = np.logaddexp.accumulate(scores[::-1])[::-1]
+    Z, top = np.exp(tails - tails[0]), np.exp(scores - tails[0])
+    delta = top[first] - top[last]
+    n_above = np.searchsorted(-Z, -np.maximum(_ABOVE * np.abs(delta), _LEAST), side="right")
+    split = np.clip(n_above - 1, first, last)
+    change, power, inverse = np.zeros(len(first)), np.ones(len(first)), 1.0 / np.maximum(Z, _LEAST)
+    for n in range(1, _TERMS + 1):
+        power = power * -delta
+        running = np.cumsum(inverse**n)
+        change += power / n * (running[split] - running[first])
+    left = last - split
+    rows = np.argsort(left, kind="stable")[np.count_nonzero(left == 0) :]  # alike beside each other
+    while len(rows):
+        n_rows = max(_PART // 16 // int(left[rows[-1]]), 1)
+        rows, some = rows[:-n_rows], rows[-n_rows:]
+        up = np.arange(left[some[-1]])  # from the last position
+        place = last[some, None] - up
+        swapped = np.column_stack([tails[last[some] + 1], scores[first[some]], scores[place[:, 1:]]])
+        gaps = tails[place] - np.logaddexp.accumulate(swapped, axis=1)[:, 1:]
+        change[some] += np.where(up < left[some, None], gaps, 0.0).sum(axis=1)
+    return change
 
 
 def _log_sums_from(scores: FloatArray) -> FloatArray:
