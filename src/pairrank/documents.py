@@ -95,13 +95,8 @@ class Columns:
             rows, found = self._rows(listed), self._ids_in(listed, ids)
         else:
             rows, found = _array(given.toarray() if hasattr(given, "toarray") else given), None
-        if isinstance(ids, str):
-            if found is None:
-                raise FeatureError(f"ids is the text {ids!r}, and the documents have no such column; expected ids")
-        elif isinstance(ids, Iterable) and not isinstance(ids, (bytes, set, frozenset)):  # a set has no order
-            found = tuple(ids)
-        elif ids is not None:
-            raise FeatureError(f"ids are {ids!r}; expected one text or whole number per document, or a column's name")
+        if ids is not None:
+            found = _told_ids(ids, found)
         shape = self._check_shape(rows)
         known = None if found is None else _check_ids(found, shape[0])
         return Documents(self.check(self._filled(rows), known, may_lack), known)
@@ -208,9 +203,10 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
     >>> clicked(["b"], 3, ("a", "b", "c"))
     array([False,  True, False])
     """
-    if isinstance(clicks, (str, Mapping)) or not isinstance(clicks, Iterable):
-        raise ClickError(f"clicks are {clicks!r}; expected a list of ids, or one yes or no per shown position")
-    clicks = list(clicks) if isinstance(clicks, Iterator) else clicks
+    if not isinstance(clicks, np.ndarray):
+        if isinstance(clicks, (str, Mapping)) or not isinstance(clicks, Iterable):
+            raise ClickError(f"clicks are {clicks!r}; expected a list of ids, or one yes or no per shown position")
+        clicks = list(clicks) if isinstance(clicks, Iterator) else clicks
     array = np.empty(0, dtype=object) if isinstance(clicks, (set, frozenset)) else np.asarray(clicks)
     kind = array.dtype.kind
     flags = array.shape == (n_shown,) and (kind == "b" or (kind in "iuf" and bool(np.isin(array, (0, 1)).all())))
@@ -310,6 +306,17 @@ def _check_ids(ids: tuple[Any, ...], n: int) -> tuple[Id, ...]:
         twice = next(id_ for id_ in plain if id_ in seen or seen.add(id_))  # type: ignore[func-returns-value]
         raise FeatureError(f"two documents have the id {twice!r}; expected ids that are all different")
     return plain
+
+
+def _told_ids(ids: Any, found: tuple[Id, ...] | None) -> tuple[Id, ...]:
+    """The documents' ids, where ``ids`` are these or the name of the column that they were ``found`` in."""
+    if isinstance(ids, str):
+        if found is None:
+            raise FeatureError(f"ids is the text {ids!r}, and the documents have no such column; expected ids")
+        return found
+    if not isinstance(ids, Iterable) or isinstance(ids, (bytes, set, frozenset)):  # a set has no order
+        raise FeatureError(f"ids are {ids!r}; expected one text or whole number per document, or a column's name")
+    return tuple(ids)
 
 
 def _no_such(name: str, present: Iterable[Any], what: str) -> str:

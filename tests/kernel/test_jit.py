@@ -123,6 +123,15 @@ def _list(rng: np.random.Generator) -> tuple[Any, ...]:
     return D, *_pairs(rng, k), theta, inverse
 
 
+def _clicked_list(rng: np.random.Generator) -> tuple[Any, ...]:
+    k, first = int(rng.integers(2, list_newton.FEW + 1)), int(rng.integers(1000))
+    D, theta, inverse = _model(rng, k)
+    clicks = rng.permutation(np.arange(k) < rng.integers(1, k))
+    n = clicks.sum() * (~clicks).sum()
+    room = np.zeros(D.shape, dtype=_real(rng)), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.zeros(n)
+    return D, clicks, theta, inverse, first, *room
+
+
 def _history(rng: np.random.Generator) -> tuple[int, int, tuple[Any, ...]]:
     n, first = int(rng.integers(2, 50)), int(rng.integers(1000))
     winner, loser, weight = _pairs(rng, n)
@@ -154,6 +163,7 @@ ARGUMENTS: dict[str, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     "show_by_score": _shown,
     "in_order": lambda rng: _shown(rng)[:3],
     "take_in_short": _list,
+    "take_in_shown": _clicked_list,
     "gaps": _gaps,
     "scatter": _scatter,
     "differences": _differences,

@@ -20,6 +20,7 @@ from pairrank.estimator.posterior import Posterior, secant_step
 from pairrank.kernel import pairs
 from pairrank.kernel.confidence import inverse_of
 from pairrank.kernel.logistic import slope
+from pairrank.state import state_of
 
 D = 6
 
@@ -83,6 +84,20 @@ def test_a_folded_history_keeps_its_part_under_the_mean_loss() -> None:
         kept.add(X, found)
     assert len(posterior.history) < len(kept.history)
     np.testing.assert_allclose(posterior.theta, kept.theta, atol=0.02 * np.abs(kept.theta).max())
+
+
+@pytest.mark.parametrize("k", [8, 40])
+@pytest.mark.parametrize(("tolerance", "mean_loss"), [(5e-3, False), (0.0, False), (5e-3, True)])
+def test_clicks_are_learned_as_the_pairs_that_they_show(tolerance: float, mean_loss: bool, k: int) -> None:
+    rng = np.random.default_rng(0)
+    quick, slow = (Posterior(np.ones(D), mean_loss=mean_loss, tolerance=tolerance) for _ in range(2))
+    for chance in rng.choice([0.0, 0.2, 0.9, 1.0], 60):
+        X, clicks = rng.normal(size=(k, D)), rng.random(k) < chance
+        quick.add_shown(X, clicks)
+        slow.add(X, pairs.shown(clicks))
+    assert slow.n_pairs
+    one, other = state_of(quick), state_of(slow)
+    assert all(np.array_equal(one[name], other[name]) for name in other)
 
 
 @pytest.mark.parametrize(

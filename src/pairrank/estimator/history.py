@@ -58,14 +58,16 @@ class History(Saved):
 
     def append(self, documents: AnyArray, pairs: Pairs, asleep: AnyArray | None = None) -> None:
         """Add the pairs of one list over its ``documents`` (k, d), with their columns ``asleep`` (k, n_asleep)."""
-        offset = len(self._documents)
-        self._documents.extend(len(documents))[:] = documents
+        first, rows, winner, loser, weight = self.extend(len(documents), len(pairs.weight))
+        rows[:], winner[:], loser[:], weight[:] = documents, pairs.winner + first, pairs.loser + first, pairs.weight
         if self._asleep is not None:
             self._asleep.extend(len(documents))[:] = asleep
-        self._winner.extend(len(pairs.winner))[:] = pairs.winner + offset
-        self._loser.extend(len(pairs.loser))[:] = pairs.loser + offset
-        self._weight.extend(len(pairs.weight))[:] = pairs.weight
-        self._ends.extend(1)[0] = len(self._documents), len(self._weight)
+
+    def extend(self, k: int, n: int) -> tuple[int, AnyArray, IntArray, IntArray, FloatArray]:
+        """Where a list of ``k`` documents and ``n`` pairs goes: its first row; its documents, and its pairs' parts."""
+        first = len(self._documents)
+        self._ends.extend(1)[0] = first + k, len(self._weight) + n
+        return first, self._documents.extend(k), self._winner.extend(n), self._loser.extend(n), self._weight.extend(n)
 
     def pull(self, theta: FloatArray) -> FloatArray:
         """Σ w σ(-x·θ) x over all pairs, (d,): minus the gradient of the pairs' loss, in one pass over the documents."""

@@ -18,6 +18,8 @@ from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArr
 
 _BY_ROWS = types.float64[:, ::1]
 _READ_ONLY = types.Array(types.float64, 2, "C", readonly=True)
+_CLICKS = types.Array(types.boolean, 1, "A", readonly=True)
+_PAIRS = (types.int64[::1], types.int64[::1], types.float64[::1])
 # Of documents in the history, and of what is made of them.
 _TYPES = [("f4", "f4"), ("f4", "f8"), ("f8", "f4"), ("f8", "f8")]
 
@@ -162,7 +164,7 @@ def show_by_score(
 # Learning.
 
 
-@_compiled((types.Array(types.boolean, 1, "A", readonly=True),))
+@_compiled((_CLICKS,))
 def shown(clicks: BoolArray) -> tuple[IntArray, IntArray, FloatArray]:
     """`pairs.shown`."""
     k, n_clicked, last, before = len(clicks), 0, -1, -1
@@ -287,7 +289,7 @@ def _solve_list(
     return b, L, _product(L, system[:, k + 1 :].copy()), moved
 
 
-@_compiled((_READ_ONLY, types.int64[::1], types.int64[::1], types.float64[::1], types.float64[::1], _BY_ROWS))
+@_compiled((_READ_ONLY, *_PAIRS, types.float64[::1], _BY_ROWS))
 def take_in_short(
     D: FloatArray, winner: IntArray, loser: IntArray, weight: FloatArray, theta: FloatArray, inverse: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
@@ -299,6 +301,34 @@ def take_in_short(
     b, L, S, moved = _solve_list(np.dot(D, theta), np.dot(A, D.T), weights)
     update = np.dot(A.T, np.dot(S, A))
     return theta + np.dot(b, A), np.subtract(inverse, update, update), L, moved
+
+
+@_compiled(
+    [
+        (_READ_ONLY, _CLICKS, types.float64[::1], _BY_ROWS, types.int64, rows, *_PAIRS)
+        for rows in (types.float32[:, ::1], _BY_ROWS)
+    ]
+)
+def take_in_shown(
+    D: FloatArray,
+    clicks: BoolArray,
+    theta: FloatArray,
+    inverse: FloatArray,
+    first: int,
+    rows: AnyArray,
+    winner: IntArray,
+    loser: IntArray,
+    weight: FloatArray,
+) -> tuple[FloatArray, FloatArray, float]:
+    """`list_newton.take_in_shown`."""
+    winners, losers, weights = shown(clicks)
+    for pair in range(len(winners)):
+        winner[pair], loser[pair], weight[pair] = winners[pair] + first, losers[pair] + first, weights[pair]
+    for i in range(D.shape[0]):
+        for j in range(D.shape[1]):
+            rows[i, j] = D[i, j]
+    after, updated, _, moved = take_in_short(D, winners, losers, weights, theta, inverse)
+    return after, updated, moved
 
 
 # The history.

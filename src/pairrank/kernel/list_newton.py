@@ -14,8 +14,8 @@ from scipy.special import expit
 from pairrank.kernel import jit
 from pairrank.kernel.confidence import product, scores
 from pairrank.kernel.logistic import CLOSE, MAX_STEPS
-from pairrank.kernel.pairs import LONG, Pairs, preferences, sparse_laplacian
-from pairrank.types import FloatArray, IntArray
+from pairrank.kernel.pairs import LONG, Pairs, preferences, shown, sparse_laplacian
+from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
 
 # Up to this many documents plain loops are faster than LAPACK, once they are compiled.
 FEW = 32
@@ -57,9 +57,7 @@ def take_in(D: FloatArray, pairs: Pairs, theta: FloatArray, inverse: FloatArray)
     """
     if len(D) > max(LONG, len(theta)):
         return _take_in_long(D, pairs, theta, inverse)
-    # Of matrices with one column numba makes vectors, and BLAS adds up otherwise.
-    short = len(D) <= FEW and D.shape[1] > 1
-    return take_in_short(D, *pairs, theta, inverse) if short else _taken_in(D, *pairs, theta, inverse)
+    return (take_in_short if takes_in_one_go(D) else _taken_in)(D, *pairs, theta, inverse)
 
 
 @jit.twin(Taken)
@@ -68,6 +66,33 @@ def take_in_short(
 ) -> Taken:
     """`take_in` of a list of two documents at least, with two columns at least."""
     return _taken_in(D, winner, loser, weight, theta, inverse)
+
+
+def takes_in_one_go(D: FloatArray) -> bool:
+    """Whether `take_in_shown` is for documents D (k, d): of one column numba makes a vector; BLAS adds up otherwise."""
+    return len(D) <= FEW and D.shape[1] > 1
+
+
+@jit.twin()
+def take_in_shown(
+    D: FloatArray,
+    clicks: BoolArray,
+    theta: FloatArray,
+    inverse: FloatArray,
+    first: int,
+    rows: AnyArray,
+    winner: IntArray,
+    loser: IntArray,
+    weight: FloatArray,
+) -> tuple[FloatArray, FloatArray, float]:
+    """`take_in` of the pairs `shown` of a short list: θ̂ (d,), H⁻¹ (d, d) and how far θ̂ moves.
+
+    The list is written down, too: its documents as ``rows`` (k, d), which count from ``first``, and its pairs (n,).
+    """
+    found = shown(clicks)
+    rows[:], winner[:], loser[:], weight[:] = D, found.winner + first, found.loser + first, found.weight
+    after, updated, _, moved = _taken_in(D, *found, theta, inverse)
+    return after, updated, moved
 
 
 def _taken_in(

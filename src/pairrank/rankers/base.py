@@ -96,6 +96,7 @@ class Ranker(Saved, ABC):
         self._learned = LearnedSet()
         self._older: tuple[str, ...] = ()  # fingerprints of before an upgrade, whose impressions are still ours
         self._left_out = (0, 0)  # first lists, and lists of the history, to be read back before the next is learned
+        self._newest: Impression | None = None  # what `rank` gave last, whose features it has checked
         self._turn = threads.turns.new()
         self._fill_in()
         self._reset()
@@ -176,7 +177,7 @@ class Ranker(Saved, ABC):
             number = check_whole("number", self._number if number is None else number, 0, 2**63 - 1)
             draw = self._draw_numbered(X, shown, number) if fixed == 0 else self._draw_below(X, shown, fixed, number)
             self._number = max(self._number, number + 1)
-        return Impression(
+        impression = self._newest = Impression(
             ranker=self.fingerprint,
             seed=self.seed,
             number=number,
@@ -189,6 +190,7 @@ class Ranker(Saved, ABC):
             memory=draw.memory,
             ids=None if given_ids is None else tuple(given_ids[row] for row in draw.ranking.tolist()),
         )
+        return impression
 
     def rank_many(self, lists: Iterable[Features], k: int | None = None) -> list[Impression]:
         """`rank` for each of ``lists``, in their order, to the bit; one lock and one setting of threads for all.
@@ -287,7 +289,8 @@ class Ranker(Saved, ABC):
         known = impression.ranker == self.fingerprint or impression.ranker in self._older
         if not known or impression.seed != self.seed:
             raise ForeignImpressionError("the impression was made by another ranker (name, width, seed or options)")
-        self._columns.check(impression.features, may_lack=self._may_lack())
+        if impression is not self._newest:
+            self._columns.check(impression.features, may_lack=self._may_lack())
 
     @cached_property
     def fingerprint(self) -> str:

@@ -13,9 +13,8 @@ from pairrank.documents import Features
 from pairrank.errors import OptionError
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import exploration, partition
-from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw
-from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
+from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker, preferred
 from pairrank.rankers.posterior_sampling import TOLERANCE
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression, Inspection, IntArray
@@ -132,7 +131,8 @@ class P2LinRank(PairwiseRanker):
         width = 0.5 * np.ptp(scores[:, :, None] - scores[:, None, :], axis=0)
         return partition.inspected(scores.mean(axis=0), order, agreement.rows(0, len(X)), width, "score")
 
-    def _follow(self, impression: Impression, found: Pairs) -> None:
+    def _follow(self, impression: Impression, clicks: BoolArray) -> None:
+        found = preferred(self.pairs, impression, clicks)
         rng = generator(impression.seed, impression.number, Purpose.NOISE)
         noise = self.nu * np.sqrt(found.weight) * rng.standard_normal((self.n_models, len(found.weight)))
         k = len(impression)

@@ -62,12 +62,16 @@ class PairwiseRanker(LinearRanker):
         """The posterior before anything was learned."""
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
-        found = preferred(self.pairs, impression, clicks)
-        if len(found.weight):
-            self._posterior.add(self._design(impression), found, impression.memory.get("asleep"))
+        posterior, design, asleep = self._posterior, self._design(impression), impression.memory.get("asleep")
+        n_before = posterior.n_pairs
+        if self.pairs == "shown":
+            posterior.add_shown(design, clicks, asleep)
+        else:
+            posterior.add(design, preferred(self.pairs, impression, clicks), asleep)
+        if posterior.n_pairs > n_before:
             self._bend()
             self._weights = self._posterior.theta[: self.n_inputs]
-            self._follow(impression, found)
+            self._follow(impression, clicks)
 
     def _covariance(self) -> FloatArray:
         return self._posterior.inverse[: self.n_inputs, : self.n_inputs]
@@ -147,7 +151,7 @@ class PairwiseRanker(LinearRanker):
         """(k, m), the rows that the posterior learns from: the documents' inputs, and what else explains clicks."""
         return impression.features
 
-    def _follow(self, impression: Impression, found: Pairs) -> None:
+    def _follow(self, impression: Impression, clicks: BoolArray) -> None:
         """What else changes when the posterior has learned a list's pairs."""
 
     def _without_lists(self, state: State) -> tuple[State, tuple[int, int]]:

@@ -9,10 +9,9 @@ import numpy as np
 
 from pairrank.checking import check_choice, check_number_in
 from pairrank.estimator.posterior import Posterior
-from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, State
 from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
-from pairrank.types import FloatArray, Impression
+from pairrank.types import BoolArray, FloatArray, Impression
 
 # How far θ̂ may stray from the exact minimiser, as a share of a standard deviation of the posterior.
 TOLERANCE = 0.01
@@ -83,7 +82,7 @@ class PosteriorSampling(PairwiseRanker):
         scores: FloatArray = inputs @ self._weights + self.v * noise
         return scores
 
-    def _follow(self, impression: Impression, found: Pairs) -> None:
+    def _follow(self, impression: Impression, clicks: BoolArray) -> None:
         self._root = None
 
     def _restore(self, state: State) -> None:
