@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairrank.errors import FileFormatError, NewerFormatError, StorageError
+from pairrank.errors import FileFormatError, NewerFormatError, OptionError, StorageError
 
 FORMAT_VERSION = 1
 MAX_HEADER = 16 * 2**20
@@ -85,6 +85,8 @@ def unpack(blob: bytes, kind: str, *, source: str = "these bytes") -> tuple[dict
 
 
 def _split(blob: bytes, source: str) -> tuple[dict[str, Any], memoryview]:
+    if not isinstance(blob, (bytes, bytearray, memoryview)):
+        raise FileFormatError(f"{source} came as {type(blob).__name__}; expected bytes")
     length = int.from_bytes(blob[:8], "little")
     if len(blob) < 8 or length > min(MAX_HEADER, len(blob) - 8):
         raise FileFormatError(f"{source} is truncated or was not written by PairRank")
@@ -107,7 +109,7 @@ def _array(entry: Mapping[str, Any], data: memoryview) -> NDArray[Any]:
 
 def write_atomically(path: str | os.PathLike[str], blob: bytes) -> None:
     """Write ``blob`` so that ``path`` holds either what it held before or all of ``blob``, even after a power cut."""
-    target = Path(path)
+    target = _file(path)
     # A name of its own for every writer, so that two writing the same file cannot mix.
     partial = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
@@ -120,6 +122,12 @@ def write_atomically(path: str | os.PathLike[str], blob: bytes) -> None:
         partial.unlink(missing_ok=True)
         raise StorageError(f"cannot write {target}: {problem.strerror or problem}") from problem
     _sync_folder(target.parent)
+
+
+def _file(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, (str, os.PathLike)) or not Path(path).name:
+        raise OptionError(f"the path is {path!r}; expected the name of a file")
+    return Path(path)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -145,7 +153,8 @@ def make_folder(path: str | os.PathLike[str]) -> None:
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
     """The bytes of ``path``; a file that cannot be read is a `StorageError` in one sentence."""
+    file = _file(path)
     try:
-        return Path(path).read_bytes()
+        return file.read_bytes()
     except OSError as problem:
         raise StorageError(f"cannot read {path}: {problem.strerror or problem}") from problem

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import pairrank
 from pairrank import rankers
-from pairrank.errors import FileFormatError, MissingExtraError, OptionError, UnknownNameError
+from pairrank.errors import FileFormatError, MissingExtraError, OptionError, PairRankError, UnknownNameError
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 
@@ -86,3 +87,27 @@ def test_options_may_be_numpy_scalars() -> None:
     ranker = rankers.make("pairrank", n_features=2, z=np.float32(0.5), lam=np.int64(3), refine=np.bool_(True))
     assert type(ranker).from_bytes(ranker.to_bytes()).settings == ranker.settings
     assert ranker.fingerprint == rankers.make("pairrank", n_features=2, z=0.5, lam=3, refine=True).fingerprint
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda ranker, shown: pairrank.load(None),
+        lambda ranker, shown: pairrank.load(""),
+        lambda ranker, shown: ranker.save(""),
+        lambda ranker, shown: ranker.save(5),
+        lambda ranker, shown: ranker.rank_many(5),
+        lambda ranker, shown: ranker.learn_many(shown, [[True, False]]),
+        lambda ranker, shown: ranker.learn_many([shown], None),
+        lambda ranker, shown: pairrank.Impression.from_bytes(None),
+        lambda ranker, shown: type(ranker).from_bytes("text"),
+        lambda ranker, shown: rankers.make(None, n_features=2),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_refused_in_one_sentence(wrong: Callable[..., object]) -> None:
+    ranker = rankers.make("pdgd", n_features=2)
+    shown = ranker.rank([[0.0, 1.0], [1.0, 0.0]])
+    before = ranker.digest()
+    with pytest.raises(PairRankError, match="; expected "):
+        wrong(ranker, shown)
+    assert ranker.digest() == before

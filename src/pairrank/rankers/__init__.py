@@ -146,6 +146,8 @@ def parse(text: str, *, files: bool = True) -> tuple[str, dict[str, Any]]:
     ``files=False`` knows no rankers in files: for names that come from elsewhere, since to make such a ranker is to run
     its file.
     """
+    if not isinstance(text, str):
+        raise UnknownNameError(f"a ranker's name is {text!r}; expected a text, as in 'pairrank'")
     head, bracket, rest = text.partition("(")
     where = own.place(head) if files and head.rstrip().find(".py:") > 0 else None
     spelt = short_text.parse(text if where is None else f"file{bracket}{rest}")

@@ -19,6 +19,7 @@ from pairrank.checking import check_positions, check_whole
 from pairrank.documents import COUNTED, Columns, Features, Missing, clicked
 from pairrank.errors import (
     ClickError,
+    FeatureError,
     FileFormatError,
     ForeignImpressionError,
     LearningError,
@@ -201,6 +202,8 @@ class Ranker(Saved, ABC):
         >>> [len(shown) for shown in PairRank(n_features=1).rank_many([[[0.2], [0.7]], [[0.4]]])]
         [2, 1]
         """
+        if not isinstance(lists, Iterable):
+            raise FeatureError(f"lists came as {type(lists).__name__}; expected the features of one list after another")
         with self._turn, threads.single():
             return [self.rank(features, k) for features in lists]
 
@@ -251,6 +254,11 @@ class Ranker(Saved, ABC):
         All or nothing holds for each list, not for all together: where one raises, those before it have been learned.
         They are answered False when the call is made again without the wrong one.
         """
+        if not isinstance(impressions, Iterable) or not isinstance(clicks, Iterable):
+            raise ClickError(
+                f"impressions came as {type(impressions).__name__}, clicks as {type(clicks).__name__}; expected "
+                "several impressions, and the clicks of each"
+            )
         shown, answers = list(impressions), list(clicks)
         if len(shown) != len(answers):
             raise ClickError(f"{len(shown)} impressions came with clicks for {len(answers)}; expected as many")
