@@ -111,6 +111,11 @@ class Database(ABC):
         rows = self.all(sql, values)
         return rows[0] if rows else None
 
+    def insert(self, table: str, values: Mapping[str, Any], then: str = "") -> list[Row]:
+        """Add one row, by the names of its columns; ``then`` is what follows the values in SQL."""
+        names, marks = ", ".join(values), ", ".join("?" * len(values))
+        return self.all(f"INSERT INTO {table} ({names}) VALUES ({marks}) {then}", tuple(values.values()))
+
     @contextmanager
     def transaction(self, *, flush: bool = True) -> Iterator[None]:
         """All or nothing. With ``flush``, on disk when the block has ended."""

@@ -44,10 +44,8 @@ class ExperimentTables(RankerTables):
             running = self._experiments("WHERE e.ended IS NULL AND e.ranker_id = ?", (owner.id,))
             definition = replace(definition, start=room(definition.share, [row.definition for row in running]))
             text = json.dumps(asdict(definition), sort_keys=True)
-            self.database.all(
-                "INSERT INTO experiments (name, ranker_id, definition, created) VALUES (?, ?, ?, ?)",
-                (definition.name, owner.id, text, now),
-            )
+            row = {"name": definition.name, "ranker_id": owner.id, "definition": text, "created": now}
+            self.database.insert("experiments", row)
             self._record(now, actor, "experiment", definition.name, text)
             return self.experiment(wanted.name), True
 
@@ -113,12 +111,20 @@ class ExperimentTables(RankerTables):
         """The experiments on one ranker's requests, ended ones too."""
         return self._experiments("WHERE e.ranker_id = ? ORDER BY e.id", (ranker_id,))
 
-    def _check_unused(self, name: str) -> None:
-        for row in self._experiments("WHERE e.ended IS NULL"):
-            if name in (row.definition.ranker, *(arm.ranker for arm in row.definition.arms)):
-                raise ConflictError(
-                    f"experiment {row.name!r} runs and needs ranker {name!r}: stop the experiment first"
-                )
+    def delete(self, name: str, now: float, actor: str) -> bool:
+        """Forget a ranker with its log, models, impressions and experiments; False when there was none."""
+        with self.database.transaction():
+            found = self.ranker(name, lock=True)
+            if found is None:
+                return False
+            for row in self.running():
+                if name in (row.definition.ranker, *(arm.ranker for arm in row.definition.arms)):
+                    raise ConflictError(
+                        f"experiment {row.name!r} runs and needs ranker {name!r}: stop the experiment first"
+                    )
+            self.database.all("DELETE FROM rankers WHERE id = ?", (found.id,))
+            self._record(now, actor, "delete", name, f'{{"log_seq": {found.log_seq}}}')
+            return True
 
     def arm_versions(self, ranker: RankerRow) -> set[int]:
         """The versions of a ranker that running experiments show."""

@@ -29,25 +29,27 @@ from typing import Any, NamedTuple
 from pairrank.service.store.launches import LaunchTables
 from pairrank.service.store.values import Event, Feedback, ImpressionRow, Served, Status, Verdict, proves
 
-_CLICKED = "ranker_id = ? AND kind = 'click'"
-
 
 class _Waiting(NamedTuple):
+    """The columns of a row that decide what becomes of it."""
+
+    number: int
     token: str
     closes: float
     expires: float
     ids: list[str]
-    held: bool
-    collecting: bool
+    held: int
+    collecting: int
     clicks: bytes | None  # whole feedback that waits for the window
-    counting: tuple[int, int] | None  # of a split: experiment and client
+    experiment_id: int
+    client: int | None  # of a split
 
 
 class _LockedRanker(NamedTuple):
     """One ranker and the impressions that a batch names, read under the ranker's lock."""
 
     log_seq: int
-    frozen: bool
+    frozen: int
     secret: str
     waiting: dict[int, _Waiting]
     logged: dict[int, str]  # tokens by number
@@ -88,7 +90,7 @@ class ImpressionTables(LaunchTables):
         """Log whole feedback, each impression once; an answer for each item, in order, once all is on disk."""
         verdicts: list[Verdict] = [Verdict(Status.UNKNOWN)] * len(items)
         with self.database.transaction():
-            for ranker_id, locked, places in self._locked(items):
+            for ranker_id, locked, places in self._locked([(item.ranker_id, item.number) for item in items]):
                 accepted: dict[int, tuple[int, ...]] = {}
                 for place in places:
                     verdict = _judge(locked, items[place], now)
@@ -109,18 +111,19 @@ class ImpressionTables(LaunchTables):
         """Keep clicks and other signals until an impression's window closes; an answer for each once all is on disk."""
         verdicts: list[Verdict] = [Verdict(Status.UNKNOWN)] * len(items)
         with self.database.transaction():
-            for ranker_id, locked, places in self._locked(items):
+            for ranker_id, locked, places in self._locked([(item.ranker_id, item.number) for item in items]):
                 for place in places:
                     verdicts[place] = self._collect(ranker_id, locked, items[place], now)
         return verdicts
 
-    def _locked(self, items: Sequence[Feedback | Event]) -> Iterator[tuple[int, _LockedRanker, list[int]]]:
-        """Each ranker that is there, locked, and the places of its items; in one order, so that locks never cross."""
+    def _locked(self, keys: Sequence[Sequence[int]]) -> Iterator[tuple[int, _LockedRanker, list[int]]]:
+        """Each ranker that is there, locked, and the places of its ``keys`` (ranker, impression); in one order, so that
+        locks never cross."""
         places: dict[int, list[int]] = defaultdict(list)
-        for place, item in enumerate(items):
-            places[item.ranker_id].append(place)
+        for place, (ranker_id, _) in enumerate(keys):
+            places[ranker_id].append(place)
         for ranker_id in sorted(places):
-            locked = self._lock(ranker_id, [items[place].number for place in places[ranker_id]])
+            locked = self._lock(ranker_id, [keys[place][1] for place in places[ranker_id]])
             if locked is not None:
                 yield ranker_id, locked, places[ranker_id]
 
@@ -157,30 +160,27 @@ class ImpressionTables(LaunchTables):
         )
         if not due:
             return 0
-        numbers: dict[int, list[int]] = defaultdict(list)
-        for ranker_id, number in due:
-            numbers[ranker_id].append(number)
         closed = 0
         with self.database.transaction():
-            for ranker_id in sorted(numbers):
-                locked = self._lock(ranker_id, numbers[ranker_id])
-                if locked is None:
-                    continue
-                waiting = [number for number in numbers[ranker_id] if number in locked.waiting]
-                clicks: dict[int, tuple[int, ...]] = dict.fromkeys(waiting, ())
-                rows = self.database.all(
-                    f"SELECT number, position FROM events WHERE {_CLICKED} AND number IN {_list(waiting)}",
-                    (ranker_id, *waiting),
-                )
-                for number, position in rows:
-                    clicks[number] = (*clicks[number], position)
-                for number in waiting:
-                    whole = locked.waiting[number].clicks
-                    if whole is not None:
-                        clicks[number] = _positions(whole)
-                self._append(ranker_id, locked, clicks, now)
-                closed += len(clicks)
+            for ranker_id, locked, places in self._locked(due):
+                waiting = [number for number in (due[place][1] for place in places) if number in locked.waiting]
+                masks = {number: locked.waiting[number].clicks for number in waiting}
+                whole = {number: _positions(mask) for number, mask in masks.items() if mask is not None}
+                self._append(ranker_id, locked, {**self._clicked(ranker_id, waiting), **whole}, now)
+                closed += len(waiting)
         return closed
+
+    def _clicked(self, ranker_id: int, numbers: Sequence[int]) -> dict[int, set[int]]:
+        """The positions of some lists that single events have clicked."""
+        came: dict[int, set[int]] = {number: set() for number in numbers}
+        rows = self.database.all(
+            "SELECT number, position FROM events WHERE ranker_id = ? AND kind = 'click' "
+            f"AND number IN {_list(numbers)}",
+            (ranker_id, *numbers),
+        )
+        for number, position in rows:
+            came[number].add(position)
+        return came
 
     def expire(self, now: float, limit: int = 5000) -> int:
         """Forget impressions whose retention has passed without feedback; how many there were."""
@@ -199,31 +199,13 @@ class ImpressionTables(LaunchTables):
         if head is None:
             return None
         marks, values = _list(numbers), (ranker_id, *numbers)
-        waiting = self.database.all(
-            "SELECT number, token, closes, expires, ids, held, collecting, clicks, experiment_id, client "
-            f"FROM impressions WHERE ranker_id = ? AND number IN {marks}",
-            values,
+        rows = self.database.named(
+            f"SELECT {', '.join(_Waiting._fields)} FROM impressions WHERE ranker_id = ? AND number IN {marks}", values
         )
+        waiting = {row["number"]: _Waiting(**row | {"ids": json.loads(row["ids"])}) for row in rows}
         logged = self.database.all(f"SELECT number, token FROM log WHERE ranker_id = ? AND number IN {marks}", values)
-        return _LockedRanker(
-            int(head[0]),
-            bool(head[1]),
-            str(head[2]),
-            {
-                number: _Waiting(
-                    token,
-                    closes,
-                    expires,
-                    json.loads(ids),
-                    bool(held),
-                    bool(collecting),
-                    clicks,
-                    None if client is None else (experiment, client),
-                )
-                for number, token, closes, expires, ids, held, collecting, clicks, experiment, client in waiting
-            },
-            dict(logged),
-        )
+        log_seq, frozen, secret = head
+        return _LockedRanker(log_seq, frozen, secret, waiting, dict(logged))
 
     def _append(self, ranker_id: int, locked: _LockedRanker, clicks: Mapping[int, Iterable[int]], now: float) -> None:
         """Move waiting impressions into the log, in the order given."""
@@ -234,7 +216,7 @@ class ImpressionTables(LaunchTables):
         rows = []
         for seq, (number, positions) in enumerate(clicks.items(), locked.log_seq + 1):
             waiting = locked.waiting[number]
-            counts = None if waiting.counting is None else self._is_first(*waiting.counting)
+            counts = None if waiting.client is None else self._is_first(waiting.experiment_id, waiting.client)
             mask = _mask(waiting, positions)
             rows.append((seq, kind, now, mask, signals.get(number), counts, ranker_id, number))
         self.database.many(
@@ -271,12 +253,11 @@ class ImpressionTables(LaunchTables):
         already, have expired or are of rankers deleted meanwhile are passed over."""
         masks = {(ranker_id, number): clicks for ranker_id, number, clicks in twins}
         with self.database.transaction(flush=False):
-            for ranker_id in sorted({ranker_id for ranker_id, _ in masks}):
-                numbers = [number for of, number in masks if of == ranker_id]
-                locked = self._lock(ranker_id, numbers)
-                if locked is not None:
-                    clicks = {n: _positions(masks[ranker_id, n]) for n in numbers if n in locked.waiting}
-                    self._append(ranker_id, locked, clicks, now)
+            for ranker_id, locked, _ in self._locked(list(masks)):
+                clicks = {
+                    n: _positions(mask) for (of, n), mask in masks.items() if of == ranker_id and n in locked.waiting
+                }
+                self._append(ranker_id, locked, clicks, now)
 
     def _is_first(self, experiment_id: int, client: int) -> int:
         """1 when this list is the client's first in a split, the one that counts."""
@@ -316,15 +297,9 @@ class ImpressionTables(LaunchTables):
         with self.database.reading():
             rows = self.database.named(waiting, (ranker_id, *values, limit))
             collecting = [row["number"] for row in rows if row["state"] == "collecting"]
-            events = self.database.all(
-                f"SELECT number, position FROM events WHERE {_CLICKED} AND number IN {_list(collecting)}",
-                (ranker_id, *collecting),
-            )
+            came = self._clicked(ranker_id, collecting)
             rows += self.database.named(logged, (ranker_id, *values, limit))
         rows.sort(key=lambda row: -int(row["number"]))
-        came: dict[int, set[int]] = {number: set() for number in collecting}
-        for number_, position in events:
-            came[number_].add(position)
         return [_impression(row, came.get(row["number"])) for row in rows[:limit]]
 
 

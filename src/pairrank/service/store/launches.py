@@ -51,17 +51,13 @@ class LaunchTables(ExperimentTables):
                 )
             if found.launch is not None and found.launch.decided == text and found.launch.mode != "frozen":
                 return False
-            seq = found.log_seq + 1
-            self.database.all(
-                "INSERT INTO log (ranker_id, seq, kind, created, version, trial) VALUES (?, ?, 'launch', ?, ?, ?)",
-                (found.id, seq, now, found.version, text),
-            )
-            self.database.all("UPDATE rankers SET log_seq = ? WHERE id = ?", (seq, found.id))
-            self.database.all(
-                "INSERT INTO launches (ranker_id, mode, epoch, most_lost, decided) VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT (ranker_id) DO UPDATE SET mode = excluded.mode, epoch = excluded.epoch, share = 0, "
-                "most_lost = excluded.most_lost, decided = excluded.decided",
-                (found.id, wanted["mode"], seq, wanted["most_lost"], text),
+            seq = self._log_act(found, "launch", now, version=found.version, trial=text)
+            decided = {"mode": wanted["mode"], "epoch": seq, "most_lost": wanted["most_lost"], "decided": text}
+            anew = ", ".join(f"{name} = excluded.{name}" for name in decided)
+            self.database.insert(
+                "launches",
+                {"ranker_id": found.id, **decided},
+                f"ON CONFLICT (ranker_id) DO UPDATE SET {anew}, share = 0",
             )
             self._record(now, actor, "launch", name, text)
             return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from pairrank import rankers
 from pairrank.service.store.impressions import ImpressionTables
@@ -15,6 +14,7 @@ HOUR = 3600.0
 NEWEST_KEPT = 10
 DROPPED = 10_000  # entries at a time
 _ENTRY = ", ".join(Entry._fields)
+_VERSION = "version, learned, skipped, digest, created, kept"
 
 
 class SqlStore(ImpressionTables):
@@ -22,17 +22,14 @@ class SqlStore(ImpressionTables):
 
     def log(self, ranker_id: int, after: int, limit: int) -> list[Entry]:
         """The entries that follow number ``after``, in order."""
-        rows = self.database.named(
-            f"SELECT {_ENTRY} FROM log WHERE ranker_id = ? AND seq > ? ORDER BY seq LIMIT ?", (ranker_id, after, limit)
-        )
-        return [Entry(**row) for row in rows]
+        return self._entries("seq > ? ORDER BY seq", ranker_id, after, limit)
 
     def log_before(self, ranker_id: int, upto: int, limit: int) -> list[Entry]:
         """The entries up to number ``upto``, newest first."""
-        rows = self.database.named(
-            f"SELECT {_ENTRY} FROM log WHERE ranker_id = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
-            (ranker_id, upto, limit),
-        )
+        return self._entries("seq <= ? ORDER BY seq DESC", ranker_id, upto, limit)
+
+    def _entries(self, which: str, *values: int) -> list[Entry]:
+        rows = self.database.named(f"SELECT {_ENTRY} FROM log WHERE ranker_id = ? AND {which} LIMIT ?", values)
         return [Entry(**row) for row in rows]
 
     def listed(self, ranker_id: int, upto: int) -> list[tuple[int, int, bool, bool]]:
@@ -43,16 +40,15 @@ class SqlStore(ImpressionTables):
             "WHERE ranker_id = ? AND seq <= ? AND body IS NOT NULL ORDER BY seq",
             (ranker_id, upto),
         )
-        return [(int(seq), int(version), bool(trial), bool(kept)) for seq, version, trial, kept in rows]
+        return [(seq, version, bool(trial), bool(kept)) for seq, version, trial, kept in rows]
 
     def with_candidates(self, ranker_id: int, entries: Sequence[int]) -> list[tuple[bytes, bytes, bytes]]:
         """Clicks, impression and candidates of some entries, in order."""
         marks = ", ".join("?" * len(entries))
-        rows = self.database.all(
-            f"SELECT clicks, body, candidates FROM log WHERE ranker_id = ? AND seq IN ({marks}) ORDER BY seq",
-            (ranker_id, *entries),
-        )
-        return [(bytes(clicks), bytes(body), bytes(candidates)) for clicks, body, candidates in rows]
+        sql = f"SELECT clicks, body, candidates FROM log WHERE ranker_id = ? AND seq IN ({marks}) ORDER BY seq"
+        return [
+            (clicks, body, candidates) for clicks, body, candidates in self.database.all(sql, (ranker_id, *entries))
+        ]
 
     def rollback_targets(self, ranker_id: int) -> set[int]:
         """The versions that entries of the log go back to."""
@@ -61,21 +57,16 @@ class SqlStore(ImpressionTables):
 
     def snapshot(self, ranker_id: int, version: int) -> Snapshot | None:
         """One version of a model, or None when it is not kept."""
-        rows = self.database.named(
-            "SELECT version, learned, skipped, digest, created, kept, body FROM snapshots "
-            "WHERE ranker_id = ? AND version = ?",
-            (ranker_id, version),
-        )
-        return _snapshot(rows[0]) if rows else None
+        found = self._snapshots(f"{_VERSION}, body", "AND version = ?", ranker_id, version)
+        return found[0] if found else None
 
     def versions(self, ranker_id: int) -> list[Snapshot]:
         """The versions that are kept, newest first, without their bodies."""
-        rows = self.database.named(
-            "SELECT version, learned, skipped, digest, created, kept FROM snapshots WHERE ranker_id = ? "
-            "ORDER BY version DESC",
-            (ranker_id,),
-        )
-        return [_snapshot(row | {"body": b""}) for row in rows]
+        return self._snapshots(_VERSION, "ORDER BY version DESC", ranker_id)
+
+    def _snapshots(self, columns: str, which: str, *values: int) -> list[Snapshot]:
+        rows = self.database.named(f"SELECT {columns} FROM snapshots WHERE ranker_id = ? {which}", values)
+        return [Snapshot(**row | {"kept": bool(row["kept"])}) for row in rows]
 
     def publish(
         self,
@@ -106,19 +97,8 @@ class SqlStore(ImpressionTables):
             )
             if not moved:
                 return
-            self.database.all(
-                "INSERT INTO snapshots (ranker_id, version, learned, skipped, digest, created, kept, body) "
-                "VALUES (?, ?, ?, ?, ?, ?, 0, ?) ON CONFLICT (ranker_id, version) DO NOTHING",
-                (
-                    ranker_id,
-                    snapshot.version,
-                    snapshot.learned,
-                    snapshot.skipped,
-                    snapshot.digest,
-                    snapshot.created,
-                    snapshot.body,
-                ),
-            )
+            row = {"ranker_id": ranker_id, **snapshot._asdict(), "kept": 0}
+            self.database.insert("snapshots", row, "ON CONFLICT (ranker_id, version) DO NOTHING")
             self.database.many(
                 "INSERT INTO set_aside (ranker_id, seq, reason) VALUES (?, ?, ?)",
                 [(ranker_id, item.seq, item.reason) for item in aside],
@@ -226,10 +206,6 @@ class SqlStore(ImpressionTables):
                 dropped = "DELETE FROM log WHERE ranker_id = ? AND seq BETWEEN ? AND ? RETURNING seq"
                 gone += len(self.database.all(dropped, (ranker.id, start, until)))
         return gone
-
-
-def _snapshot(row: dict[str, Any]) -> Snapshot:
-    return Snapshot(**row | {"kept": bool(row["kept"])})
 
 
 def surplus(versions: list[tuple[int, float]], now: float) -> list[int]:

@@ -61,22 +61,12 @@ class RankerTables:
                         "choose another name, or delete it first"
                     )
                 return found, False
-            row = self.database.one(
-                "INSERT INTO rankers (name, config, limits, secret, created, next_number) VALUES (?, ?, ?, ?, ?, ?) "
-                "RETURNING id",
-                (name, config.to_json(), limits.to_json(), secrets.token_hex(16), now, model.n_ranked),
-            )
-            ranker_id = row[0] if row else None
-            self.database.all(
-                "INSERT INTO snapshots (ranker_id, version, learned, skipped, digest, created, kept, body) "
-                "VALUES (?, 0, 0, 0, ?, ?, 1, ?)",
-                (ranker_id, digest, now, body),
-            )
-            self.database.all(
-                "INSERT INTO heads (ranker_id, version, applied, learned, skipped, digest, updated) "
-                "VALUES (?, 0, 0, 0, 0, ?, ?)",
-                (ranker_id, digest, now),
-            )
+            made = {"name": name, "config": config.to_json(), "limits": limits.to_json(), "created": now}
+            numbered = {"secret": secrets.token_hex(16), "next_number": model.n_ranked}
+            ((ranker_id,),) = self.database.insert("rankers", made | numbered, "RETURNING id")
+            head = {"ranker_id": ranker_id, "version": 0, "learned": 0, "skipped": 0, "digest": digest}
+            self.database.insert("snapshots", head | {"created": now, "kept": 1, "body": body})
+            self.database.insert("heads", head | {"applied": 0, "updated": now})
             self._record(now, actor, "create", name, config.to_json())
             return self._get(name), True
 
@@ -96,38 +86,24 @@ class RankerTables:
         rows = self.database.named(f"{_RANKER} WHERE r.id = ?", (ranker_id,))
         return _row(rows[0]) if rows else None
 
-    def delete(self, name: str, now: float, actor: str) -> bool:
-        """Forget a ranker with its log, models, impressions and experiments; False when there was none."""
-        with self.database.transaction():
-            found = self.ranker(name, lock=True)
-            if found is None:
-                return False
-            self._check_unused(name)
-            self.database.all("DELETE FROM rankers WHERE id = ?", (found.id,))
-            self._record(now, actor, "delete", name, f'{{"log_seq": {found.log_seq}}}')
-            return True
-
     def set_limits(self, name: str, limits: Limits, now: float, actor: str) -> None:
         """Replace the limits; impressions served before keep the times they were served with."""
         with self.database.transaction():
-            self._get(name)
-            self.database.all("UPDATE rankers SET limits = ? WHERE name = ?", (limits.to_json(), name))
+            self._set(name, "limits", limits.to_json())
             self._record(now, actor, "limits", name, limits.to_json())
 
     def set_frozen(self, name: str, frozen: bool, now: float, actor: str) -> None:
         """Stop or resume learning; feedback that comes while frozen is logged and never learned."""
         with self.database.transaction():
-            self._get(name)
-            self.database.all("UPDATE rankers SET frozen = ? WHERE name = ?", (int(frozen), name))
+            self._set(name, "frozen", int(frozen))
             self._record(now, actor, "freeze" if frozen else "unfreeze", name, "{}")
 
     def pin(self, name: str, version: int | None, now: float, actor: str) -> None:
         """Serve one kept version while learning goes on; None serves the newest again."""
         with self.database.transaction():
-            found = self._get(name)
+            found = self._set(name, "pinned", version)
             if version is not None:
                 self._keep(found, version)
-            self.database.all("UPDATE rankers SET pinned = ? WHERE name = ?", (version, name))
             self._record(now, actor, "pin", name, json.dumps({"version": version}))
 
     def roll_back(self, name: str, version: int, now: float, actor: str) -> int:
@@ -135,12 +111,7 @@ class RankerTables:
         with self.database.transaction():
             found = self._get(name, lock=True)
             self._keep(found, version)
-            seq = found.log_seq + 1
-            self.database.all(
-                "INSERT INTO log (ranker_id, seq, kind, created, target) VALUES (?, ?, 'rollback', ?, ?)",
-                (found.id, seq, now, version),
-            )
-            self.database.all("UPDATE rankers SET log_seq = ? WHERE id = ?", (seq, found.id))
+            seq = self._log_act(found, "rollback", now, target=version)
             self._record(now, actor, "rollback", name, json.dumps({"version": version, "seq": seq}))
             return seq
 
@@ -180,10 +151,11 @@ class RankerTables:
     def put_key(self, key: Key, actor: str) -> None:
         """Add a key, or replace the one of its name."""
         with self.database.transaction():
-            self.database.all(
-                "INSERT INTO keys (name, roles, digest, created) VALUES (?, ?, ?, ?) ON CONFLICT (name) "
-                "DO UPDATE SET roles = excluded.roles, digest = excluded.digest, created = excluded.created",
-                (key.name, ",".join(sorted(key.roles)), key.digest, key.created),
+            self.database.insert(
+                "keys",
+                key._asdict() | {"roles": ",".join(sorted(key.roles))},
+                "ON CONFLICT (name) DO UPDATE SET roles = excluded.roles, digest = excluded.digest, "
+                "created = excluded.created",
             )
             self._record(key.created, actor, "key", key.name, json.dumps({"roles": sorted(key.roles)}))
 
@@ -203,11 +175,16 @@ class RankerTables:
         return [row | {"detail": json.loads(row["detail"])} for row in rows]
 
     def _record(self, now: float, actor: str, act: str, subject: str, detail: str) -> None:
-        self.database.all(
-            "INSERT INTO audit (created, actor, act, subject, detail) VALUES (?, ?, ?, ?, ?)",
-            (now, actor, act, subject, detail),
-        )
+        done = {"created": now, "actor": actor, "act": act, "subject": subject, "detail": detail}
+        self.database.insert("audit", done)
         self.database.bump()
+
+    def _log_act(self, ranker: RankerRow, kind: str, now: float, **columns: Any) -> int:
+        """Log an entry that is no list, of a ranker that is locked; its number."""
+        seq = ranker.log_seq + 1
+        self.database.insert("log", {"ranker_id": ranker.id, "seq": seq, "kind": kind, "created": now, **columns})
+        self.database.all("UPDATE rankers SET log_seq = ? WHERE id = ?", (seq, ranker.id))
+        return seq
 
     def _get(self, name: str, *, lock: bool = False) -> RankerRow:
         found = self.ranker(name, lock=lock)
@@ -215,8 +192,11 @@ class RankerTables:
             raise UnknownNameError(f"no ranker is called {name!r}")
         return found
 
-    def _check_unused(self, name: str) -> None:
-        """Raise when something that runs needs the ranker."""
+    def _set(self, name: str, column: str, value: Any) -> RankerRow:
+        """Change one column of a ranker; the ranker as it was."""
+        found = self._get(name)
+        self.database.all(f"UPDATE rankers SET {column} = ? WHERE id = ?", (value, found.id))
+        return found
 
     def _keep(self, ranker: RankerRow, version: int) -> None:
         marked = self.database.all(

@@ -314,7 +314,7 @@ class Snapshot(NamedTuple):
     digest: str
     created: float
     kept: bool
-    body: bytes
+    body: bytes = b""
 
 
 class ImpressionRow(NamedTuple):
