@@ -21,13 +21,13 @@ from pairrank.service.http.schemas import (
     LimitsBody,
     PinBody,
     RankerAnswer,
-    RankersAnswer,
     RollbackBody,
     StartBody,
     StatusAnswer,
-    VersionsAnswer,
+    VersionAnswer,
     answers,
     body_of,
+    listed,
     parse,
 )
 from pairrank.service.store.values import Config, Limits, Prior, RankerRow
@@ -124,7 +124,7 @@ def routes(worker: WorkerState) -> APIRouter:
     router = APIRouter(prefix="/v1/rankers", tags=["rankers"], dependencies=[KEY])
     changed = answers(RankerAnswer, 404, body=True)
 
-    @router.get("", summary="All rankers", responses=answers(RankersAnswer))
+    @router.get("", summary="All rankers", responses=answers(listed("rankers", RankerAnswer)))
     async def index(request: Request) -> Response:
         worker.allow(request, None)
         return answer({"rankers": [describe(row) for row in await worker.models.read(worker.store.rankers)]})
@@ -165,7 +165,7 @@ def routes(worker: WorkerState) -> APIRouter:
     @router.get(
         "/{name}/versions",
         summary="The versions that can be pinned or gone back to",
-        responses=answers(VersionsAnswer, 404, 422),
+        responses=answers(listed("versions", VersionAnswer), 404, 422),
     )
     async def versions(name: str, request: Request) -> Response:
         worker.allow(request, None)

@@ -10,8 +10,8 @@ from pairrank.errors import InputError
 from pairrank.service.answers import answer
 from pairrank.service.auth import check_name
 from pairrank.service.http.administration import WAIT_SECONDS
-from pairrank.service.http.schemas import KEY, answers, body_of, parse
-from pairrank.service.http.trial_schemas import ExperimentAnswer, ExperimentBody, ExperimentsAnswer
+from pairrank.service.http.schemas import KEY, answers, body_of, listed, parse
+from pairrank.service.http.trial_schemas import ExperimentAnswer, ExperimentBody
 from pairrank.service.learning.trials import course_of
 from pairrank.service.store.experiments import learns_from_any_list
 from pairrank.service.store.values import ExperimentRow
@@ -51,7 +51,7 @@ def routes(worker: WorkerState) -> APIRouter:
     """The router with the experiments."""
     router = APIRouter(prefix="/v1/experiments", tags=["experiments"], dependencies=[KEY])
 
-    @router.get("", summary="All experiments", responses=answers(ExperimentsAnswer))
+    @router.get("", summary="All experiments", responses=answers(listed("experiments", ExperimentAnswer)))
     async def index(request: Request) -> Response:
         worker.allow(request, None)
         return answer({"experiments": [describe(row) for row in await worker.models.read(worker.store.experiments)]})

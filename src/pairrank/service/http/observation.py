@@ -15,13 +15,14 @@ from pairrank.service.answers import RefusalError, answer
 from pairrank.service.http.administration import describe
 from pairrank.service.http.schemas import (
     KEY,
-    AuditAnswer,
-    ImpressionsAnswer,
+    ActAnswer,
+    ImpressionAnswer,
     ReadyAnswer,
     StatisticsAnswer,
     StatusAnswer,
     WeightsAnswer,
     answers,
+    listed,
 )
 from pairrank.service.worker.metrics import CONTENT_TYPE
 from pairrank.service.worker.state import WorkerState
@@ -56,7 +57,7 @@ def routes(worker: WorkerState) -> APIRouter:
     @router.get(
         "/v1/rankers/{name}/impressions",
         summary="The newest impressions",
-        responses=answers(ImpressionsAnswer, 404, 422),
+        responses=answers(listed("impressions", ImpressionAnswer), 404, 422),
     )
     async def impressions(
         name: str,
@@ -100,7 +101,9 @@ def routes(worker: WorkerState) -> APIRouter:
         body = await worker.reports.model_bytes(row, row.version if version is None else version)
         return ModelFile(body, headers={"Content-Disposition": f'attachment; filename="{row.name}.pairrank"'})
 
-    @router.get("/v1/audit", summary="The newest administrative acts", responses=answers(AuditAnswer, 422))
+    @router.get(
+        "/v1/audit", summary="The newest administrative acts", responses=answers(listed("audit", ActAnswer), 422)
+    )
     async def audit(request: Request, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
         worker.allow(request, "admin")
         return answer({"audit": await worker.models.read(worker.store.audit, limit)})

@@ -19,7 +19,6 @@ from pairrank.rankers import Ranker
 from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError, answer
 from pairrank.service.http.explanation import explained, explanation
-from pairrank.service.http.rank_bodies import RANK_BODY
 from pairrank.service.http.rank_request import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
 from pairrank.service.http.schemas import (
     KEY,
@@ -29,12 +28,13 @@ from pairrank.service.http.schemas import (
     FeedbackAnswer,
     FeedbackBody,
     RankAnswer,
+    RankBody,
     answers,
     body_of,
     check,
     parse,
 )
-from pairrank.service.store.values import Event, ExperimentRow, Feedback, Served, Status, token_of
+from pairrank.service.store.values import Event, ExperimentRow, Feedback, Served, Status, Verdict, token_of
 from pairrank.service.worker.lists import FIRST, Page, Setting, draw
 from pairrank.service.worker.models import LoadedModel
 from pairrank.service.worker.state import WorkerState
@@ -46,6 +46,12 @@ logger = logging.getLogger("pairrank.ranking")
 
 # How much longer another ranker's impression of a list is kept: a learner that was away comes to the first one late.
 TWIN_SECONDS = 86_400.0
+# What feedback that was not taken hears.
+_REFUSED = {
+    Status.UNKNOWN: (404, "unknown", "no such impression was served"),
+    Status.FOREIGN: (422, "foreign", "clicks name a document that the impression did not show"),
+    Status.EXPIRED: (410, "expired", "the impression has expired, or is from before a restore; nothing was learned"),
+}
 
 
 def parse_impression(text: str) -> tuple[int, str] | None:
@@ -62,12 +68,23 @@ def routes(worker: WorkerState) -> APIRouter:
 
     @router.post(
         "/rank",
-        openapi_extra=RANK_BODY,
+        openapi_extra=body_of(RankBody),
         summary="Order documents for one query",
         responses=answers(RankAnswer, 404, 410, body=True),
     )
     async def rank(name: str, request: Request) -> Response:
-        return await _rank(worker, name, request)
+        started = time.perf_counter()
+        who = (name, worker.allow(request, "rank"))
+        worker.ranking.check(who)  # before the body is read
+        item = await worker.models.get(name)
+        body = await worker.body(request)
+        with worker.ranking.enter(who):
+            query = _query(worker, request, item, body)
+            # Requests that came together are read together, then ranked together: each stage finds its code cached.
+            await asyncio.sleep(0)
+            shown = answer(await show(worker, item, query))
+            worker.metrics.ranked(name).seconds.observe(time.perf_counter() - started)
+            return shown
 
     @router.post(
         "/feedback",
@@ -76,7 +93,22 @@ def routes(worker: WorkerState) -> APIRouter:
         responses=answers(FeedbackAnswer, 404, 410, body=True),
     )
     async def feedback(name: str, request: Request) -> Response:
-        return await _feedback(worker, name, request)
+        who = (name, worker.allow(request, "feedback"))
+        worker.writing.check(who)
+        item = await worker.models.get(name)
+        body = parse(FeedbackBody, await worker.body(request))
+        found = parse_impression(body.impression_id)
+        verdict = Verdict(Status.UNKNOWN)
+        if found is not None:
+            with worker.writing.enter(who):
+                verdict = await worker.writer.feedback(Feedback(item.row.id, *found, frozenset(body.clicks)))
+        worker.metrics.feedback.labels(name, verdict.status.value).inc()
+        if verdict.status in _REFUSED:
+            raise RefusalError(*_REFUSED[verdict.status])
+        if found is not None and verdict.status is Status.ACCEPTED:
+            telemetry.impression("answered", name, item.row.secret, found[0])
+            worker.metrics.clicked(name, verdict.positions, verdict.shown)
+        return answer({"status": verdict.status.value, **({"late": True} if verdict.late else {})})
 
     @router.post(
         "/events",
@@ -127,51 +159,6 @@ class PlainRoute(APIRoute):
             return response
 
         return handle
-
-
-async def _rank(worker: WorkerState, name: str, request: Request) -> Response:
-    started = time.perf_counter()
-    who = (name, worker.allow(request, "rank"))
-    worker.ranking.check(who)  # before the body is read
-    item = await worker.models.get(name)
-    body = await worker.body(request)
-    with worker.ranking.enter(who):
-        query = _query(worker, request, item, body)
-        # Requests that came together are read together, then ranked together: each stage finds its code in the cache.
-        await asyncio.sleep(0)
-        shown = answer(await show(worker, item, query))
-        worker.metrics.ranked(name).seconds.observe(time.perf_counter() - started)
-        return shown
-
-
-async def _feedback(worker: WorkerState, name: str, request: Request) -> Response:
-    """Answered once the feedback is on disk."""
-    who = (name, worker.allow(request, "feedback"))
-    worker.writing.check(who)
-    item = await worker.models.get(name)
-    body = parse(FeedbackBody, await worker.body(request))
-    found = parse_impression(body.impression_id)
-    if found is None:
-        worker.metrics.feedback.labels(name, "unknown").inc()
-        raise RefusalError(404, "unknown", "no such impression was served")
-    with worker.writing.enter(who):
-        verdict = await worker.writer.feedback(Feedback(item.row.id, *found, frozenset(body.clicks)))
-    worker.metrics.feedback.labels(name, verdict.status.value).inc()
-    match verdict.status:
-        case Status.ACCEPTED:
-            telemetry.impression("answered", name, item.row.secret, found[0])
-            worker.metrics.clicked(name, verdict.positions, verdict.shown)
-            return answer({"status": "accepted", "late": True} if verdict.late else {"status": "accepted"})
-        case Status.DUPLICATE:
-            return answer({"status": "duplicate"})
-        case Status.EXPIRED:
-            raise RefusalError(
-                410, "expired", "the impression has expired, or is from before a restore; nothing was learned"
-            )
-        case Status.FOREIGN:
-            raise RefusalError(422, "foreign", "clicks name a document that the impression did not show")
-        case _:
-            raise RefusalError(404, "unknown", "no such impression was served")
 
 
 def _query(worker: WorkerState, request: Request, item: LoadedModel, body: bytes) -> Query:

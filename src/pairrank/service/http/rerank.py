@@ -20,11 +20,10 @@ from pairrank.kernel.relevance import falling
 from pairrank.service.answers import answer, refusal
 from pairrank.service.auth import RoleError, check_name
 from pairrank.service.http.administration import create_ranker
-from pairrank.service.http.rank_bodies import RERANK_BODY
 from pairrank.service.http.rank_request import Query
 from pairrank.service.http.ranking import show
 from pairrank.service.http.rerank_request import RerankRequest, parse_rerank, rerank_answer, rerank_refusal
-from pairrank.service.http.schemas import KEY, CreateBody, RerankAnswer, StartBody, answers
+from pairrank.service.http.schemas import KEY, CreateBody, RerankAnswer, RerankBody, StartBody, answers, body_of
 from pairrank.service.worker.models import LoadedModel
 from pairrank.service.worker.state import WorkerState
 from pairrank.types import FloatArray
@@ -63,7 +62,7 @@ def routes(worker: WorkerState) -> APIRouter:
             address,
             rerank,
             methods=["POST"],
-            openapi_extra=RERANK_BODY,
+            openapi_extra=body_of(RerankBody),
             summary="Order texts for one query, as Cohere's and Jina's clients ask for it",
             responses=answers(RerankAnswer, 404, body=True),
             include_in_schema=address == ADDRESSES[0],

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Security
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from pairrank.errors import InputError
-from pairrank.service.http.rank_request import MAX_ID, parse_json
+from pairrank.service.http.rank_request import ARROW_TYPES, MAX_ID, parse_json
+from pairrank.service.store.values import Limits, Prior
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 
@@ -98,6 +99,48 @@ class EventBody(Body):
     type: Literal["click", "purchase", "reformulation"] = "click"
 
 
+class DocumentBody(Body):
+    """One candidate."""
+
+    id: Text
+    features: list[float | None] | dict[str, float | None] = Field(
+        description="numbers in order, or by name where the ranker has feature names; null where one is missing and "
+        "the ranker knows what that means"
+    )
+
+
+class RankBody(Body):
+    """Documents to order; `rank_request` reads it by hand."""
+
+    query_id: str | None = Field(None, max_length=MAX_ID)
+    documents: list[DocumentBody] = Field(
+        min_length=1, description="in the order of the present system, which experiments call as-sent"
+    )
+    k: Annotated[int, Field(ge=1, lt=2**63)] | None = None
+    client_id: str | None = Field(
+        None, max_length=MAX_ID, description="who asks, so that experiments treat them alike each time"
+    )
+    page_of: str | None = Field(None, max_length=MAX_ID, description="an impression_id, to go on where that list ended")
+    explain: bool | None = Field(None, description="whether the answer shall have an explanation")
+
+
+class TextDocument(BaseModel):
+    """A document with its text; what else it holds comes back with it."""
+
+    text: str
+
+
+class RerankBody(BaseModel):
+    """Texts to order; `rerank_request` reads it by hand, and passes over what else clients send."""
+
+    model: str | None = Field(None, description="the ranker's name")
+    query: str = Field(min_length=1)
+    documents: list[str | TextDocument] = Field(min_length=1)
+    top_n: Annotated[int, Field(ge=1)] | None = None
+    return_documents: bool | None = None
+    rank_fields: list[str] | None = None
+
+
 class Answer(BaseModel):
     """The base of all answers. More fields may come in later versions; those that are here stay."""
 
@@ -108,14 +151,6 @@ class Problem(Answer):
     error: str
     message: str
     detail: str | None = None  # the message again, where clients of the rerank family look for it
-
-
-class StartAnswer(Answer):
-    """What a ranker started from; weights are in the order of the features."""
-
-    weights: list[float | None]
-    strength: float
-    variance: float | list[float] | None
 
 
 class StatusAnswer(Answer):
@@ -205,17 +240,6 @@ class EventAnswer(Answer):
     status: Literal["accepted", "duplicate", "late", "expired", "unknown", "foreign"]
 
 
-class LimitsAnswer(Answer):
-    """What may be changed while a ranker serves."""
-
-    explore_share: float
-    locked: int
-    window_seconds: float
-    retention_seconds: float
-    max_open: int
-    keep_candidates: int
-
-
 class AsideAnswer(Answer):
     """A log entry that made the ranker fail and changed nothing."""
 
@@ -232,8 +256,8 @@ class RankerAnswer(Answer):
     seed: int
     options: dict[str, Any]
     feature_names: list[str] | None
-    start: StartAnswer | None
-    limits: LimitsAnswer
+    start: Prior | None
+    limits: Limits
     frozen: bool
     pinned: int | None
     launch: Literal["shadow", "guarded", "free", "frozen"] | None = Field(description="null: never launched; ours")
@@ -254,12 +278,6 @@ class RankerAnswer(Answer):
     updated: float
 
 
-class RankersAnswer(Answer):
-    """All rankers."""
-
-    rankers: list[RankerAnswer]
-
-
 class VersionAnswer(Answer):
     """One published model."""
 
@@ -270,12 +288,6 @@ class VersionAnswer(Answer):
     kept: bool
     current: bool
     pinned: bool
-
-
-class VersionsAnswer(Answer):
-    """Published models, newest first."""
-
-    versions: list[VersionAnswer]
 
 
 class ImpressionAnswer(Answer):
@@ -291,12 +303,6 @@ class ImpressionAnswer(Answer):
     ids: list[str]
     clicks: list[bool] | None
     log_entry: int | None
-
-
-class ImpressionsAnswer(Answer):
-    """Impressions, newest first."""
-
-    impressions: list[ImpressionAnswer]
 
 
 class PointAnswer(Answer):
@@ -382,10 +388,10 @@ class ActAnswer(Answer):
     detail: Any
 
 
-class AuditAnswer(Answer):
-    """Administrative acts, newest first."""
-
-    audit: list[ActAnswer]
+def listed(name: str, model: type[Answer]) -> type[Answer]:
+    """The answer that has a list of ``model`` under ``name``, newest first where that has a meaning."""
+    fields: dict[str, Any] = {name: list[model]}  # type: ignore[valid-type]
+    return create_model(f"{name.capitalize()}Answer", __base__=Answer, **fields)
 
 
 # One sentence for each status that is refused with; the body is always a `Problem`.
@@ -446,13 +452,20 @@ def check(model: type[B], value: Any) -> B:
         raise InputError(f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"[:300]) from None
 
 
-def body_of(model: type[Body], *, many: bool = False, required: bool = True) -> dict[str, Any]:
+def body_of(model: type[BaseModel], *, many: bool = False, required: bool = True) -> dict[str, Any]:
     """The OpenAPI text of a JSON body."""
     schema = model.model_json_schema()
     schema = _inlined(schema, schema.pop("$defs", {}))
     if many:
         schema = {"type": "array", "items": schema, "maxItems": MAX_EVENTS}
-    return json_body(schema, required)
+    content: dict[str, Any] = {"application/json": {"schema": schema}}
+    if model is RankBody:
+        told = (
+            "Arrow IPC: columns id (string) and features (list of float32 or float64); "
+            "k, query_id, client_id, page_of and explain as query parameters"
+        )
+        content[ARROW_TYPES[0]] = {"schema": {"type": "string", "format": "binary", "description": told}}
+    return {"requestBody": {"required": required, "content": content}}
 
 
 def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
@@ -462,11 +475,6 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
             return _inlined(definitions[schema["$ref"].removeprefix("#/$defs/")], definitions)
         return {name: _inlined(value, definitions) for name, value in schema.items()}
     return [_inlined(value, definitions) for value in schema] if isinstance(schema, list) else schema
-
-
-def json_body(schema: dict[str, Any], required: bool = True) -> dict[str, Any]:
-    """The OpenAPI text of a JSON body, from its schema."""
-    return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
 
 
 MAX_EVENTS = 1000

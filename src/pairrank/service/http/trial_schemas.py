@@ -113,9 +113,3 @@ class ExperimentAnswer(SignalAnswer):
     sentence: str
     decided_at: float | None = Field(description="about when it will be decided at this rate; null where it cannot say")
     points: list[CoursePointAnswer] = Field(description="the course so far")
-
-
-class ExperimentsAnswer(Answer):
-    """All experiments, newest first."""
-
-    experiments: list[ExperimentAnswer]
