@@ -31,9 +31,10 @@ def run(args: argparse.Namespace) -> int:
     # Needs the extra `serve`, which --help does not.
     import_extra("uvicorn", "serve")
     from pairrank.service.playground.index import open_index
-    from pairrank.service.playground.start import listen, serve
+    from pairrank.service.playground.start import serve
+    from pairrank.service.supervisor import listen
 
-    place = listen(args.port)
+    place = listen("127.0.0.1", args.port, patience=0.0)
     # The server hands on the signal that ended it: as an exception it lets the temporary folder be removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with progress(1, "Reading the standard library") as tell:

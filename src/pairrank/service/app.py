@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pairrank.errors import PairRankError
+from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError, answer, refusal
 from pairrank.service.http import administration, experiments, launches, observation, ranking, rerank
 from pairrank.service.http.hosts import may_write
@@ -26,7 +27,6 @@ from pairrank.service.settings import Settings
 from pairrank.service.worker.state import WorkerState
 from pairrank.version import __version__
 
-_SNIPPET = Path(__file__).parent / "pairrank.js"
 # Pages load nothing from elsewhere, are framed by nobody and tell nobody where their readers came from.
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -58,6 +58,7 @@ def make_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with worker.open():
             yield
+        telemetry.stop()  # a server that was told to stop by a signal ends by it, right after this
 
     app = FastAPI(
         title="PairRank",
@@ -71,7 +72,6 @@ def make_app(
     app.state.worker = worker
     for part in (ranking, rerank, administration, experiments, launches, observation):
         app.include_router(part.routes(worker))
-    app.add_api_route("/pairrank.js", _snippet, methods=["GET"], include_in_schema=False)
     app.state.nav = [("/", "Live"), ("/experiments", "Experiments"), ("/docs", "API")]
     for part_routes in (pages.routes, *routes):
         app.router.routes.extend(part_routes(worker))
@@ -110,20 +110,21 @@ class Envelope:
                 ]
             await send(message)
 
-        try:
-            problem = self._refused(scope)
-            if problem is not None:
-                await refusal(problem)(scope, receive, dressed)
-            else:  # the server leaves the body out where HEAD was asked
-                asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
-                await self._app(asked, receive, dressed)
-        except Exception as fault:
-            if begun:
-                raise
-            await refusal(fault)(scope, receive, dressed)
-        finally:
-            self._worker.account(scope, status, time.perf_counter() - started)
-            request_id.reset(token)
+        with telemetry.request(scope):
+            try:
+                problem = self._refused(scope)
+                if problem is not None:
+                    await refusal(problem)(scope, receive, dressed)
+                else:  # the server leaves the body out where HEAD was asked
+                    asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+                    await self._app(asked, receive, dressed)
+            except Exception as fault:
+                if begun:
+                    raise
+                await refusal(fault)(scope, receive, dressed)
+            finally:
+                self._worker.account(scope, status, time.perf_counter() - started)
+                request_id.reset(token)
 
     def _refused(self, scope: Scope) -> RefusalError | None:
         """Why a request goes no further: without keys, any page that a user visits could otherwise read or write."""
@@ -139,10 +140,6 @@ class Envelope:
         if encoding != "identity":
             return RefusalError(415, "encoding", f"the body is encoded by {encoding[:40]!r}; expected it as it is")
         return None
-
-
-async def _snippet(request: Request) -> Response:
-    return Response(_SNIPPET.read_bytes(), media_type="text/javascript")
 
 
 async def _on_problem(_: Request, problem: Exception) -> Response:

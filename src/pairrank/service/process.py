@@ -95,7 +95,7 @@ def _work(settings: Settings, handle: int) -> None:
         )
 
     config = uvicorn.Config(
-        telemetry.wrapped(app),
+        app,
         http=Protocol,
         log_config=None,
         access_log=False,

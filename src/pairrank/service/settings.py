@@ -6,6 +6,7 @@ import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pairrank.errors import OptionError, StorageError
 
 PREFIX = "PAIRRANK_"
 MIN_SECRET = 16
+_BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off", ""), False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,18 +111,11 @@ def load_settings(
     environment = os.environ if environment is None else environment
     file = file or environment.get(f"{PREFIX}CONFIG")
     known = {f.name: type(f.default) for f in fields(Settings)}
-    values: dict[str, Any] = {}
-    if file:
-        for name, value in _read(file).items():
-            values[name] = _convert(name, value, known, file)
-    for name in known:
-        text = environment.get(PREFIX + name.upper())
-        if text is not None:
-            values[name] = _convert(name, text, known, PREFIX + name.upper())
-    for name, value in flags.items():
-        if value is not None:
-            values[name] = _convert(name, value, known, f"--{name.replace('_', '-')}")
-    return Settings(**values)
+    variables = {name: PREFIX + name.upper() for name in known}
+    given = [(name, value, file or "") for name, value in (_read(file) if file else {}).items()]
+    given += [(name, environment[word], word) for name, word in variables.items() if word in environment]
+    given += [(name, value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None]
+    return Settings(**{name: _convert(name, value, known, source) for name, value, source in given})
 
 
 def _read(file: str) -> dict[str, Any]:
@@ -136,18 +131,9 @@ def _convert(name: str, value: Any, known: Mapping[str, type], source: str) -> A
     if name not in known:
         raise OptionError(f"{source} sets {name!r}, which is no setting; there are: {', '.join(known)}")
     wanted = known[name]
-    if wanted is bool and isinstance(value, str):
-        if value.lower() in ("1", "true", "yes", "on"):
-            return True
-        if value.lower() in ("0", "false", "no", "off", ""):
-            return False
-    elif wanted is bool:
-        if isinstance(value, bool):
-            return value
-    else:
-        try:
-            if not isinstance(value, bool):
-                return wanted(value)
-        except (TypeError, ValueError):
-            pass
+    with suppress(TypeError, ValueError, KeyError):
+        if isinstance(value, bool) == (wanted is bool):
+            return wanted(value)
+        if wanted is bool and isinstance(value, str):
+            return _BOOLEANS[value.lower()]
     raise OptionError(f"{source}: {name} is {value!r}; expected {wanted.__name__}")

@@ -62,7 +62,7 @@ def data_place(settings: Settings) -> str:
 def serve(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     check(settings)
-    listener = _listen(settings.host, settings.port)  # before there is a store, which would be left behind
+    listener = listen(settings.host, settings.port)  # before there is a store, which would be left behind
     _open(settings)
     settings = replace(settings, port=listener.getsockname()[1])
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -88,10 +88,10 @@ def _open(settings: Settings) -> None:
         store.close()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, patience: float = BIND_SECONDS) -> socket.socket:
     """A listening socket; a predecessor that was killed may need a moment to let go of the port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    deadline = time.monotonic() + BIND_SECONDS
+    deadline = time.monotonic() + patience
     while True:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -102,7 +102,7 @@ def _listen(host: str, port: int) -> socket.socket:
         except OSError as problem:
             listener.close()
             if problem.errno != errno.EADDRINUSE or time.monotonic() > deadline:
-                raise StorageError(f"cannot listen on {host} port {port}: {problem.strerror or problem}") from None
+                raise StorageError(f"cannot listen on port {port} of {host}: {problem.strerror or problem}") from None
             time.sleep(0.1)
 
 

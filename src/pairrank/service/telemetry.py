@@ -15,12 +15,12 @@ from __future__ import annotations
 import hmac
 import logging
 import os
-import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import Scope
 
 logger = logging.getLogger("pairrank.telemetry")
 
@@ -91,34 +91,23 @@ class Telemetry:
             attributes={"pairrank.ranker": ranker, "pairrank.impression": number},
         ).end()
 
-    async def request(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request inside a span of its caller's trace."""
+    def request(self, scope: Scope) -> AbstractContextManager[object]:
+        """A span in the caller's trace, for one request."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        status, started = 500, time.perf_counter()
-
-        async def watched(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
         context = self.propagate.extract(headers)
-        with self.tracer.start_as_current_span(scope["method"], context, self.trace.SpanKind.SERVER) as span:
-            try:
-                await app(scope, receive, watched)
-            finally:
-                # Routes have few names; paths would have one per ranker.
-                route = getattr(scope.get("route"), "path", "(none)")
-                told = {
-                    "http.request.method": scope["method"],
-                    "http.route": route,
-                    "http.response.status_code": status,
-                }
-                span.update_name(f"{scope['method']} {route}")
-                span.set_attributes(told)
-                if status >= 500:
-                    span.set_status(self.trace.StatusCode.ERROR)
-                self.seconds.record(time.perf_counter() - started, told)
+        return self.tracer.start_as_current_span(scope["method"], context, self.trace.SpanKind.SERVER)
+
+    def answered(self, scope: Scope, status: int, seconds: float) -> None:
+        """Say in the request's span how it was answered."""
+        # Routes have few names; paths would have one per ranker.
+        route = getattr(scope.get("route"), "path", "(none)")
+        told = {"http.request.method": scope["method"], "http.route": route, "http.response.status_code": status}
+        span = self.trace.get_current_span()
+        span.update_name(f"{scope['method']} {route}")
+        span.set_attributes(told)
+        if status >= 500:
+            span.set_status(self.trace.StatusCode.ERROR)
+        self.seconds.record(seconds, told)
 
     def shutdown(self) -> None:
         """Send what is left."""
@@ -160,22 +149,12 @@ def active() -> bool:
     return _active is not None
 
 
-def wrapped(app: ASGIApp) -> ASGIApp:
-    """``app`` with a span around every request; as it is where nothing is measured."""
-    if _active is None:
-        return app
-    telemetry = _active
+def request(scope: Scope) -> AbstractContextManager[object]:
+    """A span around one request; nothing where nothing is measured."""
+    return nullcontext() if _active is None else _active.request(scope)
 
-    async def around(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await telemetry.request(app, scope, receive, send)
-            return
 
-        async def last(message: Any) -> None:
-            if message["type"] == "lifespan.shutdown.complete":
-                stop()  # a server that was told to stop by a signal ends by it, right after this
-            await send(message)
-
-        await app(scope, receive, last)
-
-    return around
+def answered(scope: Scope, status: int, seconds: float) -> None:
+    """Say how the request under way was answered."""
+    if _active is not None:
+        _active.answered(scope, status, seconds)

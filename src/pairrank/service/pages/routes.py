@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -20,6 +20,8 @@ from pairrank.service.pages.live import Address, closed_page, impression_page, s
 from pairrank.service.pages.markup import Markup
 from pairrank.service.pages.view_models import Scene, scene
 from pairrank.service.worker.state import WorkerState
+
+_SNIPPET = Path(__file__).parent.parent / "pairrank.js"  # what a shop's own pages load
 
 
 def html(text: Markup) -> Response:
@@ -89,6 +91,9 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
         text: dict[str, Any] = request.app.openapi()
         return html(api_page(text, request.app.state.nav, Address(_address(request), bool(worker.models.keys))))
 
+    async def snippet(_: Request) -> Response:
+        return FileResponse(_SNIPPET, media_type="text/javascript")
+
     async def style(_: Request) -> Response:
         return Response(drawing.STYLE, media_type="text/css")
 
@@ -100,6 +105,7 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
         Route(one, impression),
         Route(f"{one}/drawing.svg", picture),
         Route(f"{one}/pairs", pairs),
+        Route("/pairrank.js", snippet),
         Route("/static/drawing.css", style),
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]

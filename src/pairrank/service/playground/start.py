@@ -9,21 +9,9 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from pairrank.errors import MissingExtraError, StorageError
+from pairrank.errors import MissingExtraError
 from pairrank.service.playground.index import Index
 from pairrank.service.settings import Settings
-
-
-def listen(port: int) -> socket.socket:
-    """A socket on loopback; port 0 takes any that is free."""
-    place = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        place.bind(("127.0.0.1", port))
-    except OSError as problem:
-        place.close()
-        raise StorageError(f"cannot listen on port {port}: {problem.strerror}; try another --port") from problem
-    return place
 
 
 def serve(store: Path, index: Index, place: socket.socket, ready: Callable[[], object]) -> None:

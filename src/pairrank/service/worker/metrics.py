@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
@@ -46,27 +47,17 @@ class Metrics:
         )
         self.clicks_at = Counter("pairrank_clicks_at_position", "Clicks", ["ranker", "position"], registry=own)
         self.requests = Counter("pairrank_requests", "Requests by status", ["status"], registry=own)
-        self._ranked: dict[str, ListCounters] = {}
-        self._answered: dict[int, Counter] = {}
+        # Looked up once: what every request moves.
+        self._status = cache(self.requests.labels)
+        self.ranked = cache(self._ranked)
 
     def answered(self, status: int) -> None:
         """Count one request by the status of its answer."""
-        found = self._answered.get(status)
-        if found is None:
-            found = self._answered[status] = self.requests.labels(status)
-        found.inc()
+        self._status(status).inc()
 
-    def ranked(self, ranker: str) -> ListCounters:
-        """The counters that every list of a ranker moves, looked up once."""
-        found = self._ranked.get(ranker)
-        if found is None:
-            found = self._ranked[ranker] = ListCounters(
-                self.rank_seconds.labels(ranker),
-                self.documents.labels(ranker),
-                self.explored.labels(ranker),
-                self.blocks.labels(ranker),
-            )
-        return found
+    def _ranked(self, ranker: str) -> ListCounters:
+        counters = (self.documents, self.explored, self.blocks)
+        return ListCounters(self.rank_seconds.labels(ranker), *(counter.labels(ranker) for counter in counters))
 
     def clicked(self, ranker: str, positions: Iterable[int], shown: int) -> None:
         """Count one list with feedback: click-through by position is clicks over shown."""

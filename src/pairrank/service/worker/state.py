@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Scope
 
 from pairrank.errors import StorageError, UnknownNameError
+from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError
 from pairrank.service.auth import authorise
 from pairrank.service.http.hosts import is_own_host
@@ -42,7 +43,6 @@ class WorkerState:
         self.url, self.settings, self.clock = str(url), settings, clock
         self.metrics = Metrics()
         self.recent = Recent()
-        self.reports = Reports(self)
         # Ranking takes the processor, so few at once are as quick as many; a write waits for the disk beside others.
         self.ranking, self.writing = Admission(settings.max_ranking), Admission(settings.max_writing)
         self.stopping = False
@@ -50,6 +50,7 @@ class WorkerState:
         self.store: SqlStore
         self.models: Models
         self.writer: GroupCommit
+        self.reports: Reports
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -58,6 +59,7 @@ class WorkerState:
         writing = await asyncio.to_thread(open_store, self.url)
         at_once = open_impatient(self.url)
         self.models, self.writer = Models(self.store), GroupCommit(writing, self.clock, at_once=at_once)
+        self.reports = Reports(self.store, self.models, self.clock)
         stop, thread = threading.Event(), None
         if self._learner:
             learning = await asyncio.to_thread(open_store, self.url)
@@ -98,25 +100,25 @@ class WorkerState:
         if not (length.isascii() and length.isdigit()) or int(length) > limit:
             raise RefusalError(413, "too-large", f"the body is larger than {limit} bytes")
         chunks: list[bytes] = []
-        size, more = 0, True
+        size = 0
         try:
             async with asyncio.timeout(self.settings.body_seconds):
-                while more:
-                    message = await request.receive()
-                    if message["type"] != "http.request":
-                        raise RefusalError(400, "gone", "the client left before the body had arrived")
-                    chunk, more = message.get("body", b""), message.get("more_body", False)
+                async for chunk in request.stream():
                     size += len(chunk)
                     if size > limit:
                         raise RefusalError(413, "too-large", f"the body is larger than {limit} bytes")
-                    chunks.append(chunk)
+                    if chunk:  # the last one is empty, and to join but one copies nothing
+                        chunks.append(chunk)
         except TimeoutError:
             raise RefusalError(408, "slow", "the body took too long to arrive") from None
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        except ClientDisconnect:
+            raise RefusalError(400, "gone", "the client left before the body had arrived") from None
+        return b"".join(chunks)
 
     def account(self, scope: Scope, status: int, seconds: float) -> None:
         """Count an answered request, and note it in the log where there is need."""
         self.metrics.answered(status)
+        telemetry.answered(scope, status, seconds)
         # 503 is told to the client, by the metrics and by what is behind it; a line for each would be load on load.
         if self.settings.access_log or (status >= 500 and status != 503) or scope["method"] in ("PUT", "DELETE"):
             fields = {
