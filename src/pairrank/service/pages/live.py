@@ -8,9 +8,14 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from pairrank import drawing
+from pairrank.drawing import Panel
+from pairrank.errors import UnknownNameError
+from pairrank.rankers import Ranker
 from pairrank.service.pages.layout import HTML, Nav, filled, page
 from pairrank.service.pages.markup import Child, Markup, join, tag, trusted
-from pairrank.service.pages.view_models import Scene
+from pairrank.service.store.values import ImpressionRow
+from pairrank.service.worker.state import WorkerState
+from pairrank.types import Impression
 
 
 class Address(NamedTuple):
@@ -26,15 +31,43 @@ def closed_page(nav: Nav, address: str = "/", script: str = "/static/live.js") -
     return page("Key", body, nav=nav, current=address, script="/static/key.js", data_next=script)
 
 
-def impression_page(name: str, scene: Scene, nav: Nav) -> Markup:
+async def drawn(worker: WorkerState, name: str, number: int, *, as_served: bool) -> tuple[ImpressionRow, Panel | None]:
+    """One impression, and what to draw of it under the model that served it (while that is kept), or under the newest;
+    None where the algorithm knows no blocks."""
+    row = await worker.ranker(name)
+    found = await worker.models.read(worker.store.impressions, row.id, 1, number)
+    if not found or found[0].body is None:
+        raise UnknownNameError(f"impression {number} of ranker {name!r} is not kept; it may have expired")
+    version = found[0].version if as_served else row.version
+    model = await worker.reports.model(row, version)
+    if model is None:
+        version, model = row.version, await worker.reports.model(row, row.version)
+    return found[0], None if model is None else _panel(worker, name, found[0], model, f"By model {version}")
+
+
+def _panel(worker: WorkerState, name: str, shown: ImpressionRow, model: Ranker, heading: str) -> Panel | None:
+    candidates = worker.recent.find(name, shown.number)
+    if candidates is not None and set(shown.ids) <= set(candidates.ids):
+        ids, features = list(candidates.ids), candidates.features
+    else:
+        ids, features = list(shown.ids), Impression.from_bytes(shown.body or b"").features
+    inspection = model.inspect(features)
+    if inspection is None:
+        return None
+    rows = {name: row for row, name in enumerate(ids)}
+    clicks = shown.clicks or (False,) * len(shown.ids)
+    clicked = {rows[name] for name, click in zip(shown.ids, clicks, strict=True) if click}
+    return Panel(inspection, ids, [rows[name] for name in shown.ids], clicked, heading)
+
+
+def impression_page(name: str, item: ImpressionRow, panel: Panel | None, nav: Nav) -> Markup:
     """One impression by itself, with its drawing."""
-    item = scene.impression
-    title = f"Impression {item['number']} of {name}"
-    at = time.strftime("%d %b %H:%M:%S", time.localtime(item["time"]))  # where the server stands
-    about = f"Query: {item['query_id'] or 'none given'}. Served by model {item['model_version']} on {at}."
+    title = f"Impression {item.number} of {name}"
+    at = time.strftime("%d %b %H:%M:%S", time.localtime(item.created))  # where the server stands
+    about = f"Query: {item.query_id or 'none given'}. Served by model {item.version} on {at}."
     picture: Child = tag("p", "This ranker has no notion of blocks.", class_="empty")
-    if scene.panel is not None:
-        picture = tag("div", trusted(drawing.blocks(scene.panel, standalone=False)), class_="drawing")
+    if panel is not None:
+        picture = tag("div", trusted(drawing.blocks(panel, standalone=False)), class_="drawing")
     back = tag("p", tag("a", "All rankers", href=f"/?ranker={quote(name)}"))
     lede = tag("div", tag("h1", title), tag("p", about), class_="lede")
     return page(title, join(lede, tag("section", picture, class_="card"), back), nav=nav, current="")

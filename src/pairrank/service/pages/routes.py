@@ -16,9 +16,9 @@ from pairrank.service.answers import answer
 from pairrank.service.auth import NoKeyError
 from pairrank.service.pages.api import api_page
 from pairrank.service.pages.layout import HTML, POLICY, filled, page
-from pairrank.service.pages.live import Address, closed_page, impression_page, steps
+from pairrank.service.pages.live import Address, closed_page, drawn, impression_page, steps
 from pairrank.service.pages.markup import Markup
-from pairrank.service.pages.view_models import Scene, scene
+from pairrank.service.store.values import ImpressionRow
 from pairrank.service.worker.state import WorkerState
 
 _SNIPPET = Path(__file__).parent.parent / "pairrank.js"  # what a shop's own pages load
@@ -69,23 +69,29 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
         return html(page("Experiments", body, nav=nav, current="/experiments", script=script))
 
     async def impression(request: Request) -> Response:
-        return html(impression_page(request.path_params["name"], await _scene(request), request.app.state.nav))
+        return html(impression_page(request.path_params["name"], *await _drawn(request), request.app.state.nav))
 
     async def picture(request: Request) -> Response:
-        panel = _panel(await _scene(request))
+        panel = await _panel(request)
         given = request.query_params
         alone = "embed" not in given
         return svg(drawing.blocks(panel, compact="compact" in given, standalone=alone, titles=alone))
 
     async def pairs(request: Request) -> Response:
-        panel = _panel(await _scene(request))
+        panel = await _panel(request)
         return answer(sentences(panel, whole(request, "row", 0, 0, len(panel.inspection.order) - 1)))
 
-    async def _scene(request: Request) -> Scene:
+    async def _drawn(request: Request) -> tuple[ImpressionRow, drawing.Panel | None]:
         # As for the impressions under /v1: what people were shown and clicked is not for everybody who may rank.
         worker.allow(request, "admin")
         name, number = request.path_params["name"], request.path_params["number"]
-        return await scene(worker, name, number, as_served=request.query_params.get("when", "served") == "served")
+        return await drawn(worker, name, number, as_served=request.query_params.get("when", "served") == "served")
+
+    async def _panel(request: Request) -> drawing.Panel:
+        _, panel = await _drawn(request)
+        if panel is None:
+            raise UnknownNameError("this ranker has no notion of blocks, so there is nothing to draw")
+        return panel
 
     async def api(request: Request) -> Response:
         text: dict[str, Any] = request.app.openapi()
@@ -134,9 +140,3 @@ def json_of(value: Any) -> Response:
 def _address(request: Request) -> str:
     """Where the reader reached this service."""
     return str(request.base_url).rstrip("/")
-
-
-def _panel(found: Scene) -> drawing.Panel:
-    if found.panel is None:
-        raise UnknownNameError("this ranker has no notion of blocks, so there is nothing to draw")
-    return found.panel
