@@ -29,6 +29,7 @@ from pairrank.service.http.schemas import (
     body_of,
     listed,
     parse,
+    reading,
 )
 from pairrank.service.store.values import Config, Limits, Prior, RankerRow
 from pairrank.service.worker.state import WorkerState
@@ -36,6 +37,7 @@ from pairrank.service.worker.state import WorkerState
 _LIMITS = set(LimitsBody.model_fields)
 # How long an administrative answer waits for the learner to catch up, so that it tells of what was just sent.
 WAIT_SECONDS = 1.0
+Wait = Annotated[float, Query(ge=0, le=30)]
 ROLLBACK_SECONDS = 5.0
 
 
@@ -122,11 +124,10 @@ def describe(row: RankerRow) -> dict[str, Any]:
 def routes(worker: WorkerState) -> APIRouter:
     """The router with the administrative endpoints."""
     router = APIRouter(prefix="/v1/rankers", tags=["rankers"], dependencies=[KEY])
-    changed = answers(RankerAnswer, 404, body=True)
+    get, changed = reading(router, worker.allow), answers(RankerAnswer, 404, body=True)
 
-    @router.get("", summary="All rankers", responses=answers(listed("rankers", RankerAnswer)))
-    async def index(request: Request) -> Response:
-        worker.allow(request, None)
+    @get("", "All rankers", listed("rankers", RankerAnswer))
+    async def index() -> Response:
         return answer({"rankers": [describe(row) for row in await worker.models.read(worker.store.rankers)]})
 
     @router.put(
@@ -143,11 +144,8 @@ def routes(worker: WorkerState) -> APIRouter:
         row, new = await create_ranker(worker, name, parse(CreateBody, await worker.body(request)), actor)
         return answer(describe(row), 201 if new else 200)
 
-    @router.get(
-        "/{name}", summary="One ranker, its model's version and digest", responses=answers(RankerAnswer, 404, 422)
-    )
-    async def read(name: str, request: Request, wait: Annotated[float, Query(ge=0, le=30)] = WAIT_SECONDS) -> Response:
-        worker.allow(request, None)
+    @get("/{name}", "One ranker, its model's version and digest", RankerAnswer)
+    async def read(name: str, wait: Wait = WAIT_SECONDS) -> Response:
         row = await worker.models.caught_up(name, wait)
         if row is None:
             raise UnknownNameError(f"no ranker is called {name[:70]!r}")
@@ -162,13 +160,8 @@ def routes(worker: WorkerState) -> APIRouter:
             raise UnknownNameError(f"no ranker is called {name[:70]!r}")
         return answer({"status": "deleted"})
 
-    @router.get(
-        "/{name}/versions",
-        summary="The versions that can be pinned or gone back to",
-        responses=answers(listed("versions", VersionAnswer), 404, 422),
-    )
-    async def versions(name: str, request: Request) -> Response:
-        worker.allow(request, None)
+    @get("/{name}/versions", "The versions that can be pinned or gone back to", listed("versions", VersionAnswer))
+    async def versions(name: str) -> Response:
         row = await worker.ranker(name)
         return answer({"versions": await worker.reports.versions(row)})
 

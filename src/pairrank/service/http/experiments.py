@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from pairrank.errors import InputError
 from pairrank.service.answers import answer
 from pairrank.service.auth import check_name
-from pairrank.service.http.administration import WAIT_SECONDS
-from pairrank.service.http.schemas import KEY, answers, body_of, listed, parse
+from pairrank.service.http.administration import WAIT_SECONDS, Wait
+from pairrank.service.http.schemas import KEY, answers, body_of, listed, parse, reading
 from pairrank.service.http.trial_schemas import ExperimentAnswer, ExperimentBody
 from pairrank.service.learning.trials import course_of
 from pairrank.service.store.experiments import learns_from_any_list
@@ -50,10 +50,10 @@ def _decided_at(told: dict[str, Any], first: float, last: float) -> float | None
 def routes(worker: WorkerState) -> APIRouter:
     """The router with the experiments."""
     router = APIRouter(prefix="/v1/experiments", tags=["experiments"], dependencies=[KEY])
+    get, told = reading(router, worker.allow), "What an experiment has shown so far, valid whenever it is looked at"
 
-    @router.get("", summary="All experiments", responses=answers(listed("experiments", ExperimentAnswer)))
-    async def index(request: Request) -> Response:
-        worker.allow(request, None)
+    @get("", "All experiments", listed("experiments", ExperimentAnswer))
+    async def index() -> Response:
         return answer({"experiments": [describe(row) for row in await worker.models.read(worker.store.experiments)]})
 
     @router.put(
@@ -72,13 +72,8 @@ def routes(worker: WorkerState) -> APIRouter:
         row, new = await worker.administer(worker.store.define, definition, worker.clock(), actor)
         return answer(describe(row), 201 if new else 200)
 
-    @router.get(
-        "/{name}",
-        summary="What an experiment has shown so far, valid whenever it is looked at",
-        responses=answers(ExperimentAnswer, 404, 422),
-    )
-    async def read(name: str, request: Request, wait: Annotated[float, Query(ge=0, le=30)] = WAIT_SECONDS) -> Response:
-        worker.allow(request, None)
+    @get("/{name}", told, ExperimentAnswer)
+    async def read(name: str, wait: Wait = WAIT_SECONDS) -> Response:
         row = await worker.models.read(worker.store.experiment, name)
         await worker.models.caught_up(str(row.definition.ranker), wait)
         return answer(describe(await worker.models.read(worker.store.experiment, name)))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from pairrank.checking import check_number_in
 from pairrank.errors import UnknownNameError
 from pairrank.service.answers import answer
-from pairrank.service.http.administration import WAIT_SECONDS
-from pairrank.service.http.schemas import KEY, answers, body_of, parse
+from pairrank.service.http.administration import WAIT_SECONDS, Wait
+from pairrank.service.http.schemas import KEY, answers, body_of, parse, reading
 from pairrank.service.http.trial_schemas import LaunchAnswer, LaunchBody
 from pairrank.service.learning.trials import LAUNCH, LaunchCourse
 from pairrank.service.store.values import LaunchHead, RankerRow
@@ -38,9 +38,8 @@ def routes(worker: WorkerState) -> APIRouter:
         await worker.administer(worker.store.launch, name, body.model_dump(), worker.clock(), actor)
         return answer(await _told(worker, name, WAIT_SECONDS))
 
-    @router.get("", summary="How a ranker is launched", responses=answers(LaunchAnswer, 404, 422))
-    async def read(name: str, request: Request, wait: Annotated[float, Query(ge=0, le=30)] = WAIT_SECONDS) -> Response:
-        worker.allow(request, None)
+    @reading(router, worker.allow)("", "How a ranker is launched", LaunchAnswer)
+    async def read(name: str, wait: Wait = WAIT_SECONDS) -> Response:
         return answer(await _told(worker, name, wait))
 
     return router

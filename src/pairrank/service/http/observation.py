@@ -23,6 +23,7 @@ from pairrank.service.http.schemas import (
     WeightsAnswer,
     answers,
     listed,
+    reading,
 )
 from pairrank.service.worker.metrics import CONTENT_TYPE
 from pairrank.service.worker.state import WorkerState
@@ -53,69 +54,41 @@ def routes(worker: WorkerState) -> APIRouter:
     """The router with the endpoints that only read."""
     everybody = APIRouter(tags=["observation"])
     router = APIRouter(dependencies=[KEY])
+    get, seen = reading(router, worker.allow), listed("impressions", ImpressionAnswer)
 
-    @router.get(
-        "/v1/rankers/{name}/impressions",
-        summary="The newest impressions",
-        responses=answers(listed("impressions", ImpressionAnswer), 404, 422),
-    )
+    @get("/v1/rankers/{name}/impressions", "The newest impressions", seen, role="admin")
     async def impressions(
-        name: str,
-        request: Request,
-        limit: Annotated[int, Query(ge=1, le=500)] = 50,
-        offset: Annotated[int, Query(ge=0, le=500)] = 0,
+        name: str, limit: Annotated[int, Query(ge=1, le=500)] = 50, offset: Annotated[int, Query(ge=0, le=500)] = 0
     ) -> Response:
-        worker.allow(request, "admin")
         row = await worker.ranker(name)
         return answer({"impressions": await worker.reports.impressions(row, limit, offset)})
 
-    @router.get(
-        "/v1/rankers/{name}/statistics",
-        summary="Clicks, exploration and kept orders over time, by the newest of the log",
-        responses=answers(StatisticsAnswer, 404, 422),
-    )
-    async def statistics(name: str, request: Request) -> Response:
-        worker.allow(request, None)
+    told = "Clicks, exploration and kept orders over time, by the newest of the log"
+
+    @get("/v1/rankers/{name}/statistics", told, StatisticsAnswer)
+    async def statistics(name: str) -> Response:
         return answer(await worker.reports.statistics(await worker.ranker(name)))
 
-    @router.get(
-        "/v1/rankers/{name}/weights",
-        summary="The newest model's weights, heaviest first",
-        responses=answers(WeightsAnswer, 404, 422),
-    )
-    async def weights(name: str, request: Request, limit: Annotated[int, Query(ge=1, le=100_000)] = 100) -> Response:
-        worker.allow(request, None)
+    @get("/v1/rankers/{name}/weights", "The newest model's weights, heaviest first", WeightsAnswer)
+    async def weights(name: str, limit: Annotated[int, Query(ge=1, le=100_000)] = 100) -> Response:
         return answer(await worker.reports.weights(await worker.ranker(name), limit))
 
-    @router.get(
-        "/v1/rankers/{name}/model",
-        summary="A model, as pairrank.load reads it",
-        response_class=ModelFile,
-        responses=answers(None, 404, 422),
-    )
-    async def model(
-        name: str, request: Request, version: Annotated[int | None, Query(ge=0, lt=2**63)] = None
-    ) -> Response:
-        worker.allow(request, "admin")
+    as_file = {"role": "admin", "response_class": ModelFile}
+
+    @get("/v1/rankers/{name}/model", "A model, as pairrank.load reads it", None, **as_file)
+    async def model(name: str, version: Annotated[int | None, Query(ge=0, lt=2**63)] = None) -> Response:
         row = await worker.ranker(name)
         body = await worker.reports.model_bytes(row, row.version if version is None else version)
         return ModelFile(body, headers={"Content-Disposition": f'attachment; filename="{row.name}.pairrank"'})
 
-    @router.get(
-        "/v1/audit", summary="The newest administrative acts", responses=answers(listed("audit", ActAnswer), 422)
-    )
-    async def audit(request: Request, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
-        worker.allow(request, "admin")
+    @get("/v1/audit", "The newest administrative acts", listed("audit", ActAnswer), 422, role="admin")
+    async def audit(limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
         return answer({"audit": await worker.models.read(worker.store.audit, limit)})
 
-    @router.get(
-        "/v1/stream",
-        summary="Server-sent events: all rankers, twice a second when something changed",
-        response_class=EventStream,
-        responses=answers(None),
-    )
+    told = "Server-sent events: all rankers, twice a second when something changed"
+
+    @get("/v1/stream", told, None, response_class=EventStream)
     async def stream(request: Request) -> Response:
-        worker.allow(request, None)
         return EventStream(_stream(worker, request), headers={"Cache-Control": "no-store"})
 
     @everybody.get("/healthz", summary="The process answers", responses=answers(StatusAnswer, key=False))
@@ -138,9 +111,8 @@ def routes(worker: WorkerState) -> APIRouter:
             raise RefusalError(503, "recovering", "the learner still applies the log of before the start")
         return answer({"status": "ready", "store": library})
 
-    @router.get("/metrics", summary="Prometheus metrics", response_class=MetricsText, responses=answers(None))
-    async def metrics(request: Request) -> Response:
-        worker.allow(request, None)
+    @get("/metrics", "Prometheus metrics", None, response_class=MetricsText)
+    async def metrics() -> Response:
         try:
             rows = await worker.models.read(worker.store.rankers)
             lags = {row.name: await worker.reports.lag_seconds(row) for row in rows}

@@ -5,9 +5,10 @@ Answers are declared, not checked while serving: `tests/service/test_openapi.py`
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import Security
+from fastapi import APIRouter, Depends, Request, Response, Security
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -431,6 +432,27 @@ def answers(
     # A route that does not answer JSON still refuses in JSON.
     how: dict[str, Any] = {"model": Problem} if model is not None else _PROBLEM
     return {**good, **{number: {**how, "description": _REFUSED[number]} for number in sorted(own)}}
+
+
+Endpoint = Callable[..., Awaitable[Response]]
+
+
+def reading(
+    router: APIRouter, allow: Callable[[Request, str | None], object]
+) -> Callable[..., Callable[[Endpoint], Endpoint]]:
+    """A decorator of endpoints that only read, as ``router.get``, for who ``allow`` lets in with a ``role``."""
+
+    def get(
+        path: str, summary: str, model: Any, *refused: int, role: str | None = None, **more: Any
+    ) -> Callable[[Endpoint], Endpoint]:
+        async def allowed(request: Request) -> None:
+            allow(request, role)
+
+        named = (404, 422) if "{name}" in router.prefix + path else ()
+        responses = answers(model, *named, *refused)
+        return router.get(path, summary=summary, responses=responses, dependencies=[Depends(allowed)], **more)
+
+    return get
 
 
 B = TypeVar("B", bound=Body)
