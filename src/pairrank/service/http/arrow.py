@@ -1,13 +1,13 @@
-"""The Arrow stream that nearly every client sends, read by hand: a fraction of the work of a library for all streams.
+"""The Arrow stream that nearly every client sends, read at a fraction of the work of a library for all streams.
 
 That is one batch, not compressed, without nulls, of ``id: string`` and ``features: fixed_size_list<float or double>``,
-in either order. Whatever is not exactly this is left to pyarrow, which also says what is wrong with it. The format:
+in either order. Whatever is not exactly this is left to pyarrow, which also says what is wrong with it. What comes
+before the buffers of a batch says where they lie, and clients send the same again and again: pyarrow is asked once.
 https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import pairwise
 from struct import Struct
 from struct import error as StructError  # noqa: N812
@@ -17,32 +17,24 @@ import numpy as np
 
 from pairrank.types import AnyArray
 
-_I32, _U16, _I64 = Struct("<i").unpack_from, Struct("<H").unpack_from, Struct("<q").unpack_from
 _PREFIX = Struct("<Ii")  # a mark, and how many bytes of metadata follow
-_NODES, _BUFFERS = Struct("<6q"), Struct("<12q")  # length and nulls of 3 arrays; offset and length of 6 buffers
 _MARK = 0xFFFFFFFF
 _ENDS = (b"", b"\xff\xff\xff\xff\x00\x00\x00\x00")
 _MAX_METADATA = 4096
-_SCHEMA, _BATCH = 1, 3  # kinds of messages
-
-
-class Plan(NamedTuple):
-    """What a stream's schema says: which column is first, how wide the features are, and of what type."""
-
-    ids_first: bool
-    n_features: int
-    dtype: str
+_MAX_LAYOUTS = 1024
 
 
 class Layout(NamedTuple):
-    """Where a batch's buffers lie, in bytes from its beginning, and how long it is."""
+    """What a batch holds, and where its buffers lie, in bytes from the beginning of the stream."""
 
-    length: int
     n_docs: int
+    n_features: int
+    dtype: str
     offsets: int
     letters: int
     n_letters: int
     values: int
+    end: int
 
 
 class Columns(NamedTuple):
@@ -52,84 +44,72 @@ class Columns(NamedTuple):
     features: AnyArray
 
 
+_layouts: dict[bytes, Layout | None] = {}
+
+
 def read(body: bytes) -> Columns | None:
     """The columns of a stream of the usual kind, or None for pyarrow to look at it."""
     try:
-        schema, start = _metadata(body, 0)
-        plan = _plan(schema)
-        if plan is None:
+        head = _head(body)
+        if head not in _layouts:
+            if len(_layouts) >= _MAX_LAYOUTS:
+                _layouts.clear()
+            _layouts[head] = _layout(body)
+        layout = _layouts[head]
+        if layout is None or layout.end > len(body) or body[layout.end :] not in _ENDS:
             return None
-        batch, start = _metadata(body, start)
-        layout = _layout(batch, plan)
-        end = start + layout.length
-        if end > len(body) or body[end:] not in _ENDS:
+        values = np.frombuffer(body, layout.dtype, layout.n_docs * layout.n_features, layout.values)
+        if not values.flags.aligned:
             return None
-        ids = _texts(body, layout.n_docs, start + layout.offsets, start + layout.letters, layout.n_letters)
-        values = np.frombuffer(body, plan.dtype, layout.n_docs * plan.n_features, start + layout.values)
-        return Columns(ids, values.reshape(layout.n_docs, plan.n_features)) if values.flags.aligned else None
-    except (StructError, ValueError, IndexError):  # not what it seemed to be; UnicodeDecodeError is a ValueError
+        return Columns(_texts(body, layout), values.reshape(layout.n_docs, layout.n_features))
+    except (StructError, ValueError):  # not what it seemed to be; UnicodeDecodeError is a ValueError
         return None
 
 
-def _metadata(body: bytes, at: int) -> tuple[bytes, int]:
-    """The metadata of the message that begins at ``at``, and where its buffers begin."""
-    mark, size = _PREFIX.unpack_from(body, at)
-    if mark != _MARK or not 0 < size <= _MAX_METADATA:
-        raise ValueError("no message")
-    start = at + 8 + size
-    return body[at + 8 : start], start
+def _head(body: bytes) -> bytes:
+    """The metadata of schema and batch: all that comes before the buffers."""
+    end = 0
+    for _ in range(2):
+        mark, size = _PREFIX.unpack_from(body, end)
+        if mark != _MARK or not 0 < size <= _MAX_METADATA:
+            raise ValueError("no message")
+        end += _PREFIX.size + size
+    return body[:end]
 
 
-@lru_cache(maxsize=16)
-def _plan(metadata: bytes) -> Plan | None:
-    """What the metadata of a schema say; clients send the same ones again and again."""
+def _layout(body: bytes) -> Layout | None:
+    """Where pyarrow finds the buffers of a stream of the usual kind; None for another kind."""
     import pyarrow as pa
 
-    kind, schema, _ = _message(metadata)
-    endianness = _field(metadata, schema, 0)
-    if kind != _SCHEMA or (endianness and _U16(metadata, endianness)[0]):
-        return None
     try:
-        found = pa.ipc.read_schema(pa.py_buffer(_PREFIX.pack(_MARK, len(metadata)) + metadata))
-    except (pa.ArrowException, OSError):
+        messages = pa.ipc.MessageReader.open_stream(body)
+        schema, message = pa.ipc.read_schema(messages.read_next_message()), messages.read_next_message()
+        if message.type != "record batch" or sorted(schema.names) != ["features", "id"]:
+            return None
+        batch = pa.ipc.read_record_batch(message, schema)
+        batch.validate()  # that no buffer is too short
+    except (pa.ArrowException, OSError, StopIteration) as problem:
+        raise ValueError(str(problem)) from None
+    ids, features = batch.column("id"), batch.column("features")
+    kinds = {pa.float32(): "<f4", pa.float64(): "<f8"}
+    if ids.type != pa.string() or not pa.types.is_fixed_size_list(features.type) or not batch.num_rows:
         return None
-    if sorted(found.names) != ["features", "id"] or found.field("id").type != pa.string():
+    if features.type.value_type not in kinds or ids.null_count or features.null_count or features.values.null_count:
         return None
-    features = found.field("features").type
-    if not pa.types.is_fixed_size_list(features) or features.value_type not in (pa.float32(), pa.float64()):
-        return None
-    dtype = "<f4" if features.value_type == pa.float32() else "<f8"
-    return Plan(found.names[0] == "id", features.list_size, dtype)
+    start, end = pa.py_buffer(body).address, message.body.address + message.body.size
+    buffers = (ids.buffers()[1], ids.buffers()[2], features.values.buffers()[1])
+    if not all(message.body.address <= buffer.address <= buffer.address + buffer.size <= end for buffer in buffers):
+        return None  # compressed, or turned round: pyarrow has made others of them
+    offsets, letters, values = (buffer.address - start for buffer in buffers)
+    shape = (batch.num_rows, features.type.list_size, kinds[features.type.value_type])
+    return Layout(*shape, offsets, letters, buffers[1].size, values, end - start)
 
 
-@lru_cache(maxsize=64)
-def _layout(metadata: bytes, plan: Plan) -> Layout:
-    """What the metadata of a batch say: the same for as many documents with ids of the same length in all."""
-    kind, batch, length = _message(metadata)
-    rows, nodes, buffers, compression = (_field(metadata, batch, number) for number in range(4))
-    if kind != _BATCH or not (rows and nodes and buffers) or compression:
-        raise ValueError("no plain batch")
-    n_docs = _I64(metadata, rows)[0]
-    n_values = n_docs * plan.n_features
-    counts = (n_docs, 0, n_docs, 0, n_values, 0) if plan.ids_first else (n_docs, 0, n_values, 0, n_docs, 0)
-    if n_docs < 1 or _vector(metadata, nodes, 3, _NODES) != counts:
-        raise ValueError("other counts, or nulls")
-    found = _vector(metadata, buffers, 6, _BUFFERS)
-    places = list(zip(found[::2], found[1::2], strict=True))
-    if any(at < 0 or size < 0 or at + size > length for at, size in places):
-        raise ValueError("a buffer outside of the batch")
-    # The buffers of a text: which are null, offsets, letters; of a list: which are null, and its values' own two.
-    offsets, letters, values = (places[n] for n in ((1, 2, 5) if plan.ids_first else (4, 5, 2)))
-    if offsets[1] < 4 * (n_docs + 1) or values[1] < int(plan.dtype[2]) * n_values:
-        raise ValueError("a buffer that is too short")
-    return Layout(length, n_docs, offsets[0], letters[0], letters[1], values[0])
-
-
-def _texts(body: bytes, count: int, offsets: int, letters: int, size: int) -> list[str]:
-    ends = np.frombuffer(body, "<i4", count + 1, offsets).tolist()
-    if ends[0] < 0 or ends[-1] > size:
+def _texts(body: bytes, layout: Layout) -> list[str]:
+    ends = np.frombuffer(body, "<i4", layout.n_docs + 1, layout.offsets).tolist()
+    if ends[0] < 0 or ends[-1] > layout.n_letters:
         raise ValueError("texts outside of their buffer")
-    text = body[letters : letters + ends[-1]]
+    text = body[layout.letters : layout.letters + ends[-1]]
     if text.isascii():
         whole = text.decode("ascii")
         texts = [whole[a:b] for a, b in pairwise(ends)]
@@ -139,30 +119,3 @@ def _texts(body: bytes, count: int, offsets: int, letters: int, size: int) -> li
     if not all(texts):
         raise ValueError("an empty text")
     return texts
-
-
-# Flatbuffers: a table begins with the distance back to its index, which says where in the table each field is.
-
-
-def _message(metadata: bytes) -> tuple[int, int, int]:
-    """Kind of a message, where its header is, and how long its buffers are."""
-    table = _I32(metadata)[0]
-    kind, header, length = (_field(metadata, table, number) for number in (1, 2, 3))
-    if not (kind and header):
-        raise ValueError("a message without a header")
-    return metadata[kind], header + _I32(metadata, header)[0], _I64(metadata, length)[0] if length else 0
-
-
-def _field(buffer: bytes, table: int, number: int) -> int:
-    """Where a table's field is, 0 for one that is not there."""
-    index, place = table - _I32(buffer, table)[0], 4 + 2 * number
-    inside = _U16(buffer, index + place)[0] if place < _U16(buffer, index)[0] else 0
-    return table + inside if inside else 0
-
-
-def _vector(buffer: bytes, field: int, count: int, form: Struct) -> tuple[int, ...]:
-    """A vector of ``count`` pairs of numbers."""
-    at = field + _I32(buffer, field)[0]
-    if _I32(buffer, at)[0] != count:
-        raise ValueError("a vector of another length")
-    return form.unpack_from(buffer, at + 4)
