@@ -344,7 +344,7 @@ def test_markup_escapes_what_is_not_markup() -> None:
     evil = '<b a="1">&'
     assert tag("p", evil, title=evil) == '<p title="&lt;b a=&quot;1&quot;&gt;&amp;">&lt;b a=&quot;1&quot;&gt;&amp;</p>'
     assert tag("p", tag("b", "x"), None, 3) == "<p><b>x</b>3</p>"
-    assert tag("input", required=True, hidden=False, class_="a", data_x=None) == '<input required class="a">'
+    assert tag("p", hidden=True, inert=False, class_="a", data_x=None) == '<p hidden class="a"></p>'
     assert join("<", trusted("<br>")) == "&lt;<br>"
 
 

@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pairrank.errors import PairRankError
 from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError, answer, refusal
-from pairrank.service.http import administration, experiments, launches, observation, ranking, rerank
-from pairrank.service.http.hosts import may_write
+from pairrank.service.http import administration, experiments, observation, ranking, rerank
+from pairrank.service.http.hosts import is_own, may_write
 from pairrank.service.json_logging import request_id
 from pairrank.service.pages import routes as pages
 from pairrank.service.settings import Settings
@@ -70,8 +70,10 @@ def make_app(
         exception_handlers={PairRankError: _on_problem, RequestValidationError: _on_invalid, HTTPException: _on_http},
     )
     app.state.worker = worker
-    for part in (ranking, rerank, administration, experiments, launches, observation):
+    for part in (ranking, rerank, administration, experiments):
         app.include_router(part.routes(worker))
+    app.include_router(experiments.launch_routes(worker))
+    app.include_router(observation.routes(worker))
     app.state.nav = [("/", "Live"), ("/experiments", "Experiments"), ("/docs", "API")]
     for part_routes in (pages.routes, *routes):
         app.router.routes.extend(part_routes(worker))
@@ -129,7 +131,7 @@ class Envelope:
     def _refused(self, scope: Scope) -> RefusalError | None:
         """Why a request goes no further: without keys, any page that a user visits could otherwise read or write."""
         headers = dict(scope["headers"])
-        if not self._worker.is_own(headers):
+        if not is_own(headers, self._worker.settings, bool(self._worker.models.keys)):
             return RefusalError(421, "host", "this service does not answer to that host; see allowed_hosts")
         if not may_write(scope["method"], scope["scheme"], headers, self._worker.settings):
             return RefusalError(403, "origin", "pages of this origin may not write; see allow_origins")

@@ -33,23 +33,16 @@ BACKLOG = 2048
 
 def main(role: str, handle: int) -> None:
     """Be a worker on the listening socket ``handle``, or the learner."""
-    settings = Settings(**json.loads(_line()))
+    # Past Python's buffer, which the watching thread would lock at exit.
+    line = open(0, "rb", buffering=0, closefd=False).readline()  # noqa: SIM115
+    if not line.endswith(b"\n"):
+        os._exit(1)
+    settings = Settings(**json.loads(line))
     threading.Thread(target=_watch, daemon=True).start()
     if role == "worker":
         _work(settings, handle)
     else:
         _learn(settings)
-
-
-def _line() -> bytes:
-    """The first line of standard input, read past Python's buffer, which a watching thread would lock at exit."""
-    line = b""
-    while not line.endswith(b"\n"):
-        more = os.read(0, 1)
-        if not more:
-            os._exit(1)
-        line += more
-    return line
 
 
 def _watch() -> None:

@@ -23,6 +23,14 @@ def host_name(header: str) -> str:
     return name.strip("[]").rstrip(".").lower()
 
 
+def is_own(headers: Mapping[bytes, bytes], settings: Settings, keyed: bool) -> bool:
+    """Whether a request calls this service by a name of its own. Keys protect as well; then any name will do."""
+    if keyed and not settings.loopback and not settings.hosts:
+        return True
+    host = headers.get(b"host")
+    return host is None or is_own_host(host.decode("latin-1"), settings)
+
+
 @lru_cache(maxsize=64)
 def is_own_host(header: str, settings: Settings) -> bool:
     """Whether a ``Host`` header names this service: an address, localhost, where it listens, or an allowed name."""

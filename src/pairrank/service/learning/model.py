@@ -130,9 +130,14 @@ def _shown(entry: Entry) -> tuple[Impression, BoolArray]:
     return Impression.from_bytes(entry.body), np.frombuffer(entry.clicks, dtype=np.bool_)
 
 
+def load_version(store: SqlStore, row: RankerRow, version: int, applied: int | None = None) -> Model:
+    """A version of a ranker's model that must be there."""
+    snapshot = store.snapshot(row.id, version)
+    if snapshot is None:
+        raise FileFormatError(f"version {version} of ranker {row.name!r} is missing")
+    return Model.restore(snapshot, applied)
+
+
 def load_head(store: SqlStore, row: RankerRow) -> Model:
     """The published model of a ranker."""
-    snapshot = store.snapshot(row.id, row.version)
-    if snapshot is None:
-        raise FileFormatError(f"version {row.version} of ranker {row.name!r}, its newest, is missing")
-    return Model.restore(snapshot, row.applied)
+    return load_version(store, row, row.version, row.applied)

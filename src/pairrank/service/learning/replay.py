@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pairrank import threads
-from pairrank.errors import FileFormatError
-from pairrank.service.learning.model import Log, Model
+from pairrank.service.learning.model import Log, Model, load_version
 from pairrank.service.learning.trials import replayed
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import Entry, RankerRow
@@ -40,7 +39,7 @@ class Replay:
 def replay(store: SqlStore, row: RankerRow) -> Replay:
     """Replay a ranker's log from its base up to where the stored model stands."""
     kept = {s.version: s.digest for s in store.versions(row.id) if row.base <= s.version <= row.version}
-    model = base_model(store, row)
+    model = load_version(store, row, row.base)  # a new one, or the one that compaction left
     wrong: list[int] = []
     checked = 0
     for _ in _walk(store, row, model, row.applied):
@@ -66,7 +65,7 @@ def replay(store: SqlStore, row: RankerRow) -> Replay:
 @threads.single()
 def rebuild(store: SqlStore, row: RankerRow, upto: int) -> Model:
     """The model after entry ``upto``, from the base and the log alone."""
-    model = base_model(store, row)
+    model = load_version(store, row, row.base)
     for _ in _walk(store, row, model, upto):
         pass
     return model
@@ -74,19 +73,11 @@ def rebuild(store: SqlStore, row: RankerRow, upto: int) -> Model:
 
 def walked(store: SqlStore, row: RankerRow) -> Iterator[Model]:
     """The model after each entry that changed it, from where the log begins; one and the same object, as it learns."""
-    model = base_model(store, row)
+    model = load_version(store, row, row.base)
     yield model
     for entry in _walk(store, row, model, row.applied):
         if model.version == entry.seq:
             yield model
-
-
-def base_model(store: SqlStore, row: RankerRow) -> Model:
-    """The model that the log starts from: a new one, or the one that compaction left."""
-    snapshot = store.snapshot(row.id, row.base)
-    if snapshot is None:
-        raise FileFormatError(f"version {row.base} of ranker {row.name!r}, which its log starts from, is missing")
-    return Model.restore(snapshot)
 
 
 def _walk(store: SqlStore, row: RankerRow, model: Model, upto: int) -> Iterator[Entry]:

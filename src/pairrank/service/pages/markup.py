@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import html
 
-_VOID = frozenset({"meta", "link", "input", "br", "hr"})
-
 
 class Markup(str):
     """Text that is HTML already; only `tag`, `join` and `trusted` make it."""
@@ -19,8 +17,6 @@ Child = str | int | float | None
 def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -> Markup:
     """An element. ``class_`` is class, ``data_x`` is data-x; True gives a bare attribute, None and False none."""
     spelt = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
-    if name in _VOID:
-        return Markup(f"<{name}{spelt}>")
     return Markup(f"<{name}{spelt}>{join(*children)}</{name}>")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import os
 import re
 import sys
 import sysconfig
@@ -79,18 +78,12 @@ def source_files() -> list[tuple[str, Path]]:
     """(module, file) for every source file of the standard library, by module name."""
     root = Path(sysconfig.get_path("stdlib"))
     found = []
-    for folder, inside, names in os.walk(root):
-        inside[:] = [name for name in inside if name not in _LEFT_OUT and name.isidentifier()]
-        package = Path(folder).relative_to(root).parts
-        if package and package[0] not in sys.stdlib_module_names:
-            inside.clear()
-            continue
-        for name in names:
-            stem, suffix = os.path.splitext(name)
-            parts = package if stem == "__init__" else (*package, stem)
-            if suffix == ".py" and stem not in _LEFT_OUT and parts and parts[0] in sys.stdlib_module_names:
-                module = ".".join(parts)
-                found.append((_KNOWN_AS.get(module, module), Path(folder, name)))
+    for name in sys.stdlib_module_names:
+        for path in (*root.glob(f"{name}.py"), *root.glob(f"{name}/**/*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            if not _LEFT_OUT.intersection(parts) and all(map(str.isidentifier, parts)):
+                module = ".".join(parts).removesuffix(".__init__")
+                found.append((_KNOWN_AS.get(module, module), path))
     return sorted(found)
 
 

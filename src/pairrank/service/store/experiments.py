@@ -26,13 +26,16 @@ def learns_from_any_list(ranker: RankerRow) -> bool:
 class ExperimentTables(RankerTables):
     """Experiments as wholes, and the states that the learner keeps of them."""
 
-    def define(self, wanted: Definition, now: float, actor: str) -> tuple[ExperimentRow, bool]:
+    def define(
+        self, wanted: Definition, now: float, actor: str, *, learn_if_able: bool = False
+    ) -> tuple[ExperimentRow, bool]:
         """The experiment of this name and whether it is new; another definition under the name is refused.
 
-        Its share begins where the running experiments on the same ranker's requests leave room.
+        Its share begins where the running experiments on the same ranker's requests leave room. With ``learn_if_able``
+        it learns where that ranker rightly can.
         """
         with self.database.transaction():
-            owner, definition = self._resolved(wanted)
+            owner, definition = self._resolved(wanted, learn_if_able)
             found = self._experiments("WHERE e.name = ?", (wanted.name,))
             if found:
                 if replace(found[0].definition, start=0.0) != replace(definition, start=0.0):
@@ -49,7 +52,7 @@ class ExperimentTables(RankerTables):
             self._record(now, actor, "experiment", definition.name, text)
             return self.experiment(wanted.name), True
 
-    def _resolved(self, wanted: Definition) -> tuple[RankerRow, Definition]:
+    def _resolved(self, wanted: Definition, learn_if_able: bool) -> tuple[RankerRow, Definition]:
         """Whose requests take part, and the definition with everything that acts; its pinned versions are kept."""
         named = [wanted.ranker, *(arm.ranker for arm in wanted.arms)]
         name = next((name for name in named if name is not None), None)
@@ -64,12 +67,13 @@ class ExperimentTables(RankerTables):
                         f"arm {str(arm)!r} takes {other.config.n_features} features per document and {name!r} "
                         f"{owner.config.n_features}; both must rank the same documents"
                     )
-        if wanted.learn and not learns_from_any_list(owner):
+        able = learns_from_any_list(owner)
+        if wanted.learn and not able and not learn_if_able:
             raise InputError(
                 f"ranker {name!r} ({owner.config.ranker}) cannot learn from lists that it did not draw alone; "
                 'send "learn": false'
             )
-        return owner, replace(wanted, ranker=name)
+        return owner, replace(wanted, ranker=name, learn=wanted.learn and able)
 
     def _arm(self, arm: Arm, *, lock: bool = False) -> RankerRow:
         found = self.ranker(str(arm.ranker), lock=lock)

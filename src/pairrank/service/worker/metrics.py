@@ -69,15 +69,12 @@ class Metrics:
 
     def render(self, rows: Iterable[RankerRow], lags: dict[str, float]) -> bytes:
         """All metrics as text: the workers' counters, and gauges read from the store."""
-        registry = CollectorRegistry()
+        counters, gauges = self.registry, CollectorRegistry()
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-            counters = generate_latest(registry)
-        else:
-            counters = generate_latest(self.registry)
-        gauges = CollectorRegistry()
+            counters = CollectorRegistry()
+            multiprocess.MultiProcessCollector(counters)  # type: ignore[no-untyped-call]
         gauges.register(_Gauges(list(rows), lags))
-        return counters + generate_latest(gauges)
+        return generate_latest(counters) + generate_latest(gauges)
 
 
 def _share(row: RankerRow) -> float:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from pairrank.errors import StorageError, UnknownNameError
 from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError
 from pairrank.service.auth import authorise
-from pairrank.service.http.hosts import is_own_host
 from pairrank.service.learning.learner import Learner
 from pairrank.service.reports import Reports
 from pairrank.service.settings import Settings
@@ -79,13 +78,6 @@ class WorkerState:
             if at_once is not None:
                 at_once.close()
             self.store.close()
-
-    def is_own(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a request calls this service by a name of its own. Keys protect as well; then any name will do."""
-        if self.models.keys and not self.settings.loopback and not self.settings.hosts:
-            return True
-        host = headers.get(b"host")
-        return host is None or is_own_host(host.decode("latin-1"), self.settings)
 
     def allow(self, request: Request, role: str | None) -> str:
         """Who asks: the key's name, or "local" where there are no keys; raises when the role is missing."""
