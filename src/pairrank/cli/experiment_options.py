@@ -56,9 +56,9 @@ def run_all(specs: Sequence[RunSpec], args: argparse.Namespace, out: str | None)
         )
 
 
-def fitted(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
+def fitted(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table as text; on a terminal that is too narrow for it, every row on lines of its own."""
-    text = tables.as_text(head, rows, right=right)
+    text = tables.as_text(head, rows)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     if not width or max(map(len, text.splitlines())) <= width:
         return text

@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import asdict
 
 from pairrank import threads
-from pairrank.errors import UnknownNameError
 from pairrank.service.learning.replay import replay
 from pairrank.service.store import open_store
 
@@ -26,10 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     # One moment of the store, also while the service runs; one thread, as the learner: the same sums in one order.
     with closing(open_store(args.store, create=False)) as store, store.database.snapshot(), threads.single():
-        rows = [row for row in store.rankers() if args.ranker in (None, row.name)]
-        if args.ranker is not None and not rows:
-            raise UnknownNameError(f"no ranker is called {args.ranker!r}")
-        results = [replay(store, row) for row in rows]
+        results = [replay(store, row) for row in store.chosen(args.ranker)]
     if args.json:
         print(json.dumps([asdict(result) | {"same": result.same} for result in results]))
     else:

@@ -9,7 +9,7 @@ from contextlib import closing
 from pairrank import rankers
 from pairrank.cli.export import feature_names
 from pairrank.errors import OptionError, UnknownNameError
-from pairrank.service.auth import check_name, new_key
+from pairrank.service.auth import ROLES, check_name, new_key
 from pairrank.service.learning.model import Log, load_head
 from pairrank.service.learning.verify import verify
 from pairrank.service.store import open_store
@@ -50,9 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     act = acts.add_parser("keys", help="list, add or revoke access keys; takes effect without a restart")
     act.add_argument("store", metavar="STORE", help=_STORE)
     act.add_argument("--add", metavar="NAME", help="make a key, or a new one in the place of the old; printed once")
-    act.add_argument(
-        "--role", action="append", choices=("rank", "feedback", "admin"), help="may be given several times"
-    )
+    act.add_argument("--role", action="append", choices=ROLES, help="may be given several times")
     act.add_argument("--revoke", metavar="NAME", help="take a key away")
 
 
@@ -105,10 +103,7 @@ def _import(args: argparse.Namespace) -> int:
 
 def _compact(args: argparse.Namespace) -> int:
     with closing(open_store(args.store, create=False)) as store:
-        rows = [row for row in store.rankers() if args.ranker in (None, row.name)]
-        if args.ranker is not None and not rows:
-            raise UnknownNameError(f"no ranker is called {args.ranker!r}")
-        for row in rows:
+        for row in store.chosen(args.ranker):
             model = load_head(store, row)
             model.read_back(Log(store, row.id))
             dropped = store.compact(row, model.ranker.to_bytes(), time.time(), "command line")

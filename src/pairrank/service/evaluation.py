@@ -18,7 +18,7 @@ import numpy as np
 
 from pairrank import threads
 from pairrank.checking import check_choice, check_number_in, check_whole
-from pairrank.errors import InputError, OptionError, UnknownNameError
+from pairrank.errors import InputError, OptionError
 from pairrank.metrics import mean_interval
 from pairrank.rankers import Ranker
 from pairrank.rankers.pairrank import PairRank
@@ -138,13 +138,10 @@ def evaluate(
 
 
 def _ranker(store: SqlStore, name: str | None) -> RankerRow:
-    rows = store.rankers()
-    if name is None and len(rows) > 1:
-        raise OptionError(f"the store holds the rankers {', '.join(row.name for row in rows)}: say which one")
-    found = next((row for row in rows if name in (None, row.name)), None)
-    if found is None:
-        raise UnknownNameError(f"no ranker is called {name!r}")
-    return found
+    rows = store.chosen(name)
+    if len(rows) != 1:
+        raise OptionError(f"the store holds {len(rows)} rankers ({', '.join(row.name for row in rows)}): say which one")
+    return rows[0]
 
 
 def _other(store: SqlStore, row: RankerRow, against: str | int) -> tuple[Order, str]:

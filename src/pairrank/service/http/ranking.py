@@ -218,7 +218,13 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
         query_id=query.query_id,
         ids=orjson.dumps(shown).decode(),
         body=impression.to_bytes(),
-        **drawn.fields(),
+        experiment_id=drawn.experiment_id,
+        client=drawn.client,
+        share=drawn.share,
+        held=int(drawn.held),
+        collecting=int(drawn.held),
+        trial=orjson.dumps(drawn.noted).decode() if drawn.noted else None,
+        candidates=drawn.candidates,
     )
     if drawn.pupil is not None:
         twin = await _twin(worker, drawn.pupil, served, query.features, impression)

@@ -35,8 +35,8 @@ class RerankRequest(NamedTuple):
     @property
     def scores(self) -> list[float] | None:
         """The first stage's scores, NaN where a document has none; None where none has."""
-        own = [document.get("score") if isinstance(document, dict) else None for document in self.documents]
-        found = [_number(value) for value in own]
+        own: list[Any] = [document.get("score") if isinstance(document, dict) else None for document in self.documents]
+        found = [float(value) if type(value) in (int, float) else math.nan for value in own]
         return None if all(map(math.isnan, found)) else found
 
 
@@ -57,7 +57,10 @@ def parse_rerank(body: bytes, max_documents: int) -> RerankRequest:
     if not isinstance(documents, list) or not documents:
         raise InputError("documents must be a list with one document at least")
     check_count(len(documents), max_documents)
-    fields = _rank_fields(request.get("rank_fields"))
+    fields = request.get("rank_fields")
+    fields = [] if fields is None else fields
+    if not isinstance(fields, list) or not all(isinstance(name, str) for name in fields):
+        raise InputError("rank_fields must be a list of texts")
     texts = [_document(index, document, fields) for index, document in enumerate(documents)]
     top_n = request.get("top_n")
     if top_n is not None and (type(top_n) is not int or top_n < 1):
@@ -101,15 +104,7 @@ def rerank_refusal(code: str, sentence: str) -> dict[str, str]:
     return {"error": code, "message": sentence, "detail": sentence}
 
 
-def _rank_fields(fields: Any) -> tuple[str, ...]:
-    if fields is None:
-        return ()
-    if not isinstance(fields, list) or not all(isinstance(name, str) for name in fields):
-        raise InputError("rank_fields must be a list of texts")
-    return tuple(fields)
-
-
-def _document(index: int, document: Any, fields: tuple[str, ...]) -> str | dict[str, Any]:
+def _document(index: int, document: Any, fields: list[str]) -> str | dict[str, Any]:
     if isinstance(document, str):
         return document
     if not isinstance(document, dict):
@@ -120,12 +115,3 @@ def _document(index: int, document: Any, fields: tuple[str, ...]) -> str | dict[
     if not named:
         raise InputError(f"documents[{index}] has no text; expected a string under 'text'")
     return {**document, "text": "\n".join(named)}
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan

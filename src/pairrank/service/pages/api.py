@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pairrank.service.pages.layout import Nav, page
+from pairrank.service.pages.layout import HTML, Nav, filled, page
 from pairrank.service.pages.live import Address, steps
 from pairrank.service.pages.markup import Child, Markup, join, tag
 
@@ -16,31 +16,6 @@ _INDENT = "  "
 
 def api_page(text: Node, nav: Nav, to: Address) -> Markup:
     """First steps, then every operation of an OpenAPI text: what it takes, what it answers, what it refuses."""
-    lede = tag(
-        "div",
-        tag("h1", "API and documentation"),
-        tag(
-            "p",
-            f"All under {to.base}. Bodies and answers are JSON unless it says otherwise; a refusal is always ",
-            tag("code", '{"error": a code, "message": one sentence}'),
-            ". Where the service has keys, send ",
-            tag("code", "Authorization: Bearer KEY"),
-            ". The same for programs: ",
-            tag("a", "openapi.json", href="/openapi.json"),
-            ".",
-        ),
-        tag(
-            "p",
-            "Guides, tutorials and operations are the pages in ",
-            tag("code", "docs/"),
-            " of the source; ",
-            tag("code", "pairrank --help"),
-            " tells the commands, ",
-            tag("code", "python -m pydoc pairrank.PairRank"),
-            " the library.",
-        ),
-        class_="lede",
-    )
     groups: dict[str, list[Markup]] = {}
     for path, item in text["paths"].items():
         for method, operation in item.items():
@@ -50,7 +25,9 @@ def api_page(text: Node, nav: Nav, to: Address) -> Markup:
         tag("section", tag("h2", _TITLES.get(name, name.capitalize())), *found, class_="card")
         for name, found in groups.items()
     ]
-    return page("API", join(lede, steps("First steps", to), *cards), nav=nav, current="/docs")
+    return page(
+        "API", join(filled(HTML / "api.html", base=to.base), steps("First steps", to), *cards), nav=nav, current="/docs"
+    )
 
 
 def _operation(method: str, path: str, operation: Node, text: Node) -> Markup:

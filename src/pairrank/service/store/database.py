@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
 from pairrank.errors import NewerFormatError, StorageError
@@ -128,11 +128,9 @@ class Database(ABC):
                 self._rollback()
                 raise
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[object]:
         """Keep other threads of this process off the connection for several statements."""
-        with self._turn:
-            yield
+        return self._turn
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

@@ -81,6 +81,10 @@ class RankerTables:
         """All rankers, or some, by name."""
         return [_row(row) for row in self.database.named(f"{_RANKER} WHERE {_of(among)} ORDER BY r.name")]
 
+    def chosen(self, name: str | None) -> list[RankerRow]:
+        """The ranker of this name, which must be there; without a name all rankers."""
+        return self.rankers() if name is None else [self._get(name)]
+
     def ranker_by_id(self, ranker_id: int) -> RankerRow | None:
         """The ranker with this number, or None."""
         rows = self.database.named(f"{_RANKER} WHERE r.id = ?", (ranker_id,))

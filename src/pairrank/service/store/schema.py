@@ -6,6 +6,8 @@ A migration that has been released is never edited: add another.
 
 from __future__ import annotations
 
+import re
+
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE rankers (
@@ -185,19 +187,6 @@ VERSION = len(MIGRATIONS)
 # Versions whose models were made by a program that learned in another way.
 OLD_MODELS = (1, 2, 3)
 
-# In the order in which rows can be copied without breaking a reference.
-TABLES: tuple[str, ...] = (
-    "rankers",
-    "heads",
-    "snapshots",
-    "impressions",
-    "events",
-    "log",
-    "keys",
-    "audit",
-    "set_aside",
-    "experiments",
-    "clients",
-    "trials",
-    "launches",
-)
+# In the order in which they were made, in which rows can be copied without breaking a reference.
+_MADE, _DROPPED = (re.findall(rf"{act} TABLE (\w+)", "".join(MIGRATIONS)) for act in ("CREATE", "DROP"))
+TABLES = tuple(name for name in _MADE if name not in _DROPPED)

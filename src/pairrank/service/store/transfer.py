@@ -31,7 +31,8 @@ def backup(store: SqlStore, target: str | os.PathLike[str]) -> None:
             copy.database.tend()
         finally:
             copy.close()
-        _sync(partial)
+        with open(partial, "rb") as file:
+            os.fsync(file.fileno())
         os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -66,11 +67,3 @@ def copy_rows(source: SqlStore, target: SqlStore) -> None:
         for table in ("rankers", "audit", "experiments"):
             target.database.restart_serial(table)
         target.database.bump()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 
 from pairrank.rankers import Ranker
 from pairrank.rng import Purpose, generator
@@ -85,7 +84,7 @@ class Setting(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A list, and where it counts: the fields of `Served` that are not those of every list."""
+    """A list, and where it counts: fields of `Served` that are not those of every list."""
 
     impression: Impression
     noted: Mapping[str, Any]
@@ -95,18 +94,6 @@ class Drawn(NamedTuple):
     share: float | None = None
     candidates: bytes | None = None
     pupil: str | None = None  # another ranker that learns from this list too
-
-    def fields(self) -> dict[str, Any]:
-        """As `Served` takes them."""
-        return {
-            "experiment_id": self.experiment_id,
-            "client": self.client,
-            "share": self.share,
-            "held": int(self.held),
-            "collecting": int(self.held),
-            "candidates": self.candidates,
-            "trial": orjson.dumps(self.noted).decode() if self.noted else None,
-        }
 
 
 def draw(setting: Setting) -> Drawn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
@@ -29,24 +29,19 @@ class Metrics:
     """The counters of one worker; those of all workers are added up when the supervisor has set a folder for them."""
 
     def __init__(self) -> None:
-        self.registry = own = CollectorRegistry()
-        self.rank_seconds = Histogram(
-            "pairrank_rank_seconds",
-            "Time to answer a rank request",
-            ["ranker"],
-            buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
-            registry=own,
-        )
-        self.documents = Counter("pairrank_documents", "Candidates ranked", ["ranker"], registry=own)
-        self.explored = Counter("pairrank_explored", "Lists in which chance had a say", ["ranker"], registry=own)
-        self.blocks = Counter("pairrank_blocks", "Blocks in the lists shown", ["ranker"], registry=own)
-        self.feedback = Counter("pairrank_feedback", "Feedback by outcome", ["ranker", "status"], registry=own)
-        self.events = Counter("pairrank_events", "Single events by outcome", ["ranker", "status"], registry=own)
-        self.shown_at = Counter(
-            "pairrank_shown_at_position", "Positions of lists that got feedback", ["ranker", "position"], registry=own
-        )
-        self.clicks_at = Counter("pairrank_clicks_at_position", "Clicks", ["ranker", "position"], registry=own)
-        self.requests = Counter("pairrank_requests", "Requests by status", ["status"], registry=own)
+        self.registry = CollectorRegistry()
+        count = partial(Counter, namespace="pairrank", registry=self.registry)
+        buckets = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+        told = ("pairrank_rank_seconds", "Time to answer a rank request", ["ranker"])
+        self.rank_seconds = Histogram(*told, buckets=buckets, registry=self.registry)
+        self.documents = count("documents", "Candidates ranked", ["ranker"])
+        self.explored = count("explored", "Lists in which chance had a say", ["ranker"])
+        self.blocks = count("blocks", "Blocks in the lists shown", ["ranker"])
+        self.feedback = count("feedback", "Feedback by outcome", ["ranker", "status"])
+        self.events = count("events", "Single events by outcome", ["ranker", "status"])
+        self.shown_at = count("shown_at_position", "Positions of lists that got feedback", ["ranker", "position"])
+        self.clicks_at = count("clicks_at_position", "Clicks", ["ranker", "position"])
+        self.requests = count("requests", "Requests by status", ["status"])
         # Looked up once: what every request moves.
         self._status = cache(self.requests.labels)
         self.ranked = cache(self._ranked)
@@ -99,11 +94,7 @@ class _Gauges:
             ("stopped", "1 when the log is damaged and not followed", lambda row: int(row.stopped is not None)),
             ("frozen", "1 when the ranker does not learn", lambda row: int(row.frozen)),
             ("launch_share", "Share of the lists that get this ranker's order", _share),
-            (
-                "launch_breaches",
-                "Launches that a breach has stopped",
-                lambda row: row.launch.breaches if row.launch else 0,
-            ),
+            ("launch_breaches", "Launches stopped by a breach", lambda row: row.launch.breaches if row.launch else 0),
         ):
             family = GaugeMetricFamily(f"pairrank_{name}", text, labels=["ranker"])
             for row in self._rows:

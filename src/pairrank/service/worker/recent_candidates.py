@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,23 +20,21 @@ class KeptCandidates(NamedTuple):
 
 
 class Recent:
-    """A bounded memory of candidates by ranker and impression number; the oldest leave first."""
+    """A bounded memory of candidates by ranker and impression number; the oldest leave first. For the event loop."""
 
     def __init__(self, max_kept: int = MAX_KEPT, max_bytes: int = MAX_BYTES) -> None:
         self._kept: OrderedDict[tuple[str, int], KeptCandidates] = OrderedDict()
         self._bytes = 0
         self._limits = (max_kept, max_bytes)
-        self._turn = threading.Lock()
 
     def keep(self, ranker: str, number: int, ids: Sequence[str], features: FloatArray) -> None:
         """Remember one impression's candidates, as references: nobody may write to them afterwards."""
         max_kept, max_bytes = self._limits
-        with self._turn:
-            self._drop((ranker, number))
-            self._kept[ranker, number] = KeptCandidates(ids, features)
-            self._bytes += features.nbytes
-            while self._kept and (len(self._kept) > max_kept or self._bytes > max_bytes):
-                self._drop(next(iter(self._kept)))
+        self._drop((ranker, number))
+        self._kept[ranker, number] = KeptCandidates(ids, features)
+        self._bytes += features.nbytes
+        while self._kept and (len(self._kept) > max_kept or self._bytes > max_bytes):
+            self._drop(next(iter(self._kept)))
 
     def find(self, ranker: str, number: int) -> KeptCandidates | None:
         """The candidates, or None when they were never here or have left."""
