@@ -43,7 +43,8 @@ def run_all(specs: Sequence[RunSpec], args: argparse.Namespace, out: str | None)
     with progress(total, "reading data") as tell:
 
         def report(done: int) -> None:
-            tell(done, what="rounds" if done < total else "finishing")
+            if done:
+                tell(done, what="rounds" if done < total else "finishing")
 
         return executors.run_all(
             specs,
@@ -52,7 +53,7 @@ def run_all(specs: Sequence[RunSpec], args: argparse.Namespace, out: str | None)
             jobs=args.jobs,
             address=args.address,
             resume=args.resume,
-            report=lambda done: report(done) if done else None,
+            report=report,
         )
 
 

@@ -51,15 +51,12 @@ def authorise(keys: Iterable[Key], header: str | None, role: str | None) -> str:
     if scheme.lower() != "bearer" or not secret:
         raise NoKeyError("this needs a key: send it as 'Authorization: Bearer KEY'")
     digest = _digest(secret.strip())
-    found: Key | None = None
-    for key in keys:
-        if hmac.compare_digest(key.digest, digest):
-            found = key
-    if found is None:
+    found = [key for key in keys if hmac.compare_digest(key.digest, digest)]
+    if not found:
         raise NoKeyError("the key is not known")
-    if role is not None and not found.roles & {role, "admin"}:
-        raise RoleError(f"the key {found.name!r} does not have the role {role!r}")
-    return found.name
+    if role is not None and not found[0].roles & {role, "admin"}:
+        raise RoleError(f"the key {found[0].name!r} does not have the role {role!r}")
+    return found[0].name
 
 
 def _digest(secret: str) -> str:

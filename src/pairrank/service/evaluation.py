@@ -11,6 +11,7 @@ import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -102,18 +103,12 @@ def evaluate(
     check_choice("metric", metric, METRICS)
     check_whole("positions", positions, 1, MOST_POSITIONS)
     check_number_in("level", level, 0.0, 0.5, open_low=True)
-    opened = open_store(store, create=False)
-    try:
-        with opened.database.snapshot(), threads.single():
-            row = _ranker(opened, ranker)
-            if not isinstance(row.config.make(), PairRank):
-                raise InputError(
-                    f"ranker {row.name!r} is {row.config.ranker}: only PairRank's draws have known chances"
-                )
-            order, name = _other(opened, row, against)
-            rows, left_out = _rows(opened, row, order, metric, positions)
-    finally:
-        opened.close()
+    with closing(open_store(store, create=False)) as opened, opened.database.snapshot(), threads.single():
+        row = _ranker(opened, ranker)
+        if not isinstance(row.config.make(), PairRank):
+            raise InputError(f"ranker {row.name!r} is {row.config.ranker}: only PairRank's draws have known chances")
+        order, name = _other(opened, row, against)
+        rows, left_out = _rows(opened, row, order, metric, positions)
     if not rows:
         reasons = ", ".join(f"{count} {why}" for why, count in left_out.items())
         raise InputError(
@@ -140,7 +135,8 @@ def evaluate(
 def _ranker(store: SqlStore, name: str | None) -> RankerRow:
     rows = store.chosen(name)
     if len(rows) != 1:
-        raise OptionError(f"the store holds {len(rows)} rankers ({', '.join(row.name for row in rows)}): say which one")
+        names = ", ".join(row.name for row in rows)
+        raise OptionError(f"the store holds the rankers {names}: say which one" if rows else "the store has no rankers")
     return rows[0]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -92,27 +92,23 @@ class LogStatistics:
     def __init__(self) -> None:
         # A ranker that was deleted and made anew may have its old id: the time of making tells them apart.
         self._read: dict[tuple[int, float], tuple[FloatArray, int]] = {}
-        self._turn = threading.Lock()
 
     def lists(self, row: RankerRow) -> FloatArray:
         """(n, columns), as far as `catch_up` has read."""
         return self._place(row)[0]
 
     def catch_up(self, store: SqlStore, row: RankerRow) -> bool:
-        """Read one more batch of a ranker's log; whether there may be more."""
-        with self._turn:
-            lists, seen = self._place(row)
-            entries = store.log(row.id, seen, _BATCH)
-            found = []
-            for entry in entries:
-                try:
-                    found.append(summarise(entry))
-                except FileFormatError:  # the learner reports damage; figures only leave the entry out
-                    continue
-            new = np.array([one for one in found if one is not None], dtype=np.float64).reshape(-1, len(_COLUMNS))
-            if entries:
-                self._read[row.id, row.created] = np.concatenate([lists, new])[-LOOK_BACK:], entries[-1].seq
-            return len(entries) == _BATCH
+        """Read one more batch of a ranker's log, in one thread at a time; whether there may be more."""
+        lists, seen = self._place(row)
+        entries = store.log(row.id, seen, _BATCH)
+        found = []
+        for entry in entries:
+            with suppress(FileFormatError):  # the learner reports damage; figures only leave the entry out
+                found.append(summarise(entry))
+        new = np.array([one for one in found if one is not None], dtype=np.float64).reshape(-1, len(_COLUMNS))
+        if entries:
+            self._read[row.id, row.created] = np.concatenate([lists, new])[-LOOK_BACK:], entries[-1].seq
+        return len(entries) == _BATCH
 
     def _place(self, row: RankerRow) -> tuple[FloatArray, int]:
         nothing = np.empty((0, len(_COLUMNS))), max(row.base, row.log_seq - LOOK_BACK)

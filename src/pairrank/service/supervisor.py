@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -38,9 +39,8 @@ def check(settings: Settings) -> str:
             raise StorageError(f"the folder {path.absolute().parent} for the store cannot be written")
         has_keys, library = False, sqlite_library()
     else:
-        store = open_store(settings.store)
-        has_keys, library = bool(store.access_keys()), store.database.library
-        store.close()
+        with closing(open_store(settings.store)) as store:
+            has_keys, library = bool(store.access_keys()), store.database.library
     if not settings.loopback and not has_keys and not settings.admin_key:
         raise OptionError(
             f"{settings.host} can be reached from outside, and the store has no keys: "
@@ -78,14 +78,11 @@ def serve(settings: Settings) -> int:
 
 def _open(settings: Settings) -> None:
     """Make the store if it is not there, and its first key if the settings have one."""
-    store = open_store(settings.store)
-    try:
+    with closing(open_store(settings.store)) as store:
         if settings.admin_key:
             key, _ = new_key("environment", ["admin"], time.time(), settings.admin_key)
             if all(known.digest != key.digest for known in store.access_keys()):
                 store.put_key(key, "environment")
-    finally:
-        store.close()
 
 
 def listen(host: str, port: int, patience: float = BIND_SECONDS) -> socket.socket:
@@ -93,14 +90,10 @@ def listen(host: str, port: int, patience: float = BIND_SECONDS) -> socket.socke
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     deadline = time.monotonic() + patience
     while True:
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((host, port))
-            listener.listen(2048)
-            return listener
+            both = family == socket.AF_INET6
+            return socket.create_server((host, port), family=family, backlog=2048, dualstack_ipv6=both)
         except OSError as problem:
-            listener.close()
             if problem.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 raise StorageError(f"cannot listen on port {port} of {host}: {problem.strerror or problem}") from None
             time.sleep(0.1)

@@ -135,18 +135,13 @@ def _in_body(module: str, owner: str, body: list[ast.stmt], *, inside_class: boo
         text = _clean(ast.get_docstring(node))
         if isinstance(node, ast.ClassDef):
             if text:
-                yield Document(node.name, qualified, module, "class", _class_signature(node), text)
+                makers = [m for m in node.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"]
+                signature = f"({ast.unparse(makers[0].args)})" if makers else ""
+                yield Document(node.name, qualified, module, "class", signature, text)
             yield from _in_body(module, qualified, node.body, inside_class=True)
         elif text:
             kind = "method" if inside_class else "function"
             yield Document(node.name, qualified, module, kind, f"({ast.unparse(node.args)})", text)
-
-
-def _class_signature(node: ast.ClassDef) -> str:
-    for child in node.body:
-        if isinstance(child, ast.FunctionDef) and child.name == "__init__":
-            return f"({ast.unparse(child.args)})"
-    return ""
 
 
 def _in_c() -> Iterator[Document]:

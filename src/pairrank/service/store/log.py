@@ -212,15 +212,11 @@ def surplus(versions: list[tuple[int, float]], now: float) -> list[int]:
     """Versions to drop of (version, created): kept are the newest ten, then one a minute for an hour, one an hour
     for a day, one a day for a month."""
     drop: list[int] = []
-    taken: set[tuple[str, int]] = set()
+    taken: set[tuple[float, float]] = set()
     for place, (version, created) in enumerate(sorted(versions, reverse=True)):
         age = now - created
-        if age < HOUR:
-            slot = ("minute", int(created // 60))
-        elif age < 24 * HOUR:
-            slot = ("hour", int(created // HOUR))
-        else:
-            slot = ("day", int(created // (24 * HOUR)))
+        width = 60.0 if age < HOUR else HOUR if age < 24 * HOUR else 24 * HOUR
+        slot = (width, created // width)
         if place >= NEWEST_KEPT and (slot in taken or age > 720 * HOUR):
             drop.append(version)
         taken.add(slot)

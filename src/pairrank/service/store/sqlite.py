@@ -20,7 +20,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -159,13 +159,10 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def _no_writer(self) -> Iterator[None]:
-        guard = self._plain("rw")
-        try:
+        with closing(self._plain("rw")) as guard:
             guard.execute("BEGIN IMMEDIATE")
             yield
             guard.execute("ROLLBACK")
-        finally:
-            guard.close()
 
     def _wal_start(self) -> bytes:
         """The write-ahead log's header, another one whenever the log starts anew."""
@@ -287,14 +284,11 @@ class SqliteDatabase(Database):
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """A consistent copy of the whole file while others read and write."""
-        target = sqlite3.connect(path)
         try:
-            with self.reading():
+            with closing(sqlite3.connect(path)) as target, self.reading():
                 self._connection.backup(target)
         except sqlite3.Error as problem:
             raise unavailable(problem) from problem
-        finally:
-            target.close()
 
     def close(self) -> None:
         """Close the connection and free the learner's lock."""

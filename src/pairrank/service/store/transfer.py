@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 from pairrank.errors import StorageError
@@ -24,13 +25,10 @@ def backup(store: SqlStore, target: str | os.PathLike[str]) -> None:
     try:
         if isinstance(store.database, SqliteDatabase):
             store.database.copy_to(partial)
-        copy = open_store(partial)
-        try:
+        with closing(open_store(partial)) as copy:
             if not isinstance(store.database, SqliteDatabase):
                 copy_rows(store, copy)
             copy.database.tend()
-        finally:
-            copy.close()
         with open(partial, "rb") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
@@ -44,14 +42,10 @@ def restore(source: str, target: str) -> None:
     path = sqlite_path(target)
     if path is not None and path.exists():
         raise StorageError(f"{path} exists; restore into a new file")
-    origin, copy = open_store(source, create=False), open_store(target)
-    try:
+    with closing(open_store(source, create=False)) as origin, closing(open_store(target)) as copy:
         if copy.rankers() or copy.access_keys():
             raise StorageError("the store to restore into is not empty")
         copy_rows(origin, copy)
-    finally:
-        origin.close()
-        copy.close()
 
 
 def copy_rows(source: SqlStore, target: SqlStore) -> None:
