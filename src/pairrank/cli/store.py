@@ -16,39 +16,37 @@ from pairrank.service.store import open_store
 from pairrank.service.store.transfer import backup, restore
 from pairrank.service.store.values import Config, Limits
 
-_STORE = "sqlite:///FILE, a path, or postgresql://…"
+_STORE = ("store", "sqlite:///FILE, a path, or postgresql://…")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     acts = parser.add_subparsers(dest="act", metavar="ACT", required=True)
-    act = acts.add_parser("verify", help="check pages, log, checksums and digests; exit code 1 when something is wrong")
-    act.add_argument("store", metavar="STORE", help=_STORE)
-    act = acts.add_parser("backup", help="copy a store, in use or not, into one SQLite file that is a store itself")
-    act.add_argument("store", metavar="STORE", help=_STORE)
-    act.add_argument("file", metavar="FILE", help="the file to make; it must not exist")
-    act = acts.add_parser("restore", help="fill an empty store from a backup")
-    act.add_argument("file", metavar="FILE", help="a backup")
-    act.add_argument("store", metavar="STORE", help=_STORE)
-    act = acts.add_parser(
-        "compact",
-        help="drop the log that the newest model covers",
-        description="Make each ranker's newest model the new beginning of its log and drop what came before. What was "
-        "dropped cannot be replayed or rolled back to: make a backup first if that matters.",
+
+    def add(name: str, told: str, *words: tuple[str, str], more: str | None = None) -> argparse.ArgumentParser:
+        act = acts.add_parser(name, help=told, description=more)
+        for word, meaning in words:
+            act.add_argument(word, metavar=word.upper(), help=meaning)
+        return act
+
+    add("verify", "check pages, log, checksums and digests; exit code 1 when something is wrong", _STORE)
+    made = ("file", "the file to make; it must not exist")
+    add("backup", "copy a store, in use or not, into one SQLite file that is a store itself", _STORE, made)
+    add("restore", "fill an empty store from a backup", ("file", "a backup"), _STORE)
+    dropping = (
+        "Make each ranker's newest model the new beginning of its log and drop what came before. What was "
+        "dropped cannot be replayed or rolled back to: make a backup first if that matters."
     )
-    act.add_argument("store", metavar="STORE", help=_STORE)
+    act = add("compact", "drop the log that the newest model covers", _STORE, more=dropping)
     act.add_argument("--ranker", metavar="NAME", help="this ranker only")
-    act = acts.add_parser(
-        "import",
-        help="make a ranker that starts from a saved model",
-        description="Make a ranker of the store from a model that the library, fit or warmstart has saved, or that "
-        "another service served. It goes on learning where the model stopped.",
+    importing = (
+        "Make a ranker of the store from a model that the library, fit or warmstart has saved, or that "
+        "another service served. It goes on learning where the model stopped."
     )
-    act.add_argument("store", metavar="STORE", help=_STORE)
-    act.add_argument("model", metavar="MODEL", help="a .pairrank file")
+    model = ("model", "a .pairrank file")
+    act = add("import", "make a ranker that starts from a saved model", _STORE, model, more=importing)
     act.add_argument("--ranker", metavar="NAME", required=True, help="what it shall be called; it must not exist")
     act.add_argument("--names", metavar="A,B,…", help="what its features are called, where the model does not tell")
-    act = acts.add_parser("keys", help="list, add or revoke access keys; takes effect without a restart")
-    act.add_argument("store", metavar="STORE", help=_STORE)
+    act = add("keys", "list, add or revoke access keys; takes effect without a restart", _STORE)
     act.add_argument("--add", metavar="NAME", help="make a key, or a new one in the place of the old; printed once")
     act.add_argument("--role", action="append", choices=ROLES, help="may be given several times")
     act.add_argument("--revoke", metavar="NAME", help="take a key away")

@@ -23,8 +23,6 @@ from pairrank.service.worker.state import WorkerState
 from pairrank.trials.experiment import Definition
 from pairrank.trials.launch import Guard, Launch
 
-_DEFINED = ("name", "a", "b", "kind", "share", "credit", "level", "learn", "ranker")
-
 
 def describe(row: ExperimentRow) -> dict[str, Any]:
     """An experiment as the API shows it: its definition and what the log has shown."""
@@ -34,7 +32,7 @@ def describe(row: ExperimentRow) -> dict[str, Any]:
         waits = "; only requests with a client_id take part in a split" if row.definition.kind == "split" else ""
         told["sentence"] = f"No list has come back yet{waits}."
     return {
-        **{name: getattr(row.definition, name) for name in _DEFINED},
+        **{name: value for name, value in asdict(row.definition).items() if name != "start"},
         "created": row.created,
         "ended": row.ended,
         **told,

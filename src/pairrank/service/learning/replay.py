@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from pairrank import threads
 from pairrank.service.learning.model import Log, Model, load_version
 from pairrank.service.learning.trials import replayed
 from pairrank.service.store.log import SqlStore
-from pairrank.service.store.values import Entry, RankerRow
+from pairrank.service.store.values import RankerRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,11 @@ class Replay:
 def replay(store: SqlStore, row: RankerRow) -> Replay:
     """Replay a ranker's log from its base up to where the stored model stands."""
     kept = {s.version: s.digest for s in store.versions(row.id) if row.base <= s.version <= row.version}
-    model = load_version(store, row, row.base)  # a new one, or the one that compaction left
+    walk = _walk(store, row, row.applied)
+    model = next(walk)
     wrong: list[int] = []
     checked = 0
-    for _ in _walk(store, row, model, row.applied):
+    for _ in walk:
         if model.version == model.applied and model.version in kept:
             checked += 1
             if model.ranker.digest() != kept[model.version]:
@@ -65,29 +68,22 @@ def replay(store: SqlStore, row: RankerRow) -> Replay:
 @threads.single()
 def rebuild(store: SqlStore, row: RankerRow, upto: int) -> Model:
     """The model after entry ``upto``, from the base and the log alone."""
-    model = load_version(store, row, row.base)
-    for _ in _walk(store, row, model, upto):
-        pass
-    return model
+    return deque(_walk(store, row, upto), maxlen=1)[0]
 
 
 def walked(store: SqlStore, row: RankerRow) -> Iterator[Model]:
-    """The model after each entry that changed it, from where the log begins; one and the same object, as it learns."""
-    model = load_version(store, row, row.base)
-    yield model
-    for entry in _walk(store, row, model, row.applied):
-        if model.version == entry.seq:
-            yield model
+    """As `_walk`, after each entry that changed the model."""
+    return (model for model in _walk(store, row, row.applied) if model.version == model.applied)
 
 
-def _walk(store: SqlStore, row: RankerRow, model: Model, upto: int) -> Iterator[Entry]:
-    """Apply entries one by one up to ``upto``. Rollbacks go to states met on the way, not to stored ones."""
-    targets = {target for target in store.rollback_targets(row.id) if target >= row.base}
-    log = Log(store, row.id)
-    if model.version in targets:
-        log.met[model.version] = model.snapshot(0.0)
-    for entry in log.entries(model.applied, upto):
-        model.apply(entry, log)
-        if model.version == entry.seq and entry.seq in targets:
-            log.met[entry.seq] = model.snapshot(0.0)
-        yield entry
+def _walk(store: SqlStore, row: RankerRow, upto: int) -> Iterator[Model]:
+    """The model that the log begins with (a new one, or the one that compaction left), then after each entry up to
+    ``upto``: one and the same object, as it learns. Rollbacks go to states met on the way, not to stored ones."""
+    model, log = load_version(store, row, row.base), Log(store, row.id)
+    targets = store.rollback_targets(row.id)
+    for entry in chain([None], log.entries(model.applied, upto)):
+        if entry is not None:
+            model.apply(entry, log)
+        if model.version == model.applied and model.version in targets:
+            log.met[model.version] = model.snapshot(0.0)
+        yield model

@@ -79,7 +79,11 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
 
     async def pairs(request: Request) -> Response:
         panel = await _panel(request)
-        return answer(sentences(panel, whole(request, "row", 0, 0, len(panel.inspection.order) - 1)))
+        text, last = request.query_params.get("row", "0"), len(panel.labels) - 1
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= last):
+            raise InputError(f"row is {text[:20]!r}; expected a whole number from 0 to {last}")
+        row = int(text)  # for each candidate why its order against this one is kept or open
+        return answer([None if other == row else drawing.explain(panel, row, other) for other in range(last + 1)])
 
     async def _drawn(request: Request) -> tuple[ImpressionRow, drawing.Panel | None]:
         # As for the impressions under /v1: what people were shown and clicked is not for everybody who may rank.
@@ -115,19 +119,6 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
         Route("/static/drawing.css", style),
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
-
-
-def whole(request: Request, name: str, default: int, low: int, high: int) -> int:
-    """A whole number from the address, within bounds."""
-    text = request.query_params.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
-        raise InputError(f"{name} is {text[:20]!r}; expected a whole number from {low} to {high}")
-    return int(text)
-
-
-def sentences(panel: drawing.Panel, row: int) -> list[str | None]:
-    """For each candidate why its order against ``row`` is kept or open; None for itself."""
-    return [None if other == row else drawing.explain(panel, row, other) for other in range(len(panel.labels))]
 
 
 def json_of(value: Any) -> Response:

@@ -72,12 +72,10 @@ class Playground:
         item = await self._worker.models.get(RANKER)
         return {"feedback": row.feedback_count, "version": item.version, "weights": weights(item.ranker)}
 
-    def ask(self, query: str) -> Asked:
+    def ask(self, query: str, candidates: IntArray | None = None) -> Asked:
         """The candidates of a query and their features; slow enough to be kept off the event loop."""
-        return self._asked(query, self._index.gather(query, CANDIDATES))
-
-    def _asked(self, query: str, candidates: IntArray) -> Asked:
-        return Asked(query, candidates, self._features(query, candidates))
+        found = self._index.gather(query, CANDIDATES) if candidates is None else candidates
+        return Asked(query, found, self._features(query, found))
 
     async def search(self, query: str, k: int = SHOWN) -> dict[str, Any]:
         """One search of a person: a real impression of the real ranker."""
@@ -163,7 +161,7 @@ class Playground:
     async def _one(self, model: click_models.Users, number: int) -> tuple[Need, float, bool]:
         """One simulated search: rank, click, feed back; its NDCG and whether the wanted document stood first."""
         wish = await asyncio.to_thread(need, self._index, CONFIG.seed, number, CANDIDATES)
-        asked = await asyncio.to_thread(self._asked, wish.query, wish.candidates)
+        asked = await asyncio.to_thread(self.ask, wish.query, wish.candidates)
         answered = await self._show(asked, SHOWN)
         row_of = {self._id(doc): row for row, doc in enumerate(wish.candidates)}
         shown = np.array([row_of[hit["id"]] for hit in answered["ranking"]])
