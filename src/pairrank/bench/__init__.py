@@ -9,6 +9,7 @@ from pairrank import threads
 from pairrank.bench import (
     additive,
     baselines,
+    beside,
     exactness,
     many_candidates,
     parsing,
@@ -22,7 +23,7 @@ from pairrank.bench.measure import CLOCK, Row
 from pairrank.errors import UnknownNameError
 from pairrank.kernel import jit
 
-__all__ = ["CLOCK", "NAMES", "Row", "run"]
+__all__ = ["CLOCK", "NAMES", "Row", "against", "run"]
 
 _TABLE: dict[str, Callable[..., Iterator[Row]]] = {
     "round": round.measure,
@@ -53,3 +54,10 @@ def run(names: Sequence[str], runs: sweep.Sweep, *, quick: bool = False, until: 
     with threads.single():
         for name in names:
             yield from table[name](quick)
+
+
+def against(folder: str, *, quick: bool = False) -> Iterator[Row]:
+    """The rows of another program, called by ``folder``/against.py, beside ours."""
+    jit.load()
+    with threads.single():
+        yield from beside.measure(folder, quick)

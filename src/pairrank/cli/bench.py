@@ -42,6 +42,7 @@ that one shows that everything runs, and its figures mean little. Run it on a ma
 examples:
   pairrank bench --only round --only flat
   pairrank bench --only streams --until 50000
+  pairrank bench --against authors/   their program beside ours, called by authors/against.py
   pairrank bench --markdown >> benchmarks/HISTORY.md
 """
 
@@ -52,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", choices=("serve",), help="serve: load the service instead")
     parser.add_argument("--only", action="append", metavar="NAME", help="this benchmark; may be repeated")
     parser.add_argument("--until", type=int, default=0, metavar="ROUND", help="let streams go on to this round")
+    parser.add_argument("--against", metavar="FOLDER", help="another program, called by FOLDER/against.py, beside ours")
     parser.add_argument("--quick", action="store_true", help="few repetitions on small inputs")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object: the machine, and a row per figure")
@@ -66,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
         measured = serve.measure(
             [sys.executable, "-m", "pairrank", "serve"], serve.QUICK if args.quick else serve.Load()
         )
+    elif args.against:
+        measured = bench.against(args.against, quick=args.quick)
     else:
         measured = bench.run(args.only or bench.NAMES, _sweep, quick=args.quick, until=args.until)
     for row in measured:
