@@ -17,7 +17,6 @@ from pairrank.bench import CLOCK, Row, serve
 from pairrank.kernel import jit
 from pairrank.lab import executors
 from pairrank.lab.report import tables
-from pairrank.sim import RunSpec
 from pairrank.version import __version__
 
 _EPILOG = """\
@@ -71,7 +70,12 @@ def run(args: argparse.Namespace) -> int:
     elif args.against:
         measured = bench.against(args.against, quick=args.quick)
     else:
-        measured = bench.run(args.only or bench.NAMES, _sweep, quick=args.quick, until=args.until)
+        measured = bench.run(
+            args.only or bench.NAMES,
+            lambda specs, jobs: executors.run_all(specs, engine="processes", jobs=jobs),
+            quick=args.quick,
+            until=args.until,
+        )
     for row in measured:
         rows.append(row)
         if args.json or args.markdown:
@@ -83,10 +87,6 @@ def run(args: argparse.Namespace) -> int:
     elif args.markdown:
         print(_section(machine, rows))
     return 0
-
-
-def _sweep(specs: Sequence[RunSpec], jobs: int) -> object:
-    return executors.run_all(specs, engine="processes", jobs=jobs)
 
 
 def _machine(quick: bool) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from pairrank.errors import DataError, OptionError
 from pairrank.logs import reader
 from pairrank.logs.ingest import ACTIONS, ingest, kind_of
 from pairrank.logs.problems import Problems
-from pairrank.progress import Tell, progress
+from pairrank.progress import progress
 from pairrank.rankers.priors import settings_of
 
 DEFAULT_RANKER = "pairrank"
@@ -66,16 +66,13 @@ def run(args: argparse.Namespace) -> int:
         raise OptionError("no logs were named")
     if not args.check and not args.out:
         raise OptionError("say where the ranker goes, with --out MODEL, or --check the logs only")
-    with click_logs(args) as (paths, facts), progress(0, "reading") as tell:
-        if args.check:
-            problems, n_lists, n_pairs = logs.validate(
-                paths, model=_model(args), engine=args.engine, workers=args.workers, progress=by_part(tell)
-            )
-            problems.merge(facts["problems"])
-            _report(args, problems, facts, n_lists=n_lists, n_pairs=n_pairs)
-            return 1 if problems else 0
-        found, ranker = fit_ranker(args, paths, tell)
-    found.problems.merge(facts["problems"])
+    if args.check:
+        with click_logs(args) as (paths, facts, how):
+            problems, n_lists, n_pairs = logs.validate(paths, model=_model(args), **how)
+        problems.merge(facts["problems"])
+        _report(args, problems, facts, n_lists=n_lists, n_pairs=n_pairs)
+        return 1 if problems else 0
+    found, ranker, facts = fit_ranker(args)
     found.prior().apply(ranker)
     archive.write_atomically(args.out, ranker.to_bytes())
     _report(args, found.problems, facts, n_lists=found.n_lists, n_pairs=found.n_pairs, passes=found.passes)
@@ -83,22 +80,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def fit_ranker(args: argparse.Namespace, paths: Sequence[str], tell: Tell) -> Any:
-    """The fit of the logs, and a ranker that has learned nothing, with the λ and the pairs that the fit took."""
-    ranker = rankers.make(args.ranker, n_features=reader.width_of(paths), seed=args.seed)
-    lam, pairs, model = settings_of(ranker)
-    found = logs.fit(
-        paths,
-        lam=lam,
-        pairs=pairs,
-        model=model,
-        engine=args.engine,
-        workers=args.workers,
-        on_error=args.on_error,
-        checkpoint=args.checkpoint or f"{args.out}.checkpoint",
-        progress=by_part(tell),
-    )
-    return found, ranker
+def fit_ranker(args: argparse.Namespace) -> Any:
+    """The fit of the logs, a ranker that has learned nothing, with the λ and the pairs that the fit took, and facts."""
+    with click_logs(args) as (paths, facts, how):
+        ranker = rankers.make(args.ranker, n_features=reader.width_of(paths), seed=args.seed)
+        checkpoint = args.checkpoint or f"{args.out}.checkpoint"
+        settings = settings_of(ranker)._asdict()
+        found = logs.fit(paths, **settings, on_error=args.on_error, checkpoint=checkpoint, **how)
+    found.problems.merge(facts["problems"])
+    return found, ranker, facts
 
 
 def _model(args: argparse.Namespace) -> str:
@@ -107,14 +97,17 @@ def _model(args: argparse.Namespace) -> str:
     return str(options.get("model", "linear"))
 
 
-def by_part(tell: Tell) -> Callable[[str, int, int], None]:
-    """Progress as `logs.fit` reports it: what, how many are done, and of how many."""
-    return lambda what, done, total: tell(done, total, what)
+@contextmanager
+def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any], dict[str, Any]]]:
+    """Parquet as it came, everything else joined into a click log that is gone afterwards unless kept; what was found
+    on the way; and who goes through them, with a progress bar."""
+    with _joined(args) as (paths, facts), progress(0, "reading") as tell:
+        how = {"engine": args.engine, "workers": args.workers}
+        yield paths, facts, {**how, "progress": lambda what, done, total: tell(done, total, what)}
 
 
 @contextmanager
-def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """Parquet as it came; everything else joined into a click log that is gone afterwards unless kept."""
+def _joined(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any]]]:
     files = [name for path in args.logs for name in _files(path)]
     ready = [path for path in files if kind_of(path) == "parquet"]
     others = [path for path in files if path not in ready]

@@ -10,10 +10,9 @@ import numpy as np
 
 from pairrank import data, export, logs, rankers, threads
 from pairrank.cli.export import feature_names
-from pairrank.cli.fit import DEFAULT_RANKER, add_log_options, by_part, click_logs, fit_ranker
+from pairrank.cli.fit import DEFAULT_RANKER, add_log_options, click_logs, fit_ranker
 from pairrank.errors import OptionError
 from pairrank.features import spread
-from pairrank.progress import progress
 from pairrank.rankers import priors
 
 
@@ -81,8 +80,8 @@ def _spread(args: argparse.Namespace) -> Any:
         return spread.of(documents.features, documents.offsets)
     if not args.logs:
         return priors.EVEN
-    with click_logs(args) as (paths, _), progress(0, "reading") as tell:
-        return logs.spread(paths, engine=args.engine, workers=args.workers, progress=by_part(tell))
+    with click_logs(args) as (paths, _, how):
+        return logs.spread(paths, **how)
 
 
 def _from_labels(args: argparse.Namespace) -> Any:
@@ -100,9 +99,7 @@ def _from_labels(args: argparse.Namespace) -> Any:
 
 
 def _from_logs(args: argparse.Namespace) -> Any:
-    with click_logs(args) as (paths, facts), progress(0, "reading") as tell:
-        found, ranker = fit_ranker(args, paths, tell)
-    found.problems.merge(facts["problems"])
+    found, ranker, _ = fit_ranker(args)
     if found.problems:
         print(f"{found.n_lists:,} good lists; bad rows:\n{found.problems.text()}", file=sys.stderr)
     found.prior(args.strength).apply(ranker)

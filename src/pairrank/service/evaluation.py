@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -159,13 +159,8 @@ def _other(store: SqlStore, row: RankerRow, against: str | int) -> tuple[Order, 
     return lambda X, k: model.ranker.rank(X, k, explore=False).ranking, f"{owner.name}@{version}"
 
 
-class _Told(NamedTuple):
-    """One list: what each position earned, and `off_policy.Weights`; (positions,) each."""
-
-    earned: FloatArray
-    here: FloatArray
-    above: FloatArray
-    reach: FloatArray
+# One list as a row of `off_policy.Log`: what each position earned, and its weights; (positions,) each.
+_Told = tuple[FloatArray, ...]
 
 
 def _rows(
@@ -175,8 +170,9 @@ def _rows(
     wanted, left_out = _wanted(store, row)
     rows: list[_Told] = []
     for model in walked(store, row):
-        for some in _batches(wanted.pop(model.version, ())):
-            for clicks, body, candidates in store.with_candidates(row.id, some):
+        numbers = wanted.pop(model.version, [])
+        for start in range(0, len(numbers), BATCH):
+            for clicks, body, candidates in store.with_candidates(row.id, numbers[start : start + BATCH]):
                 impression = Impression.from_bytes(body)
                 if impression.locked:
                     left_out["shown by score"] += 1
@@ -202,10 +198,6 @@ def _wanted(store: SqlStore, row: RankerRow) -> tuple[dict[int, list[int]], Coun
     return found, left_out
 
 
-def _batches(numbers: Sequence[int]) -> Iterable[Sequence[int]]:
-    return (numbers[start : start + BATCH] for start in range(0, len(numbers), BATCH))
-
-
 def _told(
     model: Ranker, impression: Impression, clicked: bytes, candidates: bytes, order: Order, metric: str, positions: int
 ) -> _Told:
@@ -228,7 +220,7 @@ def _told(
             earned = clicks if metric == "clicks" else _first(clicks)
     # Positions that a short list does not have earn nothing under any order.
     pad = (0, positions - k)
-    return _Told(np.pad(earned, pad), *(np.pad(column, pad, constant_values=1.0) for column in weights))
+    return np.pad(earned, pad), *(np.pad(column, pad, constant_values=1.0) for column in weights)
 
 
 def _first(clicks: FloatArray) -> FloatArray:

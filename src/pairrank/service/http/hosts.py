@@ -35,9 +35,8 @@ def is_own(headers: Mapping[bytes, bytes], settings: Settings, keyed: bool) -> b
 def is_own_host(header: str, settings: Settings) -> bool:
     """Whether a ``Host`` header names this service: an address, localhost, where it listens, or an allowed name."""
     name = host_name(header)
-    if name in ("localhost", settings.host.lower()) or name.endswith(".localhost"):
-        return True
-    if name in settings.hosts or "*" in settings.hosts:
+    own = ("localhost", settings.host.lower(), *settings.hosts)
+    if name in own or name.endswith(".localhost") or "*" in settings.hosts:
         return True
     try:
         ipaddress.ip_address(name)

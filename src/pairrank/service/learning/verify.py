@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pairrank.errors import FileFormatError, InputError
-from pairrank.service.learning.model import Model
+from pairrank.service.learning.model import load_version
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import RankerRow
 from pairrank.types import Impression
@@ -46,16 +46,14 @@ def _log_faults(store: SqlStore, row: RankerRow) -> list[str]:
 
 def _version_faults(store: SqlStore, row: RankerRow) -> list[str]:
     faults = []
-    versions = [item.version for item in store.versions(row.id)]
-    for version in {row.base, row.version, *([] if row.pinned is None else [row.pinned])} - set(versions):
+    digests = {item.version: item.digest for item in store.versions(row.id)}
+    for version in {row.base, row.version, *([] if row.pinned is None else [row.pinned])} - digests.keys():
         faults.append(f"version {version} is missing")
-    for version in versions:
-        snapshot = store.snapshot(row.id, version)
-        if snapshot is not None:
-            try:
-                Model.restore(snapshot)
-            except FileFormatError as problem:
-                faults.append(str(problem))
-        if snapshot is not None and version == row.version and snapshot.digest != row.digest:
-            faults.append(f"version {version} is not the one that was published")
+    for version in digests:
+        try:
+            load_version(store, row, version)
+        except FileFormatError as problem:
+            faults.append(str(problem))
+    if digests.get(row.version, row.digest) != row.digest:
+        faults.append(f"version {row.version} is not the one that was published")
     return faults
