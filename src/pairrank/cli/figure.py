@@ -13,7 +13,6 @@ from pairrank import drawing
 from pairrank.archive import write_atomically
 from pairrank.click_models import make
 from pairrank.data import load
-from pairrank.drawing import Panel
 from pairrank.errors import OptionError
 from pairrank.rankers.pairrank import PairRank
 from pairrank.rng import Purpose, generator
@@ -66,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _query(args: argparse.Namespace) -> Panel:
+def _query(args: argparse.Namespace) -> drawing.Panel:
     ranker = pairrank.load(args.model)
     dataset = load(args.data, split=args.split, fold=args.fold)
     if not 0 <= args.query < dataset.n_queries:
@@ -77,15 +76,15 @@ def _query(args: argparse.Namespace) -> Panel:
         raise OptionError(f"{args.model} holds a {ranker.name}, which has no notion of blocks; expected a PairRank")
     shown = ranker.rank(features, args.k).ranking
     labels = [f"document {row + 1}, grade {grade}" for row, grade in enumerate(grades.tolist())]
-    return Panel(inspection, labels, shown, heading=f"Query {dataset.query_ids[args.query]}")
+    return drawing.Panel(inspection, labels, shown, heading=f"Query {dataset.query_ids[args.query]}")
 
 
-def _example() -> list[Panel]:
+def _example() -> list[drawing.Panel]:
     """The shop's ranker when it knows nothing, and after two hundred other queries of its shoppers."""
     labels, X = list(_EXAMPLE), np.array(list(_EXAMPLE.values()))
     ranker = PairRank(X.shape[1], seed=0)
     users = make("navigational", n_grades=2)
-    panels = [Panel(ranker.inspect(X), labels, ranker.rank(X).ranking, heading="Before: every order is open")]
+    panels = [drawing.Panel(ranker.inspect(X), labels, ranker.rank(X).ranking, heading="Before: every order is open")]
     for number in range(_LEARNED):
         rng = generator(0, number, Purpose.QUERIES)
         candidates = rng.random((12, X.shape[1]))
@@ -94,5 +93,5 @@ def _example() -> list[Panel]:
         clicks = users.clicks(wanted[impression.ranking].astype(np.int64), rng.random((10, 2)))
         ranker.learn(impression, clicks)
     heading = f"After {_LEARNED} searches: only close calls stay open"
-    panels.append(Panel(ranker.inspect(X), labels, ranker.rank(X).ranking, heading=heading))
+    panels.append(drawing.Panel(ranker.inspect(X), labels, ranker.rank(X).ranking, heading=heading))
     return panels

@@ -25,15 +25,14 @@ class Recent:
     def __init__(self, max_kept: int = MAX_KEPT, max_bytes: int = MAX_BYTES) -> None:
         self._kept: OrderedDict[tuple[str, int], KeptCandidates] = OrderedDict()
         self._bytes = 0
-        self._limits = (max_kept, max_bytes)
+        self._max_kept, self._max_bytes = max_kept, max_bytes
 
     def keep(self, ranker: str, number: int, ids: Sequence[str], features: FloatArray) -> None:
         """Remember one impression's candidates, as references: nobody may write to them afterwards."""
-        max_kept, max_bytes = self._limits
         self._drop((ranker, number))
         self._kept[ranker, number] = KeptCandidates(ids, features)
         self._bytes += features.nbytes
-        while self._kept and (len(self._kept) > max_kept or self._bytes > max_bytes):
+        while self._kept and (len(self._kept) > self._max_kept or self._bytes > self._max_bytes):
             self._drop(next(iter(self._kept)))
 
     def find(self, ranker: str, number: int) -> KeptCandidates | None:
