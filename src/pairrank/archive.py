@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -131,16 +132,12 @@ def _file(path: str | os.PathLike[str]) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    try:
+    with suppress(OSError):  # some systems do not open folders; the rename is atomic all the same
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # some systems do not open folders; the rename is atomic all the same
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from time import perf_counter
 from typing import Protocol
 
@@ -21,30 +22,28 @@ class Tell(Protocol):
 @contextmanager
 def phase(what: str) -> Iterator[None]:
     """Say on a terminal what is being done that cannot be counted."""
+    if _on_terminal_with_rich():
+        from rich.console import Console
+
+        with Console(stderr=True).status(f"{what} …"):
+            yield
+        return
     if sys.stderr.isatty():
-        try:
-            from rich.console import Console
-        except ImportError:
-            print(f"{what} …", file=sys.stderr, flush=True)
-        else:
-            with Console(stderr=True).status(f"{what} …"):
-                yield
-            return
+        print(f"{what} …", file=sys.stderr, flush=True)
     yield
 
 
 @contextmanager
 def progress(total: int, what: str, *, size: bool = False) -> Iterator[Tell]:
     """Give a function that is to be told how much of ``total`` is done; ``size``: the numbers are bytes."""
-    if sys.stderr.isatty():
-        try:
-            import rich  # noqa: F401
-        except ImportError:
-            pass
-        else:
-            yield from _bar(total, what, size)
-            return
-    yield _lines(total, what)
+    if _on_terminal_with_rich():
+        yield from _bar(total, what, size)
+    else:
+        yield _lines(total, what)
+
+
+def _on_terminal_with_rich() -> bool:
+    return sys.stderr.isatty() and find_spec("rich") is not None
 
 
 def _bar(total: int, what: str, size: bool) -> Iterator[Tell]:

@@ -94,7 +94,10 @@ def _fingerprint(file: Path, size: int, changed: int) -> str:
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where raw data come from; ``split`` and ``training`` hold all that the two splits' raw data depend on."""
+    """Where raw data come from; ``split`` and ``training`` hold all that the two splits' raw data depend on.
+
+    Where they are equal the split is the training split.
+    """
 
     name: str
     split: dict[str, Any]
@@ -102,7 +105,6 @@ class _Origin:
     read: Callable[[], letor.Raw]
     read_training: Callable[[], letor.Raw]
     theta: FloatArray | None = None
-    is_training: bool = False
 
 
 def _generated(text: str, split: str, fold: int, normalise: str) -> _Origin:
@@ -117,7 +119,6 @@ def _generated(text: str, split: str, fold: int, normalise: str) -> _Origin:
         read=lambda: synthetic.generate(recipe, split),
         read_training=lambda: synthetic.generate(recipe, "train"),
         theta=synthetic.theta(recipe) if normalise == "query" else None,
-        is_training=split == "train",
     )
 
 
@@ -126,7 +127,8 @@ def _filed(path: Path, split: str, fold: int, *, regroup: bool, cache: bool) -> 
     part, training = (None, None) if not source.shared else (split, "all" if split == "all" else "train")
 
     def identity(file: Path, part: str | None) -> dict[str, Any]:
-        return {"sha256": store.fingerprint(file), "part": part, "regroup": regroup} if cache else {"part": part}
+        known = {"sha256": store.fingerprint(file)} if cache else {"path": file}
+        return {**known, "part": part, "regroup": regroup}
 
     def read(file: Path, part: str | None) -> letor.Raw:
         with _reading(file) as tell:
@@ -139,7 +141,6 @@ def _filed(path: Path, split: str, fold: int, *, regroup: bool, cache: bool) -> 
         training=identity(source.train, training),
         read=lambda: read(source.path, part),
         read_training=lambda: read(source.train, training),
-        is_training=source.path == source.train and part == training,
     )
 
 
@@ -175,7 +176,7 @@ def _training(origin: _Origin, raw: letor.Raw, normalise: str, cache: bool) -> S
     if entry is not None:
         values, arrays = entry
         return Statistics(**arrays, highest=values["highest"])
-    source = raw if origin.is_training else origin.read_training()
+    source = raw if origin.split == origin.training else origin.read_training()
     found = statistics(source.features, source.grades, normalise)
     if cache:
         arrays = {name: getattr(found, name) for name in ("minimum", "maximum", "mean", "deviation")}

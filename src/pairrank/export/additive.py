@@ -187,15 +187,8 @@ def loads(blob: bytes, *, source: str = "this model") -> AdditiveModel:
     names, functions = [], []
     for feature in features:
         names.append(strict_json.entry(feature, "name", str, source))
-        x, y = (
-            np.array(
-                [
-                    strict_json.number(v, f"{key} of {names[-1]!r}")
-                    for v in strict_json.entry(feature, key, list, source)
-                ]
-            )
-            for key in ("x", "y")
-        )
+        given = {key: strict_json.entry(feature, key, list, source) for key in ("x", "y")}
+        x, y = (np.array([strict_json.number(v, f"{k} of {names[-1]!r}") for v in vs]) for k, vs in given.items())
         if len(x) == 0 or len(x) != len(y) or not (np.diff(x) > 0).all():
             raise ExportError(f"{source}: {names[-1]!r} has {len(x)} x and {len(y)} y; expected as many, x rising")
         missing = None if "missing" not in feature else strict_json.number(feature["missing"], "missing")

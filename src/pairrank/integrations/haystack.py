@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,25 +48,22 @@ class PairRankRanker:
         reranker: Reranker | None = None,
     ) -> None:
         self.path, self.url, self.name, self.top_k = path, url, name, top_k
-        self._reranker = reranker
+        self._given = reranker
 
     def warm_up(self) -> None:
         """Read the model, reach the service, or begin anew."""
-        if self._reranker is not None:
-            return
-        if self.url is not None:
-            self._reranker = ServiceReranker(self.name, self.url)
-        elif self.path is not None and Path(self.path).exists():
-            self._reranker = TextReranker.load(self.path)
-        else:
-            self._reranker = TextReranker()
+        _ = self.reranker
 
-    @property
+    @cached_property
     def reranker(self) -> Reranker:
         """The model."""
-        self.warm_up()
-        assert self._reranker is not None
-        return self._reranker
+        if self._given is not None:
+            return self._given
+        if self.url is not None:
+            return ServiceReranker(self.name, self.url)
+        if self.path is not None and Path(self.path).exists():
+            return TextReranker.load(self.path)
+        return TextReranker()
 
     @component.output_types(documents=list[Document], impression_id=str)
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:

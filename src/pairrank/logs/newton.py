@@ -49,6 +49,7 @@ LISTS = 1024
 MAX_BENDS = 4
 
 Progress = Callable[[str, int, int], None]
+_NUMBERS = ("loss", "n_lists", "n_pairs", "weight")  # of `Sums`, beside its arrays
 
 
 class Part(NamedTuple):
@@ -354,17 +355,9 @@ class _Job:
     def _save(self, theta: FloatArray, done: Sums, M: FloatArray, problems: Problems) -> None:
         if not self.checkpoint:
             return
-        values: dict[str, Any] = {
-            "job": self._identity,
-            "passes": self.passes,
-            "bends": self.bends,
-            "loss": done.loss,
-            "n_lists": done.n_lists,
-            "n_pairs": done.n_pairs,
-            "weight": done.weight,
-            "counts": dict(problems.counts),
-            "examples": dict(problems.examples),
-        }
+        values: dict[str, Any] = {"job": self._identity, "passes": self.passes, "bends": self.bends}
+        values |= {name: getattr(done, name) for name in _NUMBERS}
+        values |= {"counts": dict(problems.counts), "examples": dict(problems.examples)}
         arrays = {"theta": theta, "gradient": done.gradient, "hessian": done.hessian, "M": M}
         arrays |= {f"units.{name}": np.asarray(value) for name, value in state_of(self.units).items()}
         archive.write_atomically(self.checkpoint, archive.pack("fit-checkpoint", values, arrays))
@@ -382,11 +375,10 @@ class _Job:
         self.passes, self.bends = values["passes"], values["bends"]
         restore(self.units, {name.removeprefix("units."): value for name, value in arrays.items()})
         self.penalty = self._penalty()
-        d = self.width
-        counts = (values["n_lists"], values["n_pairs"], values["weight"])
+        numbers = {name: values[name] for name in _NUMBERS}
         # What only the first pass adds up is in M and the penalty already.
-        none = np.zeros(d)
-        done = Sums(values["loss"], arrays["gradient"], arrays["hessian"], np.zeros((d, d)), none, none, *counts)
+        none = Sums.zero(self.width)
+        done = replace(none, gradient=arrays["gradient"], hessian=arrays["hessian"], **numbers)
         noted = Problems(
             Counter({Reason(reason): count for reason, count in values["counts"].items()}),
             {Reason(reason): places for reason, places in values["examples"].items()},

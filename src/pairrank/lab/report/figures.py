@@ -194,7 +194,8 @@ def _panel(axis: Any, results: Results, users: str, metric: str, drawn: Mapping[
         if cell is None or not cell.has(metric) or (ceiling and metric == "cosine"):
             continue  # the ideal's cosine to itself is 1 and says nothing
         _line(axis, cell.rounds, cell.curves[metric], drawn[ranker])
-    _within(axis, *_LIMITS[metric])
+    (low, high), (lowest, highest) = axis.get_ylim(), _LIMITS[metric]
+    axis.set_ylim(max(low, lowest), min(high, highest))
     _rounds_axis(axis, log=log)
 
 
@@ -205,11 +206,6 @@ _LIMITS: Mapping[str, tuple[float, float]] = {
     "cosine": (-1.0, 1.0),
     "regret": (0.0, np.inf),
 }
-
-
-def _within(axis: Any, lowest: float, highest: float) -> None:
-    low, high = axis.get_ylim()
-    axis.set_ylim(max(low, lowest), min(high, highest))
 
 
 def _block_sizes(results: Results, blocked: Sequence[str]) -> Plate:
