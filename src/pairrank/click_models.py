@@ -315,7 +315,10 @@ def make(text: str | os.PathLike[str], *, n_grades: int, stop: str = "click") ->
     """
     check_choice("stop", stop, STOPS)
     path = _path(text)
-    name, options = ("table", _read(path)) if path is not None else _parse(str(text))
+    spelt = ("table", _read(path)) if path is not None else short_text.parse(str(text))
+    if spelt is None:
+        raise UnknownNameError(f"cannot read the users {text!r}; expected a name such as {names()[-2]} or file:PATH")
+    name, options = spelt
     try:
         users = _unruly(name, options, n_grades, stop)
     except (TypeError, InputError) as problem:
@@ -397,13 +400,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise DataError(f"{path} holds a {type(table).__name__}; expected a table with `click` and `stop_after`")
     return {"name": path.stem, **table}
-
-
-def _parse(text: str) -> tuple[str, dict[str, Any]]:
-    spelt = short_text.parse(text)
-    if spelt is None:
-        raise UnknownNameError(f"cannot read the users {text!r}; expected a name such as {names()[-2]} or file:PATH")
-    return spelt
 
 
 def _spell(name: str, options: Mapping[str, Any]) -> str:

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -185,20 +184,25 @@ def service(serve: Sequence[str], folder: Path, workers: int) -> Iterator[Target
         if found is None:
             raise StorageError(f"the service did not start: {line!r}")
         port = int(found[1])
-        wait_until_ready(port, 60.0)
+        wait_until_ready(port)
         yield Target(port, tuple(children(process.pid, "worker")))
         process.send_signal(signal.SIGTERM)
         process.wait(120)
 
 
-def wait_until_ready(port: int, seconds: float) -> None:
+def wait_until_ready(port: int, seconds: float = 60.0) -> None:
     """Return when the service at ``port`` says that it is ready."""
+
+    async def ready() -> bool:
+        async with connected(port, 1) as (connection,):
+            status, _ = await connection.ask(request("GET", "/readyz", b""))
+        return status == 200
+
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz"):
-            return
+    while not asyncio.run(ready()):
+        if time.monotonic() > deadline:
+            raise StorageError("the service did not become ready")
         time.sleep(0.05)
-    raise StorageError("the service did not become ready")
 
 
 def children(pid: int, role: str = "") -> list[int]:
@@ -213,15 +217,6 @@ def children(pid: int, role: str = "") -> list[int]:
         if parent == pid and (not role or role in arguments):
             found.append(int(entry.name))
     return found
-
-
-def resident(pid: int) -> float:
-    """MiB of memory of a process's children."""
-    total = 0.0
-    for child in children(pid):
-        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{child}/status").read_text())
-        total += int(found[1]) / 1024 if found else 0.0
-    return total
 
 
 @contextmanager

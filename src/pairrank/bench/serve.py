@@ -1,13 +1,12 @@
 """`pairrank bench serve`: how fast the service is, as ratios of things measured in the same run.
 
 Rank throughput against empty FastAPI endpoints that parse the same body and return the same answer; the 99th percentile
-of rank latency while learning against the same load with learning off; durable feedback per second; memory by hand.
+of rank latency while learning against the same load with learning off; durable feedback per second.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 import time
 from collections.abc import Coroutine, Iterator, Sequence
@@ -20,12 +19,10 @@ import numpy as np
 from pairrank.bench.http_load import (
     RANKER,
     Target,
-    children,
     closed_loop,
     empty_endpoint,
     feedback_rate,
     rank_bodies,
-    resident,
     service,
     visitors,
 )
@@ -69,21 +66,6 @@ def measure(serve: Sequence[str], load: Load) -> Iterator[Row]:
         with service(serve, Path(name), load.workers) as target:
             rate = asyncio.run(feedback_rate(target.port, streams, load.feedbacks, 64))
         yield Row("serve", "64 clients", "durable feedbacks per second", rate, rate, rate, limit=1000.0, at_least=True)
-
-
-def memory(serve: Sequence[str], feedbacks: int = 1_000_000) -> Row:
-    """Resident memory of all processes after all feedback over that after a tenth of it; takes long, for by hand."""
-    texts, _ = rank_bodies(10, 10, 5, 50)
-    with tempfile.TemporaryDirectory() as name, service(serve, Path(name), 1) as target:
-        (supervisor,) = children(os.getpid(), "serve")
-        _create(target.port, 10)
-        sizes = []
-        for _ in range(10):
-            asyncio.run(feedback_rate(target.port, texts, feedbacks // 10, 64))
-            sizes.append(resident(supervisor))
-    growth, detail = sizes[-1] / sizes[0], {"first_mib": sizes[0], "last_mib": sizes[-1]}
-    case = f"{feedbacks} feedbacks"
-    return Row("serve", case, "memory after all over a tenth", growth, growth, growth, limit=1.1, detail=detail)
 
 
 def _create(port: int, n_features: int) -> None:

@@ -77,15 +77,11 @@ def get(name: str) -> tuple[dict[str, Any], dict[str, AnyArray]] | None:
             # A plain view of the mapping: slices of numpy's memmap class cost microseconds each.
             arrays[array] = np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
         return manifest["values"], arrays
-    except FileNotFoundError:
-        if not entry.exists():
-            return None
-        problem: Exception | str = "a file is missing"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as raised:
-        problem = raised
-    logger.info("cache entry %s is damaged (%s) and is made again", entry, problem)
-    shutil.rmtree(entry, ignore_errors=True)
-    return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        if entry.exists():
+            logger.info("cache entry %s is damaged (%s) and is made again", entry, problem)
+            shutil.rmtree(entry, ignore_errors=True)
+        return None
 
 
 def put(name: str, values: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> bool:

@@ -162,32 +162,32 @@ def plates(results: Results) -> list[Plate]:
 
 def ablation(results: Results, study: str, kind: str, shown: Sequence[str]) -> Plate:
     """One figure: offline above online, a column for each of the users ``shown`` (all of a ``kind``, or all)."""
-
-    def fill(axes: Any) -> None:
-        drawn = styles.of_rankers(results.rankers)
-        for row, (name, label) in enumerate((("ndcg", "NDCG@10, held-out"), ("cndcg", "cNDCG@10 so far"))):
-            for column, users in enumerate(shown):
-                _panel(axes[row][column], results, users, name, drawn, log=name == "ndcg")
-                axes[row][column].set_title(f"{users} users" if row == 0 else "")
-            axes[row][0].set_ylabel(label)
-
     name = f"ablation-{study}-{kind}" if kind else f"ablation-{study}"
     title = f"Ablation: {study}, {kind} users" if kind else f"Ablation: {study}"
-    return Plate(name, title, f"{_NDCG} Below: {_CNDCG}", _sheet(2, len(shown), fill, legend=2))
+    rows = {"ndcg": "NDCG@10, held-out", "cndcg": "cNDCG@10 so far"}
+    return Plate(name, title, f"{_NDCG} Below: {_CNDCG}", _grid(results, shown, rows, legend=2))
 
 
 def _curves(results: Results, name: str, title: str, metric: str, label: str, caption: str) -> Plate:
+    return Plate(name, title, caption, _grid(results, results.users, {metric: label}, legend=5))
+
+
+def _grid(results: Results, shown: Sequence[str], rows: Mapping[str, str], *, legend: int) -> Callable[[], Any]:
+    """A row of panels per metric (with its label), a column for each of the users ``shown``."""
+
     def fill(axes: Any) -> None:
         drawn = styles.of_rankers(results.rankers)
-        for axis, users in zip(axes[0], results.users, strict=True):
-            _panel(axis, results, users, metric, drawn, log=metric in ("ndcg", "cosine"))
+        for row, (metric, label) in zip(axes, rows.items(), strict=True):
+            for axis, users in zip(row, shown, strict=True):
+                _panel(axis, results, users, metric, drawn)
+            row[0].set_ylabel(label)
+        for axis, users in zip(axes[0], shown, strict=True):
             axis.set_title(f"{users} users")
-        axes[0][0].set_ylabel(label)
 
-    return Plate(name, title, caption, _sheet(1, len(results.users), fill, legend=5))
+    return _sheet(len(rows), len(shown), fill, legend=legend)
 
 
-def _panel(axis: Any, results: Results, users: str, metric: str, drawn: Mapping[str, Look], *, log: bool) -> None:
+def _panel(axis: Any, results: Results, users: str, metric: str, drawn: Mapping[str, Look]) -> None:
     for ranker in results.rankers:
         cell = results.get(ranker, users)
         ceiling = styles.base(ranker) == CEILING
@@ -196,7 +196,7 @@ def _panel(axis: Any, results: Results, users: str, metric: str, drawn: Mapping[
         _line(axis, cell.rounds, cell.curves[metric], drawn[ranker])
     (low, high), (lowest, highest) = axis.get_ylim(), _LIMITS[metric]
     axis.set_ylim(max(low, lowest), min(high, highest))
-    _rounds_axis(axis, log=log)
+    _rounds_axis(axis, log=metric in ("ndcg", "cosine"))
 
 
 # What a metric can be.
