@@ -124,13 +124,14 @@ def test_json_keeps_every_bit(name: str) -> None:
     assert again.apply(features[:, [3, 1]]).tobytes() == fitted.apply(features[:, [3, 1]]).tobytes()
 
 
-def test_what_is_fitted() -> None:
+def test_parameters_are_what_search_engines_ask_for() -> None:
     features = np.array([[0, 1], [4, 1], [8, 7]], dtype=np.float32)
     training = statistics(features, np.zeros(3, dtype=np.int64), "standard")
-    ranges, standard = (Normaliser.fit(name, training) for name in ("global", "standard"))
-    np.testing.assert_array_equal([ranges.shift, ranges.spread], [[0, 1], [8 - 0, 7 - 1]])
-    np.testing.assert_allclose([standard.shift, standard.spread], [[4, 3], [np.sqrt(32 / 3), np.sqrt(24 / 3)]])
-    assert Normaliser.fit("query", training).shift is None
+    assert Normaliser.fit("global", training).parameters == {"minimum": [0, 1], "maximum": [8, 7]}
+    standard = Normaliser.fit("standard", training).parameters
+    assert standard["mean"] == [4, 3]
+    np.testing.assert_allclose(standard["standard_deviation"], [np.sqrt(32 / 3), np.sqrt(24 / 3)])
+    assert Normaliser.fit("query", training).parameters == {}
     assert Normaliser.fit("query", training).per_query
     assert not Normaliser.fit("global", training).per_query
 

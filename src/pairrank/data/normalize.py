@@ -113,6 +113,15 @@ class Normaliser:
         """Whether a value depends on the other candidates of its query, which search engines cannot do."""
         return self.name in ("query", "log1p")
 
+    @property
+    def parameters(self) -> dict[str, list[float]]:
+        """Per feature ``minimum`` and ``maximum``, or ``mean`` and ``standard_deviation``; empty where not fitted."""
+        if self.shift is None or self.spread is None:
+            return {}
+        if self.name.endswith("global"):
+            return {"minimum": self.shift.tolist(), "maximum": (self.shift + self.spread).tolist()}
+        return {"mean": self.shift.tolist(), "standard_deviation": self.spread.tolist()}
+
     def select(self, columns: IntArray) -> Normaliser:
         """The same for some of the features."""
         if self.shift is None or self.spread is None:
