@@ -57,7 +57,7 @@ def test_entries_set_aside_are_left_out(store: SqlStore, store_url: str) -> None
 def test_a_newer_schema_is_refused(store: SqlStore, store_url: str) -> None:
     with store.database.transaction():
         store.database.all("UPDATE meta SET value = 99 WHERE name = 'schema'")
-    with pytest.raises(NewerFormatError, match="schema 99"):
+    with pytest.raises(NewerFormatError, match="schema has version 99"):
         next(store_log.entries(store_url))
 
 
