@@ -26,9 +26,10 @@ MIGRATION_LOCK = 0x50524D47
 SLOT_LOCK = 0x5052534C  # the first of two numbers; the slot is the second
 # Rankers are held by slots (id modulo this): the server has room for some thousand locks, not for one of each ranker.
 SLOTS = 1024
-# A learner that is not heard of for so long is given up, and so is whoever falls silent in a transaction that writes:
-# others wait for its locks.
+# A learner that is not heard of for so long is given up; later, who falls silent in a transaction: others wait for its
+# locks, but a busy machine may keep it from its turn.
 SILENT_MS = 1500
+TRANSACTION_MS = 2000
 PULSE_SECONDS = 0.3
 CONNECT_SECONDS = 5
 # A statement that waits longer than this waits for something that has gone wrong.
@@ -41,7 +42,7 @@ SETTINGS = {
     "tcp_keepalives_idle": 1,
     "tcp_keepalives_interval": 1,
     "tcp_keepalives_count": 2,
-    "tcp_user_timeout": SILENT_MS,
+    "tcp_user_timeout": TRANSACTION_MS,
 }
 # A change of tables waits for a lock no longer than this, then begins again: beneath a service that runs the two could
 # wait for each other, and after a second the server would end one of them.
@@ -110,7 +111,7 @@ class PostgresDatabase(Database):
             raise unavailable(problem) from problem
 
     def _begin(self, flush: bool) -> None:
-        begin = f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {SILENT_MS}"
+        begin = f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {TRANSACTION_MS}"
         self.all(begin if flush else f"{begin}; SET LOCAL synchronous_commit TO OFF")  # in one round trip
 
     def _commit(self) -> None:
@@ -155,8 +156,8 @@ class PostgresDatabase(Database):
         """Become one of the learners, with nothing held yet; None while one of an older version works alone."""
         if not self.all("SELECT pg_try_advisory_lock_shared(?)", (LEARNER_LOCK,))[0][0]:
             return None
-        for name in ("idle_session_timeout", "idle_in_transaction_session_timeout"):  # when it only reads, too
-            self.all(f"SET {name} = {SILENT_MS}")
+        self.all(f"SET idle_session_timeout = {SILENT_MS}")
+        self.all(f"SET idle_in_transaction_session_timeout = {TRANSACTION_MS}")  # when it only reads, too
         self._slots = set()
         threading.Thread(target=self._pulse, args=(self._connect(),), daemon=True).start()
         return self._slots
