@@ -157,6 +157,6 @@ def test_a_dead_host_is_found_out_by_the_server_too(store_url: str) -> None:
     store = open_store(store_url)
     try:
         shown = [store.database.all(f"SHOW tcp_{name}")[0][0] for name in ("keepalives_idle", "user_timeout")]
-        assert shown == ["1", "1500"]
+        assert shown == ["1", "2000"]
     finally:
         store.close()
