@@ -13,9 +13,8 @@ from pairrank.checking import nearest
 from pairrank.errors import InputError, UnknownNameError
 from pairrank.service.answers import RefusalError, answer
 from pairrank.service.auth import check_name
+from pairrank.service.http.endpoints import KEY, B, answers, body_of, parse, reading
 from pairrank.service.http.schemas import (
-    KEY,
-    B,
     CreateBody,
     FreezeBody,
     LimitsBody,
@@ -25,11 +24,7 @@ from pairrank.service.http.schemas import (
     StartBody,
     StatusAnswer,
     VersionAnswer,
-    answers,
-    body_of,
     listed,
-    parse,
-    reading,
 )
 from pairrank.service.store.values import Config, Limits, Prior, RankerRow
 from pairrank.service.worker.state import WorkerState

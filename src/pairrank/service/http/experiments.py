@@ -15,7 +15,8 @@ from pairrank.errors import UnknownNameError
 from pairrank.service.answers import answer
 from pairrank.service.auth import check_name
 from pairrank.service.http.administration import WAIT_SECONDS, Wait
-from pairrank.service.http.schemas import KEY, answers, body_of, listed, parse, reading
+from pairrank.service.http.endpoints import KEY, answers, body_of, parse, reading
+from pairrank.service.http.schemas import listed
 from pairrank.service.http.trial_schemas import ExperimentAnswer, ExperimentBody, LaunchAnswer, LaunchBody
 from pairrank.service.learning.trials import LAUNCH, LaunchCourse, course_of
 from pairrank.service.store.values import ExperimentRow, LaunchHead, RankerRow

@@ -13,17 +13,15 @@ from starlette.responses import StreamingResponse
 from pairrank.errors import PairRankError, StorageError
 from pairrank.service.answers import RefusalError, answer
 from pairrank.service.http.administration import describe
+from pairrank.service.http.endpoints import KEY, answers, reading
 from pairrank.service.http.schemas import (
-    KEY,
     ActAnswer,
     ImpressionAnswer,
     ReadyAnswer,
     StatisticsAnswer,
     StatusAnswer,
     WeightsAnswer,
-    answers,
     listed,
-    reading,
 )
 from pairrank.service.worker.metrics import CONTENT_TYPE
 from pairrank.service.worker.state import WorkerState

@@ -18,22 +18,10 @@ from pairrank.errors import InputError, PairRankError
 from pairrank.rankers import Ranker
 from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError, answer
+from pairrank.service.http.endpoints import KEY, answers, body_of, check, parse
 from pairrank.service.http.explanation import explained, explanation
 from pairrank.service.http.rank_request import ARROW_TYPES, JSON_TYPES, Query, from_arrow, from_json, parse_json
-from pairrank.service.http.schemas import (
-    KEY,
-    MAX_EVENTS,
-    EventAnswer,
-    EventBody,
-    FeedbackAnswer,
-    FeedbackBody,
-    RankAnswer,
-    RankBody,
-    answers,
-    body_of,
-    check,
-    parse,
-)
+from pairrank.service.http.schemas import EventAnswer, EventBody, FeedbackAnswer, FeedbackBody, RankAnswer, RankBody
 from pairrank.service.store.values import Event, ExperimentRow, Feedback, Served, Status, Verdict, token_of
 from pairrank.service.worker.lists import FIRST, Page, Setting, draw
 from pairrank.service.worker.models import LoadedModel
@@ -47,6 +35,12 @@ logger = logging.getLogger("pairrank.ranking")
 # How much longer another ranker's impression of a list is kept: a learner that was away comes to the first one late.
 TWIN_SECONDS = 86_400.0
 # What feedback that was not taken hears.
+MAX_EVENTS = 1000
+_ARROW_TEXT = (
+    "Arrow IPC: columns id (string) and features (list of float32 or float64); "
+    "k, query_id, client_id, page_of and explain as query parameters"
+)
+_ARROW = {ARROW_TYPES[0]: {"schema": {"type": "string", "format": "binary", "description": _ARROW_TEXT}}}
 _REFUSED = {
     Status.UNKNOWN: (404, "unknown", "no such impression was served"),
     Status.FOREIGN: (422, "foreign", "clicks name a document that the impression did not show"),
@@ -68,7 +62,7 @@ def routes(worker: WorkerState) -> APIRouter:
 
     @router.post(
         "/rank",
-        openapi_extra=body_of(RankBody),
+        openapi_extra=body_of(RankBody, other=_ARROW),
         summary="Order documents for one query",
         responses=answers(RankAnswer, 404, 410, body=True),
     )
@@ -112,7 +106,7 @@ def routes(worker: WorkerState) -> APIRouter:
 
     @router.post(
         "/events",
-        openapi_extra=body_of(EventBody, many=True),
+        openapi_extra=body_of(EventBody, most=MAX_EVENTS),
         summary="Single clicks and other signals, as they happen",
         responses=answers(list[EventAnswer], 404, body=True),
     )

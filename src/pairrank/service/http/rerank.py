@@ -20,10 +20,11 @@ from pairrank.kernel.relevance import falling
 from pairrank.service.answers import answer, refusal
 from pairrank.service.auth import RoleError, check_name
 from pairrank.service.http.administration import create_ranker
+from pairrank.service.http.endpoints import KEY, answers, body_of
 from pairrank.service.http.rank_request import Query
 from pairrank.service.http.ranking import show
 from pairrank.service.http.rerank_request import RerankRequest, parse_rerank, rerank_answer, rerank_refusal
-from pairrank.service.http.schemas import KEY, CreateBody, RerankAnswer, RerankBody, StartBody, answers, body_of
+from pairrank.service.http.schemas import CreateBody, RerankAnswer, RerankBody, StartBody
 from pairrank.service.worker.models import LoadedModel
 from pairrank.service.worker.state import WorkerState
 from pairrank.types import FloatArray

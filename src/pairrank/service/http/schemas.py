@@ -5,15 +5,11 @@ Answers are declared, not checked while serving: `tests/service/test_openapi.py`
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Request, Response, Security
-from fastapi.security import HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from pairrank.errors import InputError
-from pairrank.service.http.rank_request import ARROW_TYPES, MAX_ID, parse_json
+from pairrank.service.http.rank_request import MAX_ID
 from pairrank.service.store.values import Limits, Prior
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
@@ -393,110 +389,3 @@ def listed(name: str, model: type[Answer]) -> type[Answer]:
     """The answer that has a list of ``model`` under ``name``, newest first where that has a meaning."""
     fields: dict[str, Any] = {name: list[model]}  # type: ignore[valid-type]
     return create_model(f"{name.capitalize()}Answer", __base__=Answer, **fields)
-
-
-# One sentence for each status that is refused with; the body is always a `Problem`.
-_REFUSED = {
-    400: "the body is not what its content type says",
-    401: "a key is needed, or this one is not known",
-    403: "the key lacks the role, or the page's origin may not write",
-    404: "there is nothing of this name, version or id",
-    408: "the body took too long to arrive",
-    409: "something else has this name, or something that runs needs what should go",
-    410: "the impression has expired, or is from before a restore",
-    413: "the body is too large",
-    415: "the content type is not known, or the body is encoded",
-    421: "the Host header names another service",
-    422: "the values are not valid",
-    429: "a limit is reached; try again later",
-    431: "the headers are too large",
-    500: "a fault in the program; the log tells more",
-    503: "the store does not answer, or the service is not ready",
-}
-# For the OpenAPI text alone: the worker itself looks at the header, since it may have no keys.
-KEY = Security(
-    HTTPBearer(auto_error=False, scheme_name="key", description="from `pairrank store keys STORE --add NAME`")
-)
-_ALWAYS = (421, 431, 500)
-_KEYED = (401, 403, 429, 503)
-_BODY = (400, 408, 413, 415, 422)
-_PROBLEM = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}
-
-
-def answers(
-    model: Any, *refused: int, status: int = 200, also: int | None = None, body: bool = False, key: bool = True
-) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of a route: its answer (None: the response class tells it) and the refusals it can give."""
-    good = {number: {"model": model} for number in (status, also) if number is not None and model is not None}
-    own = {*refused, *_ALWAYS, *(_BODY if body else ()), *(_KEYED if key else ())}
-    # A route that does not answer JSON still refuses in JSON.
-    how: dict[str, Any] = {"model": Problem} if model is not None else _PROBLEM
-    return {**good, **{number: {**how, "description": _REFUSED[number]} for number in sorted(own)}}
-
-
-Endpoint = Callable[..., Awaitable[Response]]
-
-
-def reading(
-    router: APIRouter, allow: Callable[[Request, str | None], object]
-) -> Callable[..., Callable[[Endpoint], Endpoint]]:
-    """A decorator of endpoints that only read, as ``router.get``, for who ``allow`` lets in with a ``role``."""
-
-    def get(
-        path: str, summary: str, model: Any, *refused: int, role: str | None = None, **more: Any
-    ) -> Callable[[Endpoint], Endpoint]:
-        async def allowed(request: Request) -> None:
-            allow(request, role)
-
-        named = (404, 422) if "{name}" in router.prefix + path else ()
-        responses = answers(model, *named, *refused)
-        return router.get(path, summary=summary, responses=responses, dependencies=[Depends(allowed)], **more)
-
-    return get
-
-
-B = TypeVar("B", bound=Body)
-
-
-def parse(model: type[B], body: bytes) -> B:
-    """A body as a model; what is wrong with it, in one sentence."""
-    return check(model, parse_json(body or b"{}"))
-
-
-def check(model: type[B], value: Any) -> B:
-    """A value that JSON gave, as a model."""
-    try:
-        return model.model_validate(value)
-    except ValidationError as problem:
-        first = problem.errors(include_url=False, include_context=False)[0]
-        # A name that the client made up is part of it: one line, whatever is in it.
-        place = " ".join(".".join(str(part) for part in first["loc"]).split()) or "the body"
-        raise InputError(f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"[:300]) from None
-
-
-def body_of(model: type[BaseModel], *, many: bool = False, required: bool = True) -> dict[str, Any]:
-    """The OpenAPI text of a JSON body."""
-    schema = model.model_json_schema()
-    schema = _inlined(schema, schema.pop("$defs", {}))
-    if many:
-        schema = {"type": "array", "items": schema, "maxItems": MAX_EVENTS}
-    content: dict[str, Any] = {"application/json": {"schema": schema}}
-    if model is RankBody:
-        told = (
-            "Arrow IPC: columns id (string) and features (list of float32 or float64); "
-            "k, query_id, client_id, page_of and explain as query parameters"
-        )
-        content[ARROW_TYPES[0]] = {"schema": {"type": "string", "format": "binary", "description": told}}
-    return {"requestBody": {"required": required, "content": content}}
-
-
-def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
-    """``schema`` without references into itself, which would point nowhere inside the whole text."""
-    if isinstance(schema, dict):
-        if "$ref" in schema:
-            return _inlined(definitions[schema["$ref"].removeprefix("#/$defs/")], definitions)
-        return {name: _inlined(value, definitions) for name, value in schema.items()}
-    return [_inlined(value, definitions) for value in schema] if isinstance(schema, list) else schema
-
-
-MAX_EVENTS = 1000

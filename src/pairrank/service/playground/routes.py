@@ -15,7 +15,8 @@ from starlette.staticfiles import StaticFiles
 
 from pairrank.service.answers import RefusalError
 from pairrank.service.auth import NoKeyError
-from pairrank.service.http.schemas import Body, parse
+from pairrank.service.http.endpoints import parse
+from pairrank.service.http.schemas import Body
 from pairrank.service.pages.layout import filled, page
 from pairrank.service.pages.live import closed_page
 from pairrank.service.pages.routes import html, json_of
