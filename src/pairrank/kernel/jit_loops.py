@@ -58,9 +58,10 @@ def wider_apart(scores: AnyArray, below: AnyArray, squared: AnyArray) -> BoolArr
     m, n = squared.shape
     certain = np.empty((m, n), dtype=np.bool_)
     for i in range(m):
+        own, widths, row = scores[i], squared[i], certain[i]
         for j in range(n):
-            margin = scores[i] - below[j]
-            certain[i, j] = (margin > 0) & (margin * margin > squared[i, j])
+            margin = own - below[j]
+            row[j] = (margin > 0) & (margin * margin > widths[j])
     return certain
 
 
@@ -85,17 +86,18 @@ def first_blocks(certain: BoolArray, k: int) -> IntArray:
 
 @_compiled("b1[:,::1](f4[:,::1], f4[::1])")
 def _certain_in_order(G: Float32Array, scores: Float32Array) -> BoolArray:
-    """`partition.certain_in_order`: no document is certainly above one whose score is not lower."""
+    """`partition.certain_in_order`, by whole rows: registers take eight pairs at a time."""
     n = len(scores)
-    certain = np.zeros((n, n), dtype=np.bool_)
+    certain = np.empty((n, n), dtype=np.bool_)
     own = np.empty(n, dtype=np.float32)
     for i in range(n):
         own[i] = G[i, i]
     for i in range(n):
-        for j in range(i + 1, n):
-            margin = scores[i] - scores[j]
-            squared = np.float32(-2.0) * G[i, j] + (own[i] + own[j])
-            certain[i, j] = (margin > 0) & (margin * margin > squared)
+        score, squared_length, products, row = scores[i], own[i], G[i], certain[i]
+        for j in range(n):
+            margin = score - scores[j]
+            squared = np.float32(-2.0) * products[j] + (squared_length + own[j])
+            row[j] = (margin > 0) & (margin * margin > squared)
     return certain
 
 
@@ -189,10 +191,11 @@ def shown(clicks: BoolArray) -> tuple[IntArray, IntArray, FloatArray]:
 def _forces(weights: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
     """`list_newton._forces`."""
     k = len(weights)
-    doubt = np.empty((k, k))
+    doubt = np.zeros((k, k))
     for i in range(k):
         for j in range(k):
-            doubt[i, j] = 1.0 / (1.0 + math.exp(scores[i] - scores[j]))
+            if weights[i, j] != 0.0 or weights[j, i] != 0.0:  # an exponential costs more than all the rest of a pair
+                doubt[i, j] = 1.0 / (1.0 + math.exp(scores[i] - scores[j]))
     b, L = np.empty(k), np.empty((k, k))
     for i in range(k):
         net = degree = 0.0
@@ -212,9 +215,11 @@ def _product(A: FloatArray, B: FloatArray) -> FloatArray:
     k = len(A)
     result = np.zeros((k, k))
     for i in range(k):
+        row = result[i]
         for m in range(k):
+            factor, other = A[i, m], B[m]
             for j in range(k):
-                result[i, j] += A[i, m] * B[m, j]
+                row[j] += factor * other[j]
     return result
 
 
@@ -240,15 +245,16 @@ def _eliminate(A: FloatArray) -> None:
             if abs(A[row, i]) > abs(A[pivot, i]):
                 pivot = row
         if pivot != i:
-            for j in range(n):
+            for j in range(i, n):
                 A[i, j], A[pivot, j] = A[pivot, j], A[i, j]
-        divisor = A[i, i]
-        for j in range(n):
-            A[i, j] /= divisor
+        divisor, pivots = A[i, i], A[i, i:]  # further left all is done
+        for j in range(n - i):
+            pivots[j] /= divisor
         for row in range(k):
-            factor = A[row, i] if row != i else 0.0
-            for j in range(n):
-                A[row, j] -= factor * A[i, j]
+            if row != i:
+                factor, others = A[row, i], A[row, i:]
+                for j in range(n - i):
+                    others[j] -= factor * pivots[j]
 
 
 @_compiled("Tuple((f8[::1], f8[:,::1], f8[:,::1], f8))(f8[::1], f8[:,::1], f8[:,::1])")
