@@ -236,6 +236,26 @@ def test_bad_folds_get_one_sentence(folds: str, tmp_path: Path, capsys: pytest.C
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("lacking", ["synthetic:tiny@2", "nowhere"])
+def test_a_set_that_cannot_be_read_is_told_before_any_run(
+    lacking: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["quality", lacking, *WORDS[1:], "--engine", "serial", "--out", str(tmp_path / "out")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_named_twice_is_compared_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--rounds", "5", "--seeds", "2", "--engine", "serial", "--rival", "pdgd", "--clicks", "perfect"]
+    words = ["quality", "synthetic:tiny", *words, "--out", str(tmp_path)]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert main(["quality", "synthetic:tiny@1", *words[1:], "--rival", "pdgd()", "--clicks", "perfect"]) == 0
+    assert capsys.readouterr().out == said
+    assert main([*words, "--rival", "pairrank"]) == 2
+    assert "compared with itself" in capsys.readouterr().err
+
+
 def test_folds_are_ranges_and_lists() -> None:
     from pairrank.cli.quality import _folds
 

@@ -50,6 +50,17 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Monke
     assert {s.spec for s in summaries.load(tmp_path).values()} == set(EXPERIMENT.specs())
 
 
+def test_two_commands_at_once_keep_the_runs_of_both(tmp_path: Path) -> None:
+    specs = EXPERIMENT.specs()
+
+    def meanwhile(own: Sequence[RunSpec]) -> list[Summary]:
+        summaries.keep(specs[2:4], tmp_path, run_all)
+        return run_all(own)
+
+    summaries.keep(specs[:2], tmp_path, meanwhile)
+    assert {s.spec for s in summaries.load(tmp_path).values()} == set(specs[:4])
+
+
 def test_failures_do_not_stop_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(summaries, "CHUNK", 1)
 

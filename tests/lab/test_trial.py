@@ -129,6 +129,23 @@ def test_lists_until_a_verdict_are_those_of_the_verdict(made: tuple[trial.Study,
     assert (at, sign) == (evidence.decided, evidence.sign)
 
 
+def test_between_equal_orders_no_verdict_is_right_and_none_given_is_not_wrong() -> None:
+    plan = study(a="as-sent", b="as-sent", experiments=3, lists=50, null_experiments=2, null_lists=30)
+    [row] = trial.run(plan)
+    for method in ("interleave", "team", "split"):
+        assert (row["sensitivity"][method]["right"], row["sensitivity"][method]["wrong"]) == (0, 0)
+    assert set(row["false_verdicts"].values()) == {0.0}  # fewer lists than between two looks: looked at in the end
+
+
+@pytest.mark.parametrize("of", ["lists", "null_lists", "log_lists", "launch_lists"])
+def test_an_experiment_has_lists(of: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(OptionError, match=f"{of} is 0"):
+        study(**{of: 0})
+    with pytest.raises(SystemExit, match="2"):
+        main(["trial", "synthetic:tiny", "--out", str(tmp_path), f"--{of.replace('_', '-')}", "0"])
+    assert "1 or more" in capsys.readouterr().err
+
+
 def test_intervals_from_a_log_hold_the_truth() -> None:
     [row] = trial.run(study(logs=25, log_lists=300, a="pairrank", b="shuffled"))
     for of in ("order by score", "interleaved"):
@@ -186,6 +203,9 @@ def test_wrong_input_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["--b", "worse(noise=-1)"], "worse"),
         (["--b", "nobody"], "nobody"),
         (["--margin", "0"], "margin"),
+        (["--a", "reversed"], "give it as arm b"),
+        (["--a", "worse(noise=1)"], "give it as arm b"),
+        (["--experiments", "0", "--null", "0", "--logs", "0", "--launches", "0"], "nothing is left to do"),
     ):
         assert main(["trial", "synthetic:tiny", "--out", str(tmp_path), "--jobs", "1", *words]) == 2
         assert told in capsys.readouterr().err

@@ -6,7 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from pairrank import archive
+from pairrank import archive, click_models
+from pairrank import data as datasets
 from pairrank.cli import experiment_options
 from pairrank.errors import OptionError
 from pairrank.lab import summaries
@@ -14,6 +15,7 @@ from pairrank.lab.analysis import quality
 from pairrank.lab.executors import prepare
 from pairrank.lab.outcomes import RunsFailedError
 from pairrank.sim import Protocol
+from pairrank.sim.spec import canonical
 from pairrank.version import __version__
 
 _EPILOG = """\
@@ -47,18 +49,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    rivals = tuple(args.rival or quality.RIVALS)
+    rivals = tuple(dict.fromkeys(canonical(rival) for rival in args.rival or quality.RIVALS))
+    if canonical(args.ranker) in rivals:
+        raise OptionError(f"{args.ranker} is both --ranker and --rival; a ranker cannot be compared with itself")
+    sets = list(dict.fromkeys(one for text in args.data for one in _folds(text)))
     specs = quality.specs(
-        [
-            Protocol(data=data, fold=fold, rounds=args.rounds, panel=0, ideal="")
-            for text in args.data
-            for data, fold in _folds(text)
-        ],
+        [Protocol(data=data, fold=fold, rounds=args.rounds, panel=0, ideal="") for data, fold in sets],
         subject=args.ranker,
         rivals=rivals,
-        users=tuple(args.clicks or quality.WHO),
+        users=tuple(dict.fromkeys(click_models.canonical(text) for text in args.clicks or quality.WHO)),
         seeds=args.seeds,
     )
+    for data, fold in sets:
+        datasets.load(data, fold=fold)  # a set that cannot be read is told before hours of runs on the others
     prepare(args.out, ".")
     if not args.resume:
         summaries.clear(args.out)

@@ -11,6 +11,7 @@ from typing import Any
 from pairrank import archive
 from pairrank.cli.experiment_options import add, positive
 from pairrank.engines import cores
+from pairrank.errors import OptionError
 from pairrank.lab import executors, launches, trial, trial_report
 from pairrank.lab.experiment import USERS
 from pairrank.lab.report import tables
@@ -58,7 +59,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, told in counts.items():
         flag = "--null" if name == "null_experiments" else f"--{name.replace('_', '-')}"
         default = getattr(plain, name)
-        parser.add_argument(flag, dest=name, type=_count, default=default, metavar="N", help=f"{told} ({default})")
+        number = positive if name.endswith("lists") else _count
+        parser.add_argument(flag, dest=name, type=number, default=default, metavar="N", help=f"{told} ({default})")
     parser.add_argument("--margin", type=float, default=plain.guard.margin, help="of launches (0.02)")
     parser.add_argument("--holdout", type=float, default=plain.guard.holdout, help="of launches (0.05)")
     add(parser, k=plain.k, fold=plain.fold, normalise=plain.normalise, clicks=None, jobs=None)
@@ -74,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
     told: dict[str, Any] = {f.name: getattr(args, f.name) for f in fields(trial.Study) if hasattr(args, f.name)}
     guard = Guard(margin=args.margin, holdout=args.holdout)
     study = trial.Study(**told | {"guard": guard, "clicks": tuple(dict.fromkeys(args.clicks or USERS))})
+    if not (study.experiments or study.null_experiments or study.logs or study.launches):
+        raise OptionError("experiments, null, logs and launches are all 0; nothing is left to do")
     executors.prepare(args.out, "")
     jobs = args.jobs or cores()
     with progress(len(study.clicks), "kinds of users") as report:

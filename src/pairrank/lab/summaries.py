@@ -33,7 +33,8 @@ def keep(specs: Sequence[RunSpec], out: Folder, run_all: Callable[[Sequence[RunS
         except RunsFailedError as problem:
             done = problem.summaries
             failures += problem.failures
-        kept |= {summary.spec.run_id: summary for summary in done}
+        # Read again: another command may have written to the same folder meanwhile.
+        kept = load(out) | {summary.spec.run_id: summary for summary in done}
         _save(out, kept)
     if failures:
         raise RunsFailedError(failures, list(kept.values()), None)

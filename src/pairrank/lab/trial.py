@@ -69,6 +69,11 @@ class Study:
     def __post_init__(self) -> None:
         if not 1 <= self.k <= _LONGEST:
             raise OptionError(f"k is {self.k}; expected 1 to {_LONGEST} positions")
+        if self.a.partition("(")[0].strip() in (WORSE, REVERSED):
+            raise OptionError(f"arm a is {self.a!r}, which is made from arm a itself; give it as arm b")
+        for of in ("lists", "null_lists", "log_lists", "launch_lists"):
+            if getattr(self, of) < 1:
+                raise OptionError(f"{of} is {getattr(self, of)}; expected 1 or more")
 
 
 class Lists(NamedTuple):
@@ -257,8 +262,8 @@ def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
         needed, signs = np.array([at for at, _ in ends]), np.array([sign for _, sign in ends])
         found[name] |= {
             "lists": [_whole(q) for q in np.quantile(needed, [0.5, 0.1, 0.9], method="higher")],
-            "right": int((signs == better).sum()),
-            "wrong": int((signs == -better).sum()),
+            "right": int((signs * better > 0).sum()),
+            "wrong": int(((signs != 0) & (signs != better)).sum()),
             "needed": [_whole(n) for n in needed],
         }
     return found
@@ -314,7 +319,7 @@ def false_verdicts(study: Study, lists: Lists, same: Lists, crowd: Crowd, blind:
             batch = range(start, min(start + _NULL_BATCH, study.null_experiments))
             streams = [generator(study.seed, _NULL + number, Purpose.CLICKS) for number in batch]
             outcomes = np.array([draw(study.null_lists, rng) for rng in streams])
-            evidence = log_evidence(outcomes, low=-bound, high=bound, every=study.every)
+            evidence = log_evidence(outcomes, low=-bound, high=bound, every=min(study.every, study.null_lists))
             wrong += int((evidence.max(axis=1) >= -np.log(study.level)).sum())
         found[name] = wrong / study.null_experiments
     return found
