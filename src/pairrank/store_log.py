@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -49,6 +50,19 @@ def is_address(path: str | os.PathLike[str]) -> bool:
     return "://" in os.fspath(path)
 
 
+def place(store: str | os.PathLike[str]) -> str:
+    """Where a store lies, for messages: its address without the user's name and password.
+
+    >>> place("postgresql://shop:secret@db.example/ranking?password=secret")
+    'postgresql://db.example/ranking?password=…'
+    """
+    text = os.fspath(store)
+    scheme, found, rest = text.partition("://")
+    if not found or scheme == "sqlite":
+        return text
+    return re.sub("(?<=[?&]password=)[^&]*", "…", f"{scheme}://{rest.rpartition('@')[2]}")
+
+
 def is_store(path: str | os.PathLike[str]) -> bool:
     """Whether ``path`` is the address of a store, or a SQLite file."""
     if is_address(path):
@@ -92,16 +106,16 @@ def newest_model(store: str | os.PathLike[str], ranker: str | None = None) -> St
         for config, body in rows(query, (found[0],)) if found else ():
             names = json.loads(config).get("feature_names")
             return StoredModel(found[1] if found else "", bytes(body), None if names is None else tuple(names))
-    raise StorageError(f"{store} holds no model")
+    raise StorageError(f"{place(store)} holds no model")
 
 
 def _find(store: str | os.PathLike[str], rows: _Rows, ranker: str | None) -> tuple[int, str] | None:
     """Number and name of the ranker that is asked for; None in a store without any."""
     ids = {str(name): int(key) for key, name in rows("SELECT id, name FROM rankers ORDER BY name")}
     if ranker is None and len(ids) > 1:
-        raise OptionError(f"{store} holds the rankers {', '.join(ids)}: say which one")
+        raise OptionError(f"{place(store)} holds the rankers {', '.join(ids)}: say which one")
     if ranker is not None and ranker not in ids:
-        raise OptionError(f"{store} holds no ranker {ranker!r}; it has: {', '.join(ids) or 'none'}")
+        raise OptionError(f"{place(store)} holds no ranker {ranker!r}; it has: {', '.join(ids) or 'none'}")
     return next(((key, name) for name, key in ids.items() if ranker in (None, name)), None)
 
 
@@ -138,7 +152,7 @@ def _opened(address: str) -> Iterator[_Rows]:
         return
     path = Path(address.removeprefix("sqlite:///"))
     if is_address(path) or not path.exists():
-        raise StorageError(f"there is no store at {address}")
+        raise StorageError(f"there is no store at {place(address)}")
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)) as file:
         try:
             file.execute("BEGIN")
@@ -149,7 +163,7 @@ def _opened(address: str) -> Iterator[_Rows]:
 
 def _check_schema(store: str | os.PathLike[str], rows: _Rows) -> None:
     if not _has_table(rows, "meta"):
-        raise StorageError(f"{store} is not a store of the service")
+        raise StorageError(f"{place(store)} is not a store of the service")
     found = max((int(value) for (value,) in rows("SELECT value FROM meta WHERE name = 'schema'")), default=0)
     NewerFormatError.check("the store's schema", found, SCHEMA)
 

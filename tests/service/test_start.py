@@ -55,6 +55,17 @@ def test_with_exploration_it_begins_near_the_present_order_and_not_at_random(tmp
     assert kept["warm"] > 90 > 60 > kept["cold"]  # of 100: ten lists of ten
 
 
+@pytest.mark.parametrize(("names", "told"), [("a,b", "2 feature_names came for 3"), ("a,b,a", "'a' twice")])
+def test_names_of_a_model_are_one_per_feature(
+    names: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    PairRank(3).save(tmp_path / "shop.pairrank")
+    words = ["store", "import", str(tmp_path / "s.db"), str(tmp_path / "shop.pairrank"), "--ranker", "shop"]
+    assert main([*words, "--names", names]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "s.db").exists()
+
+
 def test_a_saved_model_goes_on_in_the_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ranker = PairRank(feature_names=NAMES, seed=5)
     for seed in range(40):

@@ -46,6 +46,25 @@ def test_what_was_answered_in_order(store: SqlStore, store_url: str) -> None:
         assert (entry.ranker, entry.query_id, entry.served) == ("a", f"q{entry.number}", scene.now)
 
 
+def test_no_message_tells_a_password(store: SqlStore, store_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if not store_url.startswith("postgresql"):
+        pytest.skip("a file has no password")
+    Scene(store), Scene(store, "b")
+    scheme, _, rest = store_url.partition("://")
+    user, _, where = rest.rpartition("@")
+    secret = f"{scheme}://{user or 'pairrank'}:hush@{where}"
+    nowhere = "postgresql://shop:hush@127.0.0.1:1/none"
+    for words in (
+        ["export", secret, "--format", "json"],
+        ["fit", secret, "--out", "m"],
+        ["fit", nowhere, "--out", "m"],
+    ):
+        assert main(words) != 0
+        told = capsys.readouterr().err
+        assert "hush" not in told, told
+    assert store_log.place("sqlite:///a@b.db") == "sqlite:///a@b.db"
+
+
 def test_entries_set_aside_are_left_out(store: SqlStore, store_url: str) -> None:
     scene = Scene(store)
     scene.feedback(scene.serve(3))

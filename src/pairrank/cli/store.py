@@ -8,6 +8,7 @@ from contextlib import closing
 
 from pairrank import rankers
 from pairrank.cli.export import feature_names
+from pairrank.documents import Columns
 from pairrank.errors import OptionError, UnknownNameError
 from pairrank.service.auth import ROLES, check_name, new_key
 from pairrank.service.learning.model import Log, load_head
@@ -83,13 +84,13 @@ def _import(args: argparse.Namespace) -> int:
     model = rankers.load(args.model)
     model.recall(())  # one that a service served has left its lists behind
     check_name(args.ranker, "ranker")
-    names = model.feature_names or feature_names(args.names)
+    names = Columns.of(model.n_features, model.feature_names or feature_names(args.names)).names
     settings = {key: value for key, value in model.settings.items() if key != "feature_names"}
     config = Config(
         model.n_features,
         rankers.spell(model.name, settings),
         model.seed,
-        feature_names=None if names is None else tuple(names),
+        feature_names=names,
     )
     with closing(open_store(args.store)) as store:
         if store.ranker(args.ranker) is not None:

@@ -271,9 +271,10 @@ def _time(record: Mapping[str, Any], default: object = ...) -> Any:
 
 
 def _read_store(path: str, join: Join, ranker: str | None) -> None:
+    store = store_log.place(path)
     try:
         for entry in store_log.entries(path, ranker):
-            key, place = f"{entry.ranker}-{entry.number}", f"{path} log entry {entry.seq}"
+            key, place = f"{entry.ranker}-{entry.number}", f"{store} log entry {entry.seq}"
             try:
                 shown = entry.impression()
             except FileFormatError as problem:
@@ -285,7 +286,7 @@ def _read_store(path: str, join: Join, ranker: str | None) -> None:
             )
             join.add_feedback(key, {document: float(gain) for document, gain in gains.items() if gain}, None, place)
     except StorageError as problem:
-        join.problems.add(Reason.UNREADABLE, f"{path}: {problem}")
+        join.problems.add(Reason.UNREADABLE, f"{store}: {problem}")
 
 
 def _read_features(path: str, join: Join) -> None:

@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from pairrank import threads
+from pairrank import store_log, threads
 from pairrank.checking import import_extra
 from pairrank.errors import OptionError, StorageError
 from pairrank.service.auth import new_key
@@ -53,10 +53,7 @@ def check(settings: Settings) -> str:
 def data_place(settings: Settings) -> str:
     """Where the data lies, without a password."""
     path = sqlite_path(settings.store)
-    if path is not None:
-        return str(path.absolute())
-    scheme, _, rest = settings.store.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
+    return store_log.place(settings.store) if path is None else str(path.absolute())
 
 
 def serve(settings: Settings) -> int:

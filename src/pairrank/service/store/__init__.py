@@ -9,6 +9,7 @@ from pathlib import Path
 from pairrank.errors import MissingExtraError, OptionError, StorageError
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.schema import OLD_MODELS
+from pairrank.store_log import place
 
 __all__ = ["SqlStore", "open_impatient", "open_store", "sqlite_path"]
 
@@ -47,7 +48,7 @@ def open_store(url: str | os.PathLike[str], *, create: bool = True) -> SqlStore:
             raise MissingExtraError("psycopg", "postgres") from None
         store = SqlStore(PostgresDatabase(text))
     else:
-        raise OptionError(f"the store is {text!r}; expected sqlite:///FILE, a path, or postgresql://…")
+        raise OptionError(f"the store is {place(text)!r}; expected sqlite:///FILE, a path, or postgresql://…")
     try:
         if store.database.migrate() in OLD_MODELS:
             store.upgrade_models(time.time())
