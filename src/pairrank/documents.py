@@ -85,6 +85,8 @@ class Columns:
         ``ids`` are the documents' ids, or the name of the column that holds them. In the features that ``may_lack``
         (d,) names, NaN is a value like any other.
         """
+        if self.names is not None and hasattr(given, "column_names") and hasattr(given, "to_pylist"):
+            given = given.to_pylist()  # an Arrow table, of which numpy would take the columns in their order
         if isinstance(given, np.ndarray):
             rows, found = _array(given), None
         elif isinstance(given, Mapping):
@@ -256,6 +258,9 @@ def _culprit(rows: Any, names: Sequence[str] | None) -> str:
             except (TypeError, ValueError, OverflowError):
                 what = f"column {j}" if names is None else f"feature {names[j]!r}"
                 return f"row {i}, {what} of the features is {value!r}; expected a number"
+    if not isinstance(rows, (list, tuple, np.ndarray)):
+        hint = ", which has to be collected first" if hasattr(rows, "collect") else ""
+        return f"features are a {type(rows).__name__}{hint}; expected an array, mappings, or a pandas or polars frame"
     return "features are not numbers in rows of equal length; expected a 2-D array"
 
 

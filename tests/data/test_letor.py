@@ -98,7 +98,7 @@ def test_what_is_written_is_read_back_bit_for_bit(tmp_path: Path, raw: Raw, suff
 
 
 BROKEN = {
-    "1:0.5 2:1": "line 3: the grade is '1:0.5'; expected a whole number from 0 to 30",
+    "1:0.5 2:1": "line 3: the grade is '1:0.5'; expected a whole number from 0 to 30, in lines of LETOR text such as",
     "1 1:0.5 2:1": "line 3: '1:0.5' follows the grade; expected qid: and the query's id",
     "1": "line 3: nothing follows the grade; expected qid:",
     "1 qid: 1:2": "line 3: 'qid:' follows the grade",

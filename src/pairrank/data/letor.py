@@ -198,7 +198,8 @@ def _grade(path: Path, line: int, text: bytes) -> int:
     """A grade spelt at length: 2.0 is as good as 2."""
     value = float(text) if decimals.NUMBER.fullmatch(text) else -1.0
     if not value.is_integer() or not 0 <= value <= MAX_GRADE:
-        _fail(path, line, f"the grade is {_shown(text)}; expected a whole number from 0 to {MAX_GRADE}")
+        form = "" if decimals.NUMBER.fullmatch(text) else ", in lines of LETOR text such as '2 qid:7 1:0.5 3:12'"
+        _fail(path, line, f"the grade is {_shown(text)}; expected a whole number from 0 to {MAX_GRADE}{form}")
     return int(value)
 
 
