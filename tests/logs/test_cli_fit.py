@@ -38,6 +38,18 @@ def test_check_counts_and_says_no(
     assert "not-finite" in capsys.readouterr().err
 
 
+def test_a_table_that_is_no_click_log_is_told_by_what_it_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "nothing").mkdir()
+    pq.write_table(pa.table({"query_id": ["q"], "price": [1.0]}), tmp_path / "products.parquet")
+    assert main(["fit", str(tmp_path / "products.parquet"), "--out", str(tmp_path / "model")]) == 2
+    assert "timestamp, documents, features, clicks" in capsys.readouterr().err
+    assert main(["fit", str(tmp_path / "nothing"), "--out", str(tmp_path / "model")]) == 2
+    assert "no files" in capsys.readouterr().err
+
+
 def test_event_logs_are_joined_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, keep, out = tmp_path / "events.jsonl", tmp_path / "joined.parquet", tmp_path / "model"
     records = []

@@ -109,6 +109,8 @@ def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, 
 @contextmanager
 def _joined(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any]]]:
     files = [name for path in args.logs for name in _files(path)]
+    if not files:
+        raise DataError(f"{', '.join(args.logs)}: there are no files in there")
     ready = [path for path in files if kind_of(path) == "parquet"]
     others = [path for path in files if path not in ready]
     if not others:

@@ -257,7 +257,7 @@ class _Job:
         task = partial(_documents, n_features=self.n_features, every=every)
         lists = [X for found in engine.map(task, list(zip(self.chunks, before, strict=False))) for X in found]
         if not lists:
-            raise DataError("the logs hold no list that could be read; see the report for what is wrong with them")
+            raise DataError(reader.NO_LIST)
         return lists
 
     def _penalty(self) -> FloatArray:

@@ -17,6 +17,7 @@ from pairrank.types import BoolArray, FloatArray, IntArray
 # Lists decoded at a time: bounds memory whatever the size of a file's row groups.
 BATCH = 4096
 MAX_GAIN = 1e6
+NO_LIST = "the logs hold no list that could be read; pairrank fit --check tells what is wrong with them"
 
 
 # What a column must be: in words, and which of `pyarrow.types` it may be, level by level of lists.
@@ -86,12 +87,16 @@ def width(found: Sequence[Chunk]) -> int:
                     return int(lengths[lengths > 0][0])
         except (OSError, ValueError):
             continue  # `batches` will say what is wrong with it
-    raise DataError("the logs hold no list that could be read; see the report for what is wrong with them")
+    raise DataError(NO_LIST)
 
 
 def width_of(paths: Sequence[str]) -> int:
-    """`width` of the click logs at ``paths``."""
-    return width(chunks(paths, Problems()))
+    """`width` of the click logs at ``paths``; where there is none, what is wrong with them."""
+    problems = Problems()
+    found = chunks(paths, problems)
+    if not found and problems:
+        raise DataError(f"the logs hold no list that could be read:\n{problems.text()}")
+    return width(found)
 
 
 def batches(chunk: Chunk, may_lack: BoolArray, problems: Problems) -> Iterator[tuple[Batch, IntArray]]:
