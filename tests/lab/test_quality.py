@@ -6,12 +6,13 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from pairrank.cli import main
+from pairrank.cli import experiment_options, main
 from pairrank.errors import FileFormatError, OptionError
 from pairrank.lab import summaries
 from pairrank.lab.analysis import quality
@@ -225,6 +226,26 @@ def test_the_command_writes_its_tables_and_goes_on_where_it_was(
     assert main(words) == 0
     assert (tmp_path / summaries.FILE).read_bytes() == before, "nothing was run again"
     assert capsys.readouterr().out == said
+
+
+def test_an_interruption_keeps_the_seeds_that_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_all, asked = experiment_options.run_all, list[int]()
+
+    def stops(specs: Sequence[RunSpec], *rest: Any) -> list[Summary]:
+        asked.append(specs[0].seed)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return run_all(specs, *rest)
+
+    monkeypatch.setattr(experiment_options, "run_all", stops)
+    words = [*WORDS, "--clicks", "perfect", "--engine", "serial", "--out", str(tmp_path)]
+    assert main(words) == 130
+    assert "what is done is kept" in capsys.readouterr().err
+    assert len(summaries.load(tmp_path)) == 3, "three rankers"
+    assert main(words) == 0
+    assert asked == [2000, 2001, 2001, 0]
 
 
 @pytest.mark.parametrize("folds", ["@", "@x", "@0", "@5-1", "@1,,2"])

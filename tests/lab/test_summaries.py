@@ -77,9 +77,9 @@ def test_failures_do_not_stop_the_rest(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_few_runs_a_seed_are_taken_together() -> None:
     specs = EXPERIMENT.specs()
-    assert [len(chunk) for chunk in summaries._chunks(specs)] == [12]
+    assert [len(chunk) for chunk in summaries._chunks(specs, summaries.CHUNK)] == [12]
     many = [spec for spec in specs for _ in range(20)]
-    assert [len(chunk) for chunk in summaries._chunks(many)] == [80, 80, 80]
+    assert [len(chunk) for chunk in summaries._chunks(many, summaries.CHUNK)] == [80, 80, 80]
 
 
 def test_damaged_and_missing_files(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pairrank import archive, click_models
 from pairrank import data as datasets
 from pairrank.cli import experiment_options
+from pairrank.engines import cores
 from pairrank.errors import OptionError
 from pairrank.lab import summaries
 from pairrank.lab.analysis import quality
@@ -69,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
     quality.check_defaults(args.out, (args.ranker, *rivals))
     failed = None
     try:
-        summaries.keep(specs, args.out, lambda chunk: experiment_options.run_all(chunk, args, None))
+        # No more at once than keeps the processes busy: an interruption loses what is not kept yet.
+        at_once = {"serial": 1, "processes": 8 * (args.jobs or cores())}.get(args.engine)
+        summaries.keep(specs, args.out, lambda chunk: experiment_options.run_all(chunk, args, None), at_once)
     except RunsFailedError as problem:
         failed = problem
     kept = summaries.load(args.out)

@@ -23,11 +23,19 @@ CHUNK = 64  # runs, at least, between two writes: enough to keep many cores busy
 Folder = str | os.PathLike[str]
 
 
-def keep(specs: Sequence[RunSpec], out: Folder, run_all: Callable[[Sequence[RunSpec]], list[Summary]]) -> None:
-    """Run what is not there yet, some seeds at a time. Runs that fail are told at the end, by `RunsFailedError`."""
+def keep(
+    specs: Sequence[RunSpec],
+    out: Folder,
+    run_all: Callable[[Sequence[RunSpec]], list[Summary]],
+    at_once: int | None = None,
+) -> None:
+    """Run what is not there yet, whole seeds of ``at_once`` runs or more at a time, and keep them before the next.
+
+    Runs that fail are told at the end, by `RunsFailedError`.
+    """
     kept = load(out)
     failures: list[Failure] = []
-    for chunk in _chunks([spec for spec in specs if spec.run_id not in kept]):
+    for chunk in _chunks([spec for spec in specs if spec.run_id not in kept], at_once or CHUNK):
         try:
             done: Sequence[Summary] = run_all(chunk)
         except RunsFailedError as problem:
@@ -40,12 +48,12 @@ def keep(specs: Sequence[RunSpec], out: Folder, run_all: Callable[[Sequence[RunS
         raise RunsFailedError(failures, list(kept.values()), None)
 
 
-def _chunks(specs: Sequence[RunSpec]) -> Iterator[list[RunSpec]]:
+def _chunks(specs: Sequence[RunSpec], at_once: int) -> Iterator[list[RunSpec]]:
     """Whole seeds, until there are enough."""
     chunk: list[RunSpec] = []
     for _, of_seed in groupby(specs, key=lambda spec: spec.seed):
         chunk += of_seed
-        if len(chunk) >= CHUNK:
+        if len(chunk) >= at_once:
             yield chunk
             chunk = []
     if chunk:
