@@ -69,6 +69,8 @@ INSTEAD = {
     "/var/lib/pairrank": "{folder}",
     "postgresql://user@host/pairrank": "{postgres}",
     "@1-5": "@1",  # folds of the data sets below
+    "synthetic:linear": "synthetic:tiny",
+    "synthetic:nonlinear": '"synthetic:tiny(seed=2)"',
     " --address auto": "",  # a Ray cluster of its own in place of the reader's
 }
 # Options added to console commands so that they end soon; of two, the last counts.
