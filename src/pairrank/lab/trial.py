@@ -206,9 +206,7 @@ def interleaved(lists: Lists, credit: FloatArray, crowd: Crowd, n: int, rng: np.
     """(n,), outcomes of an interleaving experiment."""
     query, draft = rng.integers(len(lists.a), size=n), rng.integers(lists.mixed.shape[1], size=n)
     clicks = crowd.clicks(lists.mixed[query, draft], rng)
-    counted = clicks.sum(axis=1)
-    total: FloatArray = (credit[query, draft] * clicks).sum(axis=1)
-    outcomes: FloatArray = total / np.maximum(counted, 1)
+    outcomes: FloatArray = (credit[query, draft] * clicks).sum(axis=1) / np.maximum(clicks.sum(axis=1), 1)
     return outcomes
 
 

@@ -2,7 +2,6 @@
 
 Certain means at 95 %, one-sided, so that rankers can be compared; and for the default also at the z that it acts with.
 
-
 Documents have uniform features, and θ* is known. First comes feedback that is just what the model assumes: each pair of
 neighbours (1,2), (3,4), ... gets one click, on its upper document with probability σ(x·θ*), and θ* itself is drawn from
 the prior N(0, I/λ). Then come users, who click by grade (x·θ* cut at two quantiles) and who see lists from the top.
@@ -25,7 +24,7 @@ from pairrank.errors import OptionError
 from pairrank.lab.experiment import USERS
 from pairrank.rankers.pairrank import PairRank
 from pairrank.rng import Purpose, generator
-from pairrank.types import BoolArray, FloatArray, IntArray
+from pairrank.types import BoolArray, FloatArray
 
 LEVEL = 0.95
 Z = float(ndtri(LEVEL))  # one-sided: an order is certain when zero lies 1.645 standard deviations below the estimate
@@ -194,7 +193,7 @@ def _look(case: Case, t: int, ranker: PairRank, judged: FloatArray, ideal: Float
     z = ranker.z if case.own_z else Z
     for X in judged:
         seen = ranker.inspect(X)
-        gap, truth = _gaps(seen.scores, above, below), _gaps(X @ ideal, above, below)
+        gap, truth = (scores[above] - scores[below] for scores in (seen.scores, X @ ideal))
         spread = seen.width[above, below] / ranker.z  # the standard deviation, which z multiplies
         sure = np.abs(gap) > z * spread
         certain += int(sure.sum())
@@ -202,10 +201,6 @@ def _look(case: Case, t: int, ranker: PairRank, judged: FloatArray, ideal: Float
         deviations.append(np.abs(gap - truth) / spread)
     kept = np.concatenate(deviations) if case.feedback == LOGISTIC else np.empty(0)
     return Look(case, t, z, len(judged) * len(above), certain, wrong, kept)
-
-
-def _gaps(scores: FloatArray, above: IntArray, below: IntArray) -> FloatArray:
-    return scores[above] - scores[below]
 
 
 def _row(looks: Sequence[Look]) -> Row:

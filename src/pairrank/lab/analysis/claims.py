@@ -15,7 +15,7 @@ from pairrank.lab.analysis.aggregate import METRICS, Cell, Comparison, Results, 
 from pairrank.lab.experiment import CEILING
 from pairrank.lab.report import styles
 from pairrank.metrics import mean_interval
-from pairrank.types import FloatArray, IntArray
+from pairrank.types import FloatArray
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
 ALPHA = 0.05
@@ -86,10 +86,8 @@ def _ahead(results: Results, made: Sequence[Comparison], ours: str, theirs: str,
         f"holds: ahead with corrected p < {ALPHA} for all users; does not hold: behind with corrected p < {ALPHA} for "
         "some; else not decided"
     )
-    whole = len(rows) == len(results.users)
-    behind = any(c.mean < 0 and c.p_holm < ALPHA for c in rows)
-    ahead = whole and all(c.mean > 0 and c.p_holm < ALPHA for c in rows)
-    return Claim(text, ours, rule, FAILS if behind else HOLDS if ahead else OPEN, evidence)
+    verdict = _paired_verdict([(c.mean, c.p_holm) for c in rows], len(results.users))
+    return Claim(text, ours, rule, verdict, evidence)
 
 
 def _about_learning(results: Results, ranker: str, ceiling: str | None) -> list[Claim]:
@@ -144,11 +142,11 @@ def _shrinks(cells: Sequence[Cell], rank: int) -> Claim:
 
 def _slower(ranker: str, cells: Sequence[Cell]) -> Claim:
     """Navigational users against the others, in the mean block size over the early rounds and ranks 1, 5, 10."""
-    sizes = {cell.clicks: (cell.seeds, _early_size(cell)) for cell in cells}
+    sizes = {cell.clicks: replace(cell, curves={"early size": _early_size(cell)}) for cell in cells}
     slow = sizes.pop("navigational", None)
-    pairs = [] if slow is None else [_paired(slow, other) for other in sizes.values()]
-    corrected = holm(p for _, p in pairs)
-    tests = [(who, mean, p) for who, (mean, _), p in zip(sizes, pairs, corrected, strict=False)]
+    pairs = [] if slow is None else [paired(slow, other, "early size") for other in sizes.values()]
+    corrected = holm(pair.p for pair in pairs)
+    tests = [(who, pair.mean, p) for who, pair, p in zip(sizes, pairs, corrected, strict=False)]
     return Claim(
         f"Blocks of {_label(ranker)} shrink more slowly for navigational users",
         ranker,
@@ -161,16 +159,11 @@ def _slower(ranker: str, cells: Sequence[Cell]) -> Claim:
 
 
 def _early_size(cell: Cell) -> FloatArray:
+    """(n, 1), by seed."""
     early = cell.rounds <= HUNDREDS
     curves = [cell.curves[f"block_at_{rank}"][:, early] for rank in (1, 5, 10)]
     means: FloatArray = np.nanmean(np.array(curves), axis=(0, 2))
-    return means
-
-
-def _paired(a: tuple[IntArray, FloatArray], b: tuple[IntArray, FloatArray]) -> tuple[float, float]:
-    _, left, right = np.intersect1d(a[0], b[0], return_indices=True)
-    mean, _, p = paired_test(a[1][left] - b[1][right])
-    return mean, p
+    return means[:, None]
 
 
 def _middle(ranker: str, cells: Sequence[Cell]) -> Claim:

@@ -43,9 +43,7 @@ class Report:
 def build(out: str | os.PathLike[str]) -> Report:
     """Make everything again from the records below ``out``; whatever runs are done by now are in it."""
     folder = Path(out)
-    experiment = Experiment.load(folder)
-    if experiment is None:
-        experiment = _guessed(folder)
+    experiment = Experiment.load(folder) or _guessed(folder)
     results = collect(folder, experiment.specs())
     if not results.cells:
         raise OptionError(f"{folder} has no finished run of its experiment yet; nothing can be reported")
@@ -180,7 +178,6 @@ class _Page:
         yield "Regret and time", tables.regrets(self.results)
         if self.tests and not self.experiment.study:
             yield "Paired tests", tables.tests(self.results, self.tests)
-
         if self.experiment.options:
             rows = [[ranker, json.dumps(dict(o))[1:-1]] for ranker, o in self.experiment.options.items()]
             yield "Options in full", (["ranker", "options"], rows)
@@ -210,10 +207,8 @@ class _Page:
 
     def html(self, plates: Sequence[tuple[Plate, bytes]]) -> str:
         """The report as one HTML file."""
-        title, css = (
-            escape(self.experiment.title),
-            files("pairrank.lab.report").joinpath("report.css").read_text(encoding="utf-8"),
-        )
+        title = escape(self.experiment.title)
+        css = files("pairrank.lab.report").joinpath("report.css").read_text(encoding="utf-8")
         facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(told)}</dd>" for name, told in self.facts())
         body = [f"<h1>{title}</h1><p class=lead>{escape(headline.sentence(self.results))}</p>"]
         body += [_figure(plate, svg) for plate, svg in plates[:1]]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
-from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
@@ -29,22 +28,20 @@ class Look:
 
 _LONG, _DOTS, _MIXED = (0, (7.0, 2.0)), (0, (1.0, 1.5)), (0, (5.0, 1.5, 1.0, 1.5))
 # The looks that published figures have; a ranker that is not among them gets one of `_MORE`.
-_RANKERS: Mapping[str, tuple[str, Style, str]] = MappingProxyType(
-    {
-        "pairrank": ("#D55E00", "-", "o"),
-        "pairrank-c": ("#0072B2", "-", "s"),
-        "pairrank-r": ("#56B4E9", _LONG, "D"),
-        "pdgd": ("#009E73", _MIXED, "^"),
-        "mgd": ("#CC79A7", "--", "v"),
-        "dbgd": ("#E69F00", _DOTS, "P"),
-        "sgd-ranknet": ("#6A3D9A", "--", "X"),
-        "epsilon-greedy": ("#8C8C8C", _MIXED, "*"),
-        "p2linrank": ("#7F3B08", _LONG, "<"),
-        "posterior-sampling": ("#B2182B", "--", ">"),
-        "olranknet": ("#A6761D", "-", "X"),
-        "offline-ranknet": ("#000000", _DOTS, ""),
-    }
-)
+_RANKERS: Mapping[str, tuple[str, Style, str]] = {
+    "pairrank": ("#D55E00", "-", "o"),
+    "pairrank-c": ("#0072B2", "-", "s"),
+    "pairrank-r": ("#56B4E9", _LONG, "D"),
+    "pdgd": ("#009E73", _MIXED, "^"),
+    "mgd": ("#CC79A7", "--", "v"),
+    "dbgd": ("#E69F00", _DOTS, "P"),
+    "sgd-ranknet": ("#6A3D9A", "--", "X"),
+    "epsilon-greedy": ("#8C8C8C", _MIXED, "*"),
+    "p2linrank": ("#7F3B08", _LONG, "<"),
+    "posterior-sampling": ("#B2182B", "--", ">"),
+    "olranknet": ("#A6761D", "-", "X"),
+    "offline-ranknet": ("#000000", _DOTS, ""),
+}
 _MORE: tuple[tuple[str, Style, str], ...] = (
     ("#1B7837", "-", "h"),
     ("#762A83", _LONG, "p"),
@@ -53,26 +50,21 @@ _MORE: tuple[tuple[str, Style, str], ...] = (
     ("#DE77AE", "-", "H"),
     ("#4D4D4D", _LONG, "1"),
 )
-_USERS: Mapping[str, Look] = MappingProxyType(
-    {
-        "perfect": Look("perfect", "#222222", "-", "o"),
-        "navigational": Look("navigational", "#8C510A", "--", "s"),
-        "informational": Look("informational", "#4B6A2E", _MIXED, "^"),
-    }
-)
+_USERS: Mapping[str, Look] = {
+    "perfect": Look("perfect", "#222222", "-", "o"),
+    "navigational": Look("navigational", "#8C510A", "--", "s"),
+    "informational": Look("informational", "#4B6A2E", _MIXED, "^"),
+}
 # For what has no look of its own: variants of one ranker, other users.
-_SPARE: tuple[Look, ...] = tuple(
-    Look("", colour, style, marker)
-    for colour, style, marker in (
-        ("#0072B2", "-", "o"),
-        ("#D55E00", "--", "s"),
-        ("#009E73", _MIXED, "^"),
-        ("#CC79A7", _DOTS, "D"),
-        ("#E69F00", _LONG, "v"),
-        ("#000000", "-", "X"),
-        ("#56B4E9", "--", "P"),
-        ("#6A3D9A", _MIXED, "*"),
-    )
+_SPARE = (
+    Look("", "#0072B2", "-", "o"),
+    Look("", "#D55E00", "--", "s"),
+    Look("", "#009E73", _MIXED, "^"),
+    Look("", "#CC79A7", _DOTS, "D"),
+    Look("", "#E69F00", _LONG, "v"),
+    Look("", "#000000", "-", "X"),
+    Look("", "#56B4E9", "--", "P"),
+    Look("", "#6A3D9A", _MIXED, "*"),
 )
 
 
@@ -101,13 +93,11 @@ def of_users(texts: Sequence[str]) -> dict[str, Look]:
 
 def of_times(rounds: Sequence[int]) -> dict[int, Look]:
     """Looks of points in time, light to dark."""
-    shades = ("#B8B8B8", "#E69F00", "#D55E00", "#0072B2", "#000000")
-    styles: tuple[Style, ...] = (_DOTS, "--", _MIXED, _LONG, "-")
-    chosen = list(rounds)[-len(shades) :]
-    start = len(shades) - len(chosen)
+    drawn = (("#B8B8B8", _DOTS), ("#E69F00", "--"), ("#D55E00", _MIXED), ("#0072B2", _LONG), ("#000000", "-"))
+    chosen = rounds[-len(drawn) :]
+    shades = drawn[len(drawn) - len(chosen) :]
     return {
-        t: Look(f"after {t:,} round{'s' if t > 1 else ''}", shades[start + i], styles[start + i])
-        for i, t in enumerate(chosen)
+        t: Look(f"after {t:,} round{'s' if t > 1 else ''}", *shade) for t, shade in zip(chosen, shades, strict=True)
     }
 
 
