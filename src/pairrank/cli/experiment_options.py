@@ -131,22 +131,20 @@ def users(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def run_experiment(experiment: Experiment, args: argparse.Namespace) -> int:
-    """Run an experiment and report on it; runs that fail are told and do not keep the others from the report."""
+    """Run an experiment and report on it; runs that fail do not keep the others from the report."""
     specs = experiment.specs()
     prepare(args.out)
     if args.resume:
         experiment.check_defaults(args.out)
     experiment.save(args.out)
-    failed = None
     try:
         run_all(specs, args, args.out)
     except RunsFailedError as problem:
-        failed = problem
-    if failed is None or failed.summaries:
-        show_report(args.out)
-    if failed is not None:
-        print(f"pairrank: {failed}", file=sys.stderr)
-    return 1 if failed else 0
+        if problem.summaries:
+            show_report(args.out)
+        raise
+    show_report(args.out)
+    return 0
 
 
 def show_report(out: str) -> None:

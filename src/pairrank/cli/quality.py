@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from pairrank import archive, click_models
@@ -83,8 +82,8 @@ def run(args: argparse.Namespace) -> int:
     archive.write_atomically(Path(args.out) / "quality.md", text.encode())
     print(f"{quality.as_text(found, args.ranker)}\nas one table: {Path(args.out) / 'quality.md'}")
     if failed is not None:
-        print(f"pairrank: {failed}", file=sys.stderr)
-    return 1 if failed else 0
+        raise failed
+    return 0
 
 
 def _folds(text: str) -> list[tuple[str, int]]:
