@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,30 +31,28 @@ STOPS = ("click", "anywhere")
 _SCALES = (2, 3, 5)  # the numbers of grades that the customary tables are published for
 
 # Click probability by grade; stop probability by grade. The three-grade rows are Table 1 of the paper.
-_TABLES: Mapping[str, Mapping[int, tuple[tuple[float, ...], tuple[float, ...]]]] = MappingProxyType(
-    {
-        "perfect": {
-            2: ((0.0, 1.0), (0.0,) * 2),
-            3: ((0.0, 0.5, 1.0), (0.0,) * 3),
-            5: ((0.0, 0.2, 0.4, 0.8, 1.0), (0.0,) * 5),
-        },
-        "navigational": {
-            2: ((0.05, 0.95), (0.2, 0.9)),
-            3: ((0.05, 0.5, 0.95), (0.2, 0.5, 0.9)),
-            5: ((0.05, 0.3, 0.5, 0.7, 0.95), (0.2, 0.3, 0.5, 0.7, 0.9)),
-        },
-        "informational": {
-            2: ((0.4, 0.9), (0.1, 0.5)),
-            3: ((0.4, 0.7, 0.9), (0.1, 0.3, 0.5)),
-            5: ((0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.3, 0.4, 0.5)),
-        },
-        "almost-random": {
-            2: ((0.4, 0.6), (0.5,) * 2),
-            3: ((0.4, 0.5, 0.6), (0.5,) * 3),
-            5: ((0.4, 0.45, 0.5, 0.55, 0.6), (0.5,) * 5),
-        },
-    }
-)
+_TABLES: Mapping[str, Mapping[int, tuple[tuple[float, ...], tuple[float, ...]]]] = {
+    "perfect": {
+        2: ((0.0, 1.0), (0.0,) * 2),
+        3: ((0.0, 0.5, 1.0), (0.0,) * 3),
+        5: ((0.0, 0.2, 0.4, 0.8, 1.0), (0.0,) * 5),
+    },
+    "navigational": {
+        2: ((0.05, 0.95), (0.2, 0.9)),
+        3: ((0.05, 0.5, 0.95), (0.2, 0.5, 0.9)),
+        5: ((0.05, 0.3, 0.5, 0.7, 0.95), (0.2, 0.3, 0.5, 0.7, 0.9)),
+    },
+    "informational": {
+        2: ((0.4, 0.9), (0.1, 0.5)),
+        3: ((0.4, 0.7, 0.9), (0.1, 0.3, 0.5)),
+        5: ((0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.3, 0.4, 0.5)),
+    },
+    "almost-random": {
+        2: ((0.4, 0.6), (0.5,) * 2),
+        3: ((0.4, 0.5, 0.6), (0.5,) * 3),
+        5: ((0.4, 0.45, 0.5, 0.55, 0.6), (0.5,) * 5),
+    },
+}
 
 
 class Users(ABC):
@@ -213,8 +210,7 @@ class Position(_Attracted):
     def _clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
         rank = np.arange(1.0, len(grades) + 1)
         examined = coins[:, 1] < rank**-self.eta
-        clicked: BoolArray = examined & (coins[:, 0] < self._attraction[grades] + self.trust / rank)
-        return clicked
+        return examined & (coins[:, 0] < self._attraction[grades] + self.trust / rank)
 
     def __str__(self) -> str:
         return self._spelt(eta=self.eta, **({"trust": self.trust} if self.trust else {}))

@@ -16,11 +16,11 @@ import numpy as np
 from pairrank.data import cache as store
 from pairrank.data import layout, letor, synthetic
 from pairrank.data.dataset import Dataset, scale_of
-from pairrank.data.normalize import Float32Array, Normaliser, Statistics, check_name, statistics
+from pairrank.data.normalize import Normaliser, Statistics, check_name, statistics
 from pairrank.errors import DataError, OptionError
 from pairrank.progress import progress
 from pairrank.rng import Purpose, generator
-from pairrank.types import AnyArray, FloatArray, IntArray
+from pairrank.types import AnyArray, Float32Array, FloatArray, IntArray
 
 # Files from this size on get a progress bar, where standard error is a terminal.
 _LONG = 20 * 2**20

@@ -24,9 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairrank.errors import FileFormatError, UnknownNameError
-from pairrank.types import FloatArray, IntArray
-
-Float32Array = NDArray[np.float32]
+from pairrank.types import Float32Array, FloatArray, IntArray
 
 NAMES = ("none", "query", "global", "standard", "log1p", "log1p+global", "log1p+standard")
 _SPELT = {"log1p+query": "log1p"}

@@ -26,17 +26,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from pairrank import short_text
 from pairrank.data.letor import Raw
-from pairrank.data.normalize import Float32Array, Normaliser
+from pairrank.data.normalize import Normaliser
 from pairrank.errors import OptionError, UnknownNameError
 from pairrank.rng import MAX_SEED, Purpose, generator
-from pairrank.types import FloatArray, IntArray
+from pairrank.types import Float32Array, FloatArray, IntArray
 
 PREFIX = "synthetic:"
 VERSION = 1
@@ -102,27 +101,21 @@ class Recipe:
 
 
 _MSLR = (0.520, 0.322, 0.133, 0.018, 0.007)
-_RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "tiny": Recipe(60, 15, 12, (0.6, 0.3, 0.1), 0.5),
-        "linear": Recipe(600, 60, 136, _MSLR, 0.3),
-        "nonlinear": Recipe(600, 60, 136, _MSLR, 0.3, relevance="nonlinear"),
-        **{
-            name: Recipe(600, 24, 20, (0.6, 0.3, 0.1), 0.5, relevance=relevance)
-            for name, relevance in {
-                "plain": "linear",
-                "additive": "additive",
-                "monotone": "monotone",
-                "interacting": "interacting",
-            }.items()
-        },
-        "mslr": Recipe(10_000, 120, 136, _MSLR, 2.0),
-        # 19,944, 2,994 and 6,983 queries.
-        "yahoo": Recipe(
-            29_921, 23.7, 700, (0.261, 0.359, 0.285, 0.076, 0.019), 1.5, used=519, splits=(0.66655, 0.10006, 0.23339)
-        ),
-    }
-)
+_PLAIN = Recipe(600, 24, 20, (0.6, 0.3, 0.1), 0.5)
+_RECIPES: Mapping[str, Recipe] = {
+    "tiny": Recipe(60, 15, 12, (0.6, 0.3, 0.1), 0.5),
+    "linear": Recipe(600, 60, 136, _MSLR, 0.3),
+    "nonlinear": Recipe(600, 60, 136, _MSLR, 0.3, relevance="nonlinear"),
+    "plain": _PLAIN,
+    "additive": replace(_PLAIN, relevance="additive"),
+    "monotone": replace(_PLAIN, relevance="monotone"),
+    "interacting": replace(_PLAIN, relevance="interacting"),
+    "mslr": Recipe(10_000, 120, 136, _MSLR, 2.0),
+    # 19,944, 2,994 and 6,983 queries.
+    "yahoo": Recipe(
+        29_921, 23.7, 700, (0.261, 0.359, 0.285, 0.076, 0.019), 1.5, used=519, splits=(0.66655, 0.10006, 0.23339)
+    ),
+}
 # Numbers that may be changed: their type, and from where to where.
 _KNOBS: Mapping[str, tuple[type, float, float]] = {
     "queries": (int, 5, 2**31),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 
 from pairrank import archive, rankers, store_log
 from pairrank.errors import ExportError, UnknownNameError
@@ -48,49 +47,42 @@ __all__ = [
     "loads",
 ]
 
-_WRITERS: Mapping[str, Callable[[LinearModel], bytes]] = MappingProxyType(
-    {
-        "elasticsearch": elasticsearch.dumps,
-        "opensearch": elasticsearch.dumps,
-        "solr": solr.dumps,
-        "vespa": vespa.dumps,
-        "qdrant": qdrant.dumps,
-        "elasticsearch-linear": elasticsearch_linear.dumps,
-        "opensearch-hybrid": opensearch_hybrid.dumps,
-        "ranklib": ranklib.dumps,
-        "onnx": onnx.dumps,
-        "json": json_model.dumps,
-    }
-)
+_WRITERS: Mapping[str, Callable[[LinearModel], bytes]] = {
+    "elasticsearch": elasticsearch.dumps,
+    "opensearch": elasticsearch.dumps,
+    "solr": solr.dumps,
+    "vespa": vespa.dumps,
+    "qdrant": qdrant.dumps,
+    "elasticsearch-linear": elasticsearch_linear.dumps,
+    "opensearch-hybrid": opensearch_hybrid.dumps,
+    "ranklib": ranklib.dumps,
+    "onnx": onnx.dumps,
+    "json": json_model.dumps,
+}
 FORMATS: tuple[str, ...] = tuple(_WRITERS)
 # What can hold a function per feature.
-_ADDITIVE_WRITERS: Mapping[str, Callable[[AdditiveModel, str, int], bytes]] = MappingProxyType(
-    {
-        "json": lambda model, store, leaves: additive.dumps(model),
-        "onnx": lambda model, store, leaves: onnx.dumps_additive(model),
-        "xgboost": lambda model, store, leaves: trees.xgboost(model, leaves),
-        "lightgbm": lambda model, store, leaves: trees.lightgbm(model, leaves),
-        "solr": trees.solr,
-    }
-)
+_ADDITIVE_WRITERS: Mapping[str, Callable[[AdditiveModel, str, int], bytes]] = {
+    "json": lambda model, store, leaves: additive.dumps(model),
+    "onnx": lambda model, store, leaves: onnx.dumps_additive(model),
+    "xgboost": lambda model, store, leaves: trees.xgboost(model, leaves),
+    "lightgbm": lambda model, store, leaves: trees.lightgbm(model, leaves),
+    "solr": trees.solr,
+}
 ADDITIVE_FORMATS: tuple[str, ...] = tuple(_ADDITIVE_WRITERS)
 # The formats that can min-max within the query.
 PER_QUERY: tuple[str, ...] = ("vespa", "elasticsearch-linear", "opensearch-hybrid", "json")
 
-_READERS: Mapping[str, Callable[..., LinearModel]] = MappingProxyType(
-    {
-        "elasticsearch": elasticsearch.loads,
-        "opensearch": elasticsearch.loads,
-        "solr": solr.loads,
-        "ranklib": ranklib.loads,
-        "onnx": onnx.loads,
-        "json": json_model.loads,
-        "sklearn": importers.loads_sklearn,
-        "npy": importers.loads_npy,
-    }
-)
+_READERS: Mapping[str, Callable[..., LinearModel]] = {
+    "elasticsearch": elasticsearch.loads,
+    "opensearch": elasticsearch.loads,
+    "solr": solr.loads,
+    "ranklib": ranklib.loads,
+    "onnx": onnx.loads,
+    "json": json_model.loads,
+    "sklearn": importers.loads_sklearn,
+    "npy": importers.loads_npy,
+}
 READABLE: tuple[str, ...] = tuple(_READERS)
-
 
 # What JSON of each format holds and the others do not.
 _MARKS = ((b'"pairrank-linear"', "json"), (b"solr.ltr", "solr"), (b'"coef_"', "sklearn"))
