@@ -51,13 +51,11 @@ class _Key(ISeedSequence):
         return self._words
 
 
+_key = lru_cache(maxsize=64)(_Key)
+
+
 def generator(seed: int, number: int, purpose: Purpose) -> np.random.Generator:
     """A generator keyed by (seed, number, purpose); the same three give the same stream, anywhere."""
     counter = np.array([0, 0, number, int(purpose)], dtype=np.uint64)
     # numpy takes any seed sequence; its type hints name only its own.
     return np.random.Generator(np.random.Philox(_key(seed), counter=counter))  # type: ignore[arg-type]
-
-
-@lru_cache(maxsize=64)
-def _key(seed: int) -> _Key:
-    return _Key(seed)

@@ -15,6 +15,7 @@ from pairrank.checking import import_extra
 SUFFIXES = ("", ".gz", ".bz2", ".zst")
 # Bytes of text at a time: enough to make the cost of starting an array operation small, not so much as to fill memory.
 BLOCK = 2**19
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 
 class DamageError(Exception):
@@ -46,8 +47,7 @@ def _decompressed(file: BinaryIO, suffix: str) -> Iterator[bytes]:
     if suffix == ".zst":
         yield from _unzstandard(file)
         return
-    opened: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
-    content = opened[suffix](file) if suffix in opened else file
+    content = _OPENERS[suffix](file) if suffix in _OPENERS else file
     try:
         while block := content.read(BLOCK):
             yield block
@@ -77,7 +77,6 @@ def _unzstandard(file: BinaryIO) -> Iterator[bytes]:
 
 def writer(path: Path) -> BinaryIO:
     """A file to write bytes to, compressed as the ending of its name says."""
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
-    opener = import_extra("zstandard", "lab").open if path.suffix == ".zst" else openers.get(path.suffix, open)
+    opener = import_extra("zstandard", "lab").open if path.suffix == ".zst" else _OPENERS.get(path.suffix, open)
     opened: BinaryIO = opener(path, "wb")
     return opened

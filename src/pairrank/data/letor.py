@@ -2,7 +2,7 @@
 
 Plain or compressed (.gz, .bz2, .zst). Indices count from 1 and may be sparse; query ids are any text without blanks;
 blank lines and comments are skipped. Values beyond the range of float32 are set to its largest finite number, with
-their sign (Istella has values of 1.8e308). Lines are read in blocks: the array code of `digits` does nearly all of the
+their sign (Istella has values of 1.8e308). Lines are read in blocks: `decimals` does nearly all of the
 work, and a block that it declines is read again line by line, which is slow but says exactly what is wrong.
 """
 

@@ -92,9 +92,8 @@ class World:
                 f"{held_out.n_features} features in the held-out split; expected a query at least and equal features"
             )
         self.spec, self.train, self.held_out = spec, train, held_out
-        self.features = np.asarray(
-            train.features
-        )  # slices of a memory map cost microseconds, those of its array do not
+        # Slices of a memory map cost microseconds, those of its array do not.
+        self.features = np.asarray(train.features)
         self.bounds: list[int] = train.offsets.tolist()
         self.queries = generator(spec.seed, 0, Purpose.QUERIES).integers(train.n_queries, size=spec.rounds)
         panel = generator(spec.seed, 1, Purpose.QUERIES).permutation(train.n_queries)
