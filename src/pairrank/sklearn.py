@@ -131,8 +131,7 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
         """(n_docs,), scores; higher is better."""
         check_is_fitted(self)
         features = validate_data(self, X, dtype=np.float64, reset=False)
-        scores: FloatArray = self.ranker_.score(features)
-        return scores
+        return self.ranker_.score(features)
 
     def score(
         self, X: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None, *, group: ArrayLike | None = None
@@ -148,8 +147,7 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
     def coef_(self) -> FloatArray:
         """(n_features,), the weights."""
         check_is_fitted(self)
-        weights: FloatArray = self.ranker_.weights
-        return weights
+        return self.ranker_.weights
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "ranker_")

@@ -190,8 +190,7 @@ class Posterior(Saved):
         self.history, keep, n_more = self.history.choose(order, n), order[:n], len(order) - len(self.theta)
 
         def chosen(values: FloatArray) -> FloatArray:
-            wide: FloatArray = np.pad(values, (0, n_more))[np.ix_(*[keep] * values.ndim)]
-            return wide
+            return np.pad(values, (0, n_more))[np.ix_(*[keep] * values.ndim)]
 
         self.theta, self.q, self.P = chosen(self.theta), chosen(self.q), chosen(self.P) + np.diag(precision)
         if self._half_life:

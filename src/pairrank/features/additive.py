@@ -179,8 +179,7 @@ class Additive(Units):
         """(n,), φ(X) times the weights of the inputs ``inner`` (n_inputs,)."""
         if self.n_inputs == X.shape[1]:
             return super().scores(filled(X), inner)
-        scores: FloatArray = self.columns(X) @ (inner / self.units)
-        return scores
+        return self.columns(X) @ (inner / self.units)
 
     def watch(self, X: FloatArray, ranges: FloatArray | None) -> bool:
         """As `Units.watch`; missing values count as their list's mean."""

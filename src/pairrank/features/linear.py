@@ -143,8 +143,7 @@ class Units(Saved):
 
     def weights(self, inner: FloatArray) -> FloatArray:
         """(d,), weights of the features as they come, from weights of the inputs ``inner`` (d,)."""
-        weights: FloatArray = inner / self.units
-        return weights
+        return inner / self.units
 
     @property
     def units(self) -> FloatArray:
@@ -171,8 +170,7 @@ class Units(Saved):
 
     def scores(self, X: FloatArray, inner: FloatArray) -> FloatArray:
         """(n,), X·θ for weights of the inputs ``inner`` (d,)."""
-        scores: FloatArray = X @ self.weights(inner)
-        return scores
+        return X @ self.weights(inner)
 
     def watch(self, X: FloatArray, ranges: FloatArray | None) -> bool:
         """See a list's shown documents X (k, d) and its candidates' ``ranges`` (d,), if known.

@@ -23,8 +23,7 @@ def column(places: IntArray) -> FloatArray:
     >>> column(np.array([0, 1]))
     array([-0.        , -0.69314718])
     """
-    negative: FloatArray = -np.log1p(places)
-    return negative
+    return -np.log1p(places)
 
 
 def with_column(documents: FloatArray, places: IntArray | None = None) -> FloatArray:

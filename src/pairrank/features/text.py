@@ -211,14 +211,12 @@ def bm25(occurs: FloatArray, lengths: FloatArray, idf: FloatArray, *, k1: float,
     5.5 ms for 50 texts of 100 words, as long as all features together, and a base install would need it.
     """
     scale = k1 * (1.0 - b + b * lengths / max(float(lengths.mean()), 1.0))
-    result: FloatArray = (occurs / (occurs + scale[:, None])) @ idf
-    return result
+    return (occurs / (occurs + scale[:, None])) @ idf
 
 
 def _share(weight: ArrayLike, idf: FloatArray) -> FloatArray:
     total = float(idf.sum())
-    shares: FloatArray = np.asarray(weight, dtype=np.float64) @ idf / (total if total > 0 else 1.0)
-    return shares
+    return np.asarray(weight, dtype=np.float64) @ idf / (total if total > 0 else 1.0)
 
 
 def _of_best(values: FloatArray) -> FloatArray:

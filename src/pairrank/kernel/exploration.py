@@ -33,8 +33,7 @@ def draw_blocks(ends: IntArray, k: int, draw: Callable[[int, int, int], IntArray
 
 def draw_random(size: int, n_draws: int, rng: np.random.Generator) -> IntArray:
     """The first ``n_draws`` places of a uniformly shuffled block of ``size`` documents."""
-    order: IntArray = np.argsort(rng.random(size), kind="stable")[:n_draws]
-    return order
+    return np.argsort(rng.random(size), kind="stable")[:n_draws]
 
 
 def draw_conservative(certain: BoolArray, n_draws: int, rng: np.random.Generator) -> IntArray:

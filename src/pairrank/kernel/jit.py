@@ -64,8 +64,7 @@ def twin(returns: type[tuple[Any, ...]] | None = None) -> Callable[[Callable[P, 
 
         @wraps(function)
         def call(*arguments: P.args, **named: P.kwargs) -> R:
-            result: R = (pair.compiled or function)(*arguments, **named)
-            return result
+            return (pair.compiled or function)(*arguments, **named)
 
         return call
 

@@ -27,14 +27,12 @@ def sigmoid(x: FloatArray) -> FloatArray:
 def slope(x: FloatArray) -> FloatArray:
     """σ'(x) = σ(x) σ(-x), exact in both tails."""
     e = np.exp(-np.abs(x))
-    result: FloatArray = e / np.square(1.0 + e)
-    return result
+    return e / np.square(1.0 + e)
 
 
 def pair_hessian(theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray) -> FloatArray:
     """∇²L(θ) = Σ w σ'(x·θ) x xᵀ + P, (d, d)."""
-    hessian: FloatArray = precision + pairs.T @ ((weight * slope(pairs @ theta))[:, None] * pairs)
-    return hessian
+    return precision + pairs.T @ ((weight * slope(pairs @ theta))[:, None] * pairs)
 
 
 def project(
@@ -81,8 +79,7 @@ def project(
 
 def _image(theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray) -> FloatArray:
     """g(θ) of the appendix, (d,)."""
-    image: FloatArray = pairs.T @ (weight * sigmoid(pairs @ theta)) + precision @ theta
-    return image
+    return pairs.T @ (weight * sigmoid(pairs @ theta)) + precision @ theta
 
 
 def _distance(

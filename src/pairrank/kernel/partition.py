@@ -65,8 +65,7 @@ def half_by_score(own: Real, z: float) -> Real:
 
     ‖x_i - x_j‖ ≤ ‖x_i‖ + ‖x_j‖, wherever the features are counted from.
     """
-    half: Real = (SLACK * z) * own
-    return half
+    return (SLACK * z) * own
 
 
 def half_by_probability(own: Real, alpha: float) -> Real:

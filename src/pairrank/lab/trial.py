@@ -213,8 +213,7 @@ def interleaved(lists: Lists, credit: FloatArray, crowd: Crowd, n: int, rng: np.
 def split(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
     """(n,), outcomes of a split experiment: `verdict.split_outcome` with the mean so far as what is expected."""
     _, is_a, value = _halved(lists, crowd, n, rng)
-    outcome: FloatArray = np.where(is_a, 2.0, -2.0) * (value - _mean_before(value))
-    return outcome
+    return np.where(is_a, 2.0, -2.0) * (value - _mean_before(value))
 
 
 def split_by_query(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
@@ -227,8 +226,7 @@ def split_by_query(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator)
     own = np.empty(n)
     # One list's worth of the general mean, so that the first of a query has something to go by.
     own[order] = (before - before[starts] + _mean_before(value)[order]) / (count + 1)
-    outcome: FloatArray = np.where(is_a, 2.0, -2.0) * (value - own)
-    return outcome
+    return np.where(is_a, 2.0, -2.0) * (value - own)
 
 
 def _halved(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> tuple[IntArray, BoolArray, FloatArray]:

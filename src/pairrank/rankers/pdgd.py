@@ -143,5 +143,4 @@ def _long_change(scores: FloatArray, first: IntArray, last: IntArray) -> FloatAr
 
 def _log_sums_from(scores: FloatArray) -> FloatArray:
     """(..., k): log Σ_{q ≥ p} exp(scores_q) for every p but the last of ``scores`` (..., k + 1)."""
-    sums: FloatArray = np.logaddexp.accumulate(scores[..., ::-1], axis=-1)[..., :0:-1]
-    return sums
+    return np.logaddexp.accumulate(scores[..., ::-1], axis=-1)[..., :0:-1]

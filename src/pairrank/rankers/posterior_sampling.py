@@ -79,8 +79,7 @@ class PosteriorSampling(PairwiseRanker):
             if self._root is None:
                 self._root = square_root(inverse)
             noise = inputs @ (self._root @ rng.standard_normal(self.n_inputs))
-        scores: FloatArray = inputs @ self._weights + self.v * noise
-        return scores
+        return inputs @ self._weights + self.v * noise
 
     def _follow(self, impression: Impression, clicks: BoolArray) -> None:
         self._root = None

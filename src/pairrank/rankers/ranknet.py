@@ -44,8 +44,7 @@ def ascent(X: FloatArray, weights: FloatArray, found: Pairs) -> FloatArray:
     i, j, worth = found
     scores = X @ weights
     doubt = worth * sigmoid(scores[j] - scores[i])
-    step: FloatArray = (np.bincount(i, doubt, len(X)) - np.bincount(j, doubt, len(X))) @ X
-    return step
+    return (np.bincount(i, doubt, len(X)) - np.bincount(j, doubt, len(X))) @ X
 
 
 @dataclass(eq=False, kw_only=True)

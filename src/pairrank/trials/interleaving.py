@@ -144,8 +144,7 @@ def exposure_credit(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown
     documents of one ranking. Within [-1, 1].
     """
     documents, usual = worth(a, b, len(ranking), after=after)
-    credit: FloatArray = np.array([documents[d] for d in ranking.tolist()]) - usual
-    return credit
+    return np.array([documents[d] for d in ranking.tolist()]) - usual
 
 
 def worth(a: IntArray, b: IntArray, k: int, *, after: Shown = TOP) -> tuple[dict[int, float], FloatArray]:
