@@ -14,6 +14,7 @@ from pairrank.types import FloatArray
 # Newton's method in the scores of one list stops when a step is this small; what is left is of its square.
 CLOSE = 3e-2
 MAX_STEPS = 100
+PROJECTIONS = 50  # steps of the projection, at most
 
 
 def sigmoid(x: FloatArray) -> FloatArray:
@@ -36,14 +37,7 @@ def pair_hessian(theta: FloatArray, pairs: FloatArray, weight: FloatArray, preci
 
 
 def project(
-    theta: FloatArray,
-    pairs: FloatArray,
-    weight: FloatArray,
-    precision: FloatArray,
-    M: FloatArray,
-    radius: float,
-    *,
-    max_steps: int = 50,
+    theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray, M: FloatArray, radius: float
 ) -> FloatArray:
     """The appendix's projection: argmin over ‖θ'‖ ≤ Q of ‖g(θ') - g(θ)‖_{M⁻¹}, g(θ) = Σ w σ(x·θ) x + Pθ.
 
@@ -52,20 +46,28 @@ def project(
     """
     if np.linalg.norm(theta) <= radius:
         return theta
-    target = _image(theta, pairs, weight, precision)
     # Features of very different sizes can make M singular to rounding; this much of its own size does not change it.
     L: FloatArray = np.linalg.cholesky(M + 1e-12 * np.trace(M) / len(M) * np.eye(len(M))).astype(np.float64, copy=False)
+
+    def image(at: FloatArray) -> FloatArray:
+        return pairs.T @ (weight * sigmoid(pairs @ at)) + precision @ at
+
+    target = image(theta)
+
+    def distance_of(at: FloatArray) -> float:
+        return float(np.linalg.norm(solve_triangular(L, image(at) - target, lower=True)))
+
     point = theta * (radius / np.linalg.norm(theta))
-    distance = _distance(point, target, pairs, weight, precision, L)
-    for _ in range(max_steps):
+    distance = distance_of(point)
+    for _ in range(PROJECTIONS):
         G = pair_hessian(point, pairs, weight, precision)
         A = solve_triangular(L, G, lower=True)
-        c = solve_triangular(L, target - _image(point, pairs, weight, precision) + G @ point, lower=True)
+        c = solve_triangular(L, target - image(point) + G @ point, lower=True)
         direction = _least_squares_in_ball(A, c, radius) - point
         size = 1.0
         while size > 1e-10:
             candidate = point + size * direction  # a segment of the ball: still inside
-            closer = _distance(candidate, target, pairs, weight, precision, L)
+            closer = distance_of(candidate)
             if closer < distance:
                 break
             size /= 2
@@ -75,23 +77,6 @@ def project(
         if gain <= 1e-12 * max(distance, 1e-300):
             break
     return point
-
-
-def _image(theta: FloatArray, pairs: FloatArray, weight: FloatArray, precision: FloatArray) -> FloatArray:
-    """g(θ) of the appendix, (d,)."""
-    return pairs.T @ (weight * sigmoid(pairs @ theta)) + precision @ theta
-
-
-def _distance(
-    theta: FloatArray,
-    target: FloatArray,
-    pairs: FloatArray,
-    weight: FloatArray,
-    precision: FloatArray,
-    L: FloatArray,
-) -> float:
-    gap = solve_triangular(L, _image(theta, pairs, weight, precision) - target, lower=True)
-    return float(np.linalg.norm(gap))
 
 
 def _least_squares_in_ball(A: FloatArray, c: FloatArray, radius: float) -> FloatArray:
