@@ -117,11 +117,9 @@ class Explained(ABC):
             f, units = self.feature_number(feature), self._units
             reference = units.middle[f]
             if x is None:
-                at = (
-                    units.knots_of(f)
-                    if len(units.knots_of(f))
-                    else reference + units.units[f] * np.array([-1.0, 0.0, 1.0])
-                )
+                at = units.knots_of(f)
+                if len(at) == 0:
+                    at = reference + units.units[f] * np.array([-1.0, 0.0, 1.0])
             else:
                 try:
                     at = np.atleast_1d(numbers(x))
