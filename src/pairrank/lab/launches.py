@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from pairrank import engines
-from pairrank.lab.trial import REVERSED, SHUFFLED, Crowd, Study, first_click, orders, padded, scores, splits
+from pairrank.lab.trial import REVERSED, SHUFFLED, Crowd, Study, orders, padded, scores, splits
 from pairrank.metrics import NDCG
 from pairrank.rng import Purpose, generator
 from pairrank.trials.launch import Launch
+from pairrank.trials.verdict import first_click
 from pairrank.types import FloatArray, IntArray
 
 KINDS = ("good", "useless", "hostile")

@@ -22,7 +22,7 @@ from pairrank.errors import OptionError
 from pairrank.rng import Purpose, generator
 from pairrank.trials import interleaving, off_policy
 from pairrank.trials.launch import Guard
-from pairrank.trials.verdict import log_evidence
+from pairrank.trials.verdict import first_click, log_evidence
 from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
 
 AS_SENT, WORSE, REVERSED, SHUFFLED = "as-sent", "worse", "reversed", "shuffled"
@@ -190,16 +190,6 @@ class Crowd:
         p = self._click[grades]
         unseen = np.cumprod(np.column_stack([np.ones(len(p)), 1.0 - p[:, :-1]]), axis=1)
         return float((unseen * p / np.arange(1, p.shape[1] + 1)).sum(axis=1).mean())
-
-
-def first_click(clicks: BoolArray) -> FloatArray:
-    """(n, k): 1 / p at the position p of a list's first click, else 0; its sum is the reciprocal rank of the click.
-
-    The value of a list in a split: of those that clicks allow it tells rankings apart with the fewest lists.
-    """
-    first = clicks & (np.cumsum(clicks, axis=-1) == 1)
-    value: FloatArray = first / np.arange(1.0, clicks.shape[-1] + 1)
-    return value
 
 
 def interleaved(lists: Lists, credit: FloatArray, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:

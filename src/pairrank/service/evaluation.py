@@ -30,6 +30,7 @@ from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import RankerRow
 from pairrank.trials import off_policy
 from pairrank.trials.experiment import AS_SENT, Arm
+from pairrank.trials.verdict import first_click
 from pairrank.types import FloatArray, Impression, IntArray
 
 METRICS = ("clicks", "first-click", "interleaved")
@@ -217,13 +218,7 @@ def _told(
         case _:
             other = order(X, k)
             weights = off_policy.weigh(shown, other, draws.set_chances(other))
-            earned = clicks if metric == "clicks" else _first(clicks)
+            earned = clicks if metric == "clicks" else first_click(clicks > 0)
     # Positions that a short list does not have earn nothing under any order.
     pad = (0, positions - k)
     return np.pad(earned, pad), *(np.pad(column, pad, constant_values=1.0) for column in weights)
-
-
-def _first(clicks: FloatArray) -> FloatArray:
-    """1 / p at the position p of the first click."""
-    first = int(clicks.argmax())
-    return np.where(np.arange(len(clicks)) == first, clicks[first] / (1 + first), 0.0)

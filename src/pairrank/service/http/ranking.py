@@ -34,13 +34,13 @@ logger = logging.getLogger("pairrank.ranking")
 
 # How much longer another ranker's impression of a list is kept: a learner that was away comes to the first one late.
 TWIN_SECONDS = 86_400.0
-# What feedback that was not taken hears.
 MAX_EVENTS = 1000
 _ARROW_TEXT = (
     "Arrow IPC: columns id (string) and features (list of float32 or float64); "
     "k, query_id, client_id, page_of and explain as query parameters"
 )
 _ARROW = {ARROW_TYPES[0]: {"schema": {"type": "string", "format": "binary", "description": _ARROW_TEXT}}}
+# What feedback that was not taken hears.
 _REFUSED = {
     Status.UNKNOWN: (404, "unknown", "no such impression was served"),
     Status.FOREIGN: (422, "foreign", "clicks name a document that the impression did not show"),
