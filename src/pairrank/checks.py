@@ -15,6 +15,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -208,14 +209,14 @@ def wrong_input_is_refused(make: MakeRanker) -> None:
         "ragged rows": [[1.0], [1.0, 2.0]],
     }
     for what, features in bad_features.items():
-        _raises(FeatureError, lambda f=features: ranker.rank(f), f"rank of {what}", ranker)  # type: ignore[misc]
-        _raises(FeatureError, lambda f=features: ranker.score(f), f"score of {what}", ranker)  # type: ignore[misc]
+        _raises(FeatureError, partial(ranker.rank, features), f"rank of {what}", ranker)
+        _raises(FeatureError, partial(ranker.score, features), f"score of {what}", ranker)
     for k in (0, -1, 2.5, "3", True):
-        _raises(CutoffError, lambda k=k: ranker.rank(X, k), f"k={k!r}", ranker)  # type: ignore[misc]
+        _raises(CutoffError, partial(ranker.rank, X, k), f"k={k!r}", ranker)  # type: ignore[arg-type]
     for what, clicks in {"short": [True], "two-dimensional": np.ones((5, 1), bool), "text": ["yes"] * 5}.items():
-        _raises(ClickError, lambda c=clicks: ranker.learn(impression, c), f"{what} clicks", ranker)  # type: ignore[misc]
+        _raises(ClickError, partial(ranker.learn, impression, clicks), f"{what} clicks", ranker)  # type: ignore[arg-type]
     for value in (2, -1, np.nan, 0.5):
-        _raises(ClickError, lambda v=value: ranker.learn(impression, [v] * 5), f"clicks {value}", ranker)  # type: ignore[misc]
+        _raises(ClickError, partial(ranker.learn, impression, [value] * 5), f"clicks {value}", ranker)
     stranger = make(WIDTH, 9).rank(X)
     _raises(ForeignImpressionError, lambda: ranker.learn(stranger, [False] * 5), "another ranker's list", ranker)
     wider = replace(good, features=np.ones((len(good), WIDTH + 1)))
@@ -230,7 +231,7 @@ def damaged_files_are_refused(make: MakeRanker) -> None:
     blob = ranker.to_bytes()
     cls = type(ranker)
     for cut in sorted({0, 1, 7, 8, 9, 40, len(blob) // 2, len(blob) - 1}):
-        _raises(FileFormatError, lambda c=cut: cls.from_bytes(blob[:c]), f"a file cut at {cut}", ranker)  # type: ignore[misc]
+        _raises(FileFormatError, partial(cls.from_bytes, blob[:cut]), f"a file cut at {cut}", ranker)
     flipped = blob[:-1] + bytes([blob[-1] ^ 1])
     _raises(FileFormatError, lambda: cls.from_bytes(flipped), "a file with a flipped bit", ranker)
     _raises(FileFormatError, lambda: cls.from_bytes(b"not a model at all"), "a foreign file", ranker)

@@ -8,7 +8,6 @@ pairs, merged where the block graph has a cycle) are the contiguous runs between
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy.special import logit
@@ -41,9 +40,7 @@ def certain_by_probability(scores: Real, below: Real, squared: Real, alpha: floa
 def certain_by_score(scores: Real, below: Real, squared: Real, z: float) -> BoolArray:
     """Certain orders by the posterior, (m, n): s_i - s_j > z‖x_ij‖_{H⁻¹}; transitive by the triangle inequality."""
     unit = max(z, TINY)
-    upper: Any = scores / unit
-    lower: Any = below / unit
-    return wider_apart(upper, lower, squared)
+    return wider_apart(scores / unit, below / unit, squared)
 
 
 @jit.twin()
