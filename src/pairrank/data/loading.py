@@ -148,8 +148,7 @@ def _make(origin: _Origin, normalise: str, drop_constant: bool, cache: bool) -> 
     """The values and arrays of a data set, from its raw data."""
     raw = origin.read()
     training = _training(origin, raw, normalise, cache)
-    width = len(training.minimum)
-    columns = training.varying() if drop_constant else np.arange(width)
+    columns = training.varying() if drop_constant else np.arange(len(training.minimum))
     if not len(columns):
         raise DataError(f"{origin.name}: no feature varies over the training split; expected at least one that does")
     features = _columns(raw.features, columns)

@@ -212,8 +212,7 @@ class Piece(NamedTuple):
 
     def gaps(self, direction: FloatArray) -> FloatArray:
         """x·v of every pair for a direction v (d,)."""
-        s = _products(self.documents, direction)
-        return gaps(s, self.winner, self.loser, self.first)
+        return gaps(_products(self.documents, direction), self.winner, self.loser, self.first)
 
     def gaps_of_powers(self, direction: FloatArray) -> FloatArray:
         """(2, n), (x·v)² and (x·v)³ of every pair's winner less those of its loser, for a direction v (d,)."""

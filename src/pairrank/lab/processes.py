@@ -25,8 +25,7 @@ def run(specs: Sequence[RunSpec], out: Out, jobs: int, tell: Report) -> list[Res
     results: dict[int, Result] = {}
     waiting = list(range(len(specs)))
     while waiting:
-        fallen = _pool(specs, waiting, out, jobs, results, tell)
-        for index in fallen:
+        for index in _pool(specs, waiting, out, jobs, results, tell):
             # Alone, so that a run which kills its worker every time is known for it, and no other is blamed.
             for _ in range(RETRIES):
                 if not _pool(specs, [index], out, 1, results, tell):

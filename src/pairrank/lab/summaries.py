@@ -66,8 +66,7 @@ def load(out: Folder) -> dict[str, Summary]:
     if not path.exists():
         return {}
     try:
-        rows = json.loads(archive.read_file(path))
-        found = [_summary(row) for row in rows]
+        found = [_summary(row) for row in json.loads(archive.read_file(path))]
     except (KeyError, TypeError, ValueError):
         raise FileFormatError(f"{path} is damaged; delete it to run everything again") from None
     return {summary.spec.run_id: summary for summary in found}

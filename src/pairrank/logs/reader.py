@@ -201,8 +201,7 @@ def _lengths(column: Any) -> IntArray:
     """(n,): how many values of ``column.flatten()`` each row has; null rows have none."""
     from pyarrow import compute
 
-    lengths = compute.list_value_length(column).cast("int64").fill_null(0)
-    return np.asarray(lengths)
+    return np.asarray(compute.list_value_length(column).cast("int64").fill_null(0))
 
 
 def _any_null(column: Any) -> BoolArray:

@@ -116,8 +116,7 @@ def evaluate(
             f"no list of ranker {row.name!r} can be told from ({reasons or 'the log is empty'}); lists with "
             f"all of their candidates are logged from when on its limit keep_candidates is set"
         )
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
-    log = off_policy.Log(*columns)
+    log = off_policy.Log(*(np.array(column) for column in zip(*rows, strict=True)))
     own = np.zeros(len(rows)) if metric == "interleaved" else log.earned.sum(axis=1)
     mean, half = mean_interval(own, 1.0 - level) if len(own) > 1 else (own.mean(), math.inf)
     return Evaluation(

@@ -104,8 +104,7 @@ def run_spec(
     with threads.single():
         train, held_out = splits or load_splits(spec)
         fresh = ranker or rankers.make(spec.ranker, n_features=train.n_features, seed=spec.seed)
-        world = World(spec, train, held_out)
-        return _run(world, fresh, folder, watch, checkpoint_seconds)
+        return _run(World(spec, train, held_out), fresh, folder, watch, checkpoint_seconds)
 
 
 def load_splits(spec: Protocol) -> Splits:

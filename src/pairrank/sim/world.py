@@ -165,8 +165,7 @@ class World:
         return {t: self._mean_ndcg(own, t) for t, own in zip(models, scores, strict=True)}
 
     def _mean_ndcg(self, scores: FloatArray, t: int) -> float:
-        rng = generator(self.spec.seed, t, Purpose.TIES)
-        return self.intent(t).evaluator.mean(scores, rng)
+        return self.intent(t).evaluator.mean(scores, generator(self.spec.seed, t, Purpose.TIES))
 
     @property
     def models_together(self) -> int:

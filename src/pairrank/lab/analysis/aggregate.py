@@ -132,8 +132,7 @@ def _together(runs: Sequence[Cell]) -> Cell:
 def paired(a: Cell, b: Cell, metric: str) -> Comparison:
     """``a`` against ``b`` in the final value of a metric; seeds meet the same queries and coins, so they pair up."""
     seeds, left, right = np.intersect1d(a.seeds, b.seeds, return_indices=True)
-    differences = a.final(metric)[left] - b.final(metric)[right]
-    mean, half, p = paired_test(differences)
+    mean, half, p = paired_test(a.final(metric)[left] - b.final(metric)[right])
     return Comparison(a.ranker, b.ranker, a.clicks, metric, len(seeds), mean, half, p)
 
 

@@ -157,8 +157,7 @@ def routes(worker: WorkerState) -> APIRouter:
 
     @get("/{name}/versions", "The versions that can be pinned or gone back to", listed("versions", VersionAnswer))
     async def versions(name: str) -> Response:
-        row = await worker.ranker(name)
-        return answer({"versions": await worker.reports.versions(row)})
+        return answer({"versions": await worker.reports.versions(await worker.ranker(name))})
 
     def act(what: str, summary: str, model: type[B], change: Callable[[str, B, str], Awaitable[Any]]) -> None:
         """Add the administrative act ``what``: ``change(name, body, actor)`` does it, the answer is the ranker then."""
