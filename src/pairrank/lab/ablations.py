@@ -38,13 +38,12 @@ class Study:
 
     def users(self, who: str, rounds: int) -> list[str]:
         """The users of the study that ``who`` become."""
-        changes = [f"hostile={share}" for share in self.hostile] + (
-            [f"drift={max(rounds // 2, 1)}"] if self.drift else []
-        )
+        changes = [f"hostile={share}" for share in self.hostile]
+        if self.drift:
+            changes.append(f"drift={max(rounds // 2, 1)}")
         name, _, given = who.partition("(")
-        return [
-            click_models.canonical(f"{name}({', '.join(filter(None, (given[:-1], change)))})") for change in changes
-        ]
+        options = [", ".join(filter(None, (given[:-1], change))) for change in changes]
+        return [click_models.canonical(f"{name}({told})") for told in options]
 
 
 # Each of the default's choices that has another answer.
