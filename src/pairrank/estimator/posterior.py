@@ -61,26 +61,8 @@ class Posterior(Saved):
 
     LATER: ClassVar[tuple[str, ...]] = ("_anchor", "_swept", "_fine", "_lag", "_passes")
     SAVED: ClassVar[tuple[str, ...]] = (
-        "theta",
-        "inverse",
-        "P",
-        "q",
-        "n_pairs",
-        "strayed",
-        "_pairs_part",
-        "_at_rebuild",
-        "_anchor",
-        "_swept",
-        "_fine",
-        "_lag",
-        "_passes",
-        "_moved",
-        "_allowance",
-        "_contraction",
-        "_lists",
-        "_prior_P",
-        "_prior_q",
-        "history",
+        *("theta", "inverse", "P", "q", "n_pairs", "strayed", "_pairs_part", "_at_rebuild", *LATER),
+        *("_moved", "_allowance", "_contraction", "_lists", "_prior_P", "_prior_q", "history"),
     )
 
     def __init__(
