@@ -80,7 +80,7 @@ def entries(store: str | os.PathLike[str], ranker: str | None = None) -> Iterato
     """
     with _opened(os.fspath(store)) as rows:
         _check_schema(store, rows)
-        found = _find(store, rows, ranker)
+        found = _find(store, rows, ranker, "--store-ranker")
         if found is None:
             return
         skip = "AND NOT EXISTS (SELECT 1 FROM set_aside s WHERE s.ranker_id = l.ranker_id AND s.seq = l.seq) "
@@ -98,7 +98,7 @@ def newest_model(store: str | os.PathLike[str], ranker: str | None = None) -> St
     """The model that the store serves now. ``ranker`` may be None where the store holds one only."""
     with _opened(os.fspath(store)) as rows:
         _check_schema(store, rows)
-        found = _find(store, rows, ranker)
+        found = _find(store, rows, ranker, "--ranker")
         query = (
             "SELECT r.config, s.body FROM rankers r JOIN heads h ON h.ranker_id = r.id "
             "JOIN snapshots s ON s.ranker_id = r.id AND s.version = h.version WHERE r.id = ?"
@@ -109,11 +109,11 @@ def newest_model(store: str | os.PathLike[str], ranker: str | None = None) -> St
     raise StorageError(f"{place(store)} holds no model")
 
 
-def _find(store: str | os.PathLike[str], rows: _Rows, ranker: str | None) -> tuple[int, str] | None:
+def _find(store: str | os.PathLike[str], rows: _Rows, ranker: str | None, option: str) -> tuple[int, str] | None:
     """Number and name of the ranker that is asked for; None in a store without any."""
     ids = {str(name): int(key) for key, name in rows("SELECT id, name FROM rankers ORDER BY name")}
     if ranker is None and len(ids) > 1:
-        raise OptionError(f"{place(store)} holds the rankers {', '.join(ids)}: say which one")
+        raise OptionError(f"{place(store)} holds the rankers {', '.join(ids)}: say which one by ranker, or {option} NAME")
     if ranker is not None and ranker not in ids:
         raise OptionError(f"{place(store)} holds no ranker {ranker!r}; it has: {', '.join(ids) or 'none'}")
     return next(((key, name) for name, key in ids.items() if ranker in (None, name)), None)

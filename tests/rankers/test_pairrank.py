@@ -27,7 +27,13 @@ def trained(seed: int = 0, rounds: int = 60, d: int = 5, **options: object) -> p
     return ranker
 
 
-PRESETS = [{}, {"preset": "paper"}, {"preset": "authors"}, {"preset": "paper", "refine": True, "alpha": 0.5}]
+PRESETS: list[dict[str, object]] = [
+    {},
+    {"preset": "paper"},
+    {"preset": "authors"},
+    {"preset": "paper", "refine": True, "alpha": 0.5},
+    {"width": "probability"},  # with offsets, of which M knows nothing
+]
 
 
 @settings(max_examples=30)

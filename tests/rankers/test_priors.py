@@ -118,7 +118,7 @@ def test_units_and_constants_do_not_matter(exponents: list[float], constant: flo
 
 
 def test_wrong_priors_are_refused() -> None:
-    for weights in ([[1.0]], [np.inf], [np.nan]):
+    for weights in ([[1.0]], [np.inf], [1e300], [np.nan]):
         with pytest.raises(OptionError, match="weights"):
             priors.from_weights(weights, lam=1.0, strength=1.0)
     with pytest.raises(OptionError, match="strength"):

@@ -152,7 +152,7 @@ def test_what_cannot_be_told_says_so(tmp_path: Path) -> None:
     store = open_store(path)
     store.create("b", Config(2, "pdgd"), Limits(), 0.0, "test")
     store.close()
-    with pytest.raises(OptionError, match="a, b: say which one"):
+    with pytest.raises(OptionError, match="a, b: say which one by ranker, or --ranker NAME"):
         pairrank.evaluate(path)
     with pytest.raises(InputError, match="only PairRank's draws"):
         pairrank.evaluate(path, ranker="b")

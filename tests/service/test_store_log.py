@@ -33,7 +33,7 @@ def test_what_was_answered_in_order(store: SqlStore, store_url: str) -> None:
     scene.feedback(served[3:4])
     store.set_frozen("a", False, scene.now, "test")
     scene.feedback(served[4:5], None)
-    with pytest.raises(OptionError, match="a, b: say which"):
+    with pytest.raises(OptionError, match="a, b: say which one by ranker, or --store-ranker NAME"):
         next(store_log.entries(store_url))
     with pytest.raises(OptionError, match="no ranker 'c'"):
         next(store_log.entries(store_url, "c"))
@@ -120,5 +120,5 @@ def test_export_from_a_store(store: SqlStore, store_url: str, capsysbinary: pyte
     assert np.any(model.weights)
     Scene(store, "other")
     assert main(["export", store_url, "--format", "json"]) == 2
-    assert b"other, shop: say which" in capsysbinary.readouterr().err
+    assert b"other, shop: say which one by ranker, or --ranker NAME" in capsysbinary.readouterr().err
     assert main(["export", store_url, "--format", "json", "--ranker", "other"]) == 0

@@ -371,8 +371,10 @@ class Posterior(Saved):
 
     def _length(self, move: FloatArray, gradient: FloatArray) -> float:
         """Of a ``move`` (d,) = H⁻¹ ``gradient``, in the norm of the tolerance."""
-        along = gradient if self._metric is None else self._metric.matrix.dot(move)
-        return math.sqrt(max(float(along.dot(move)), 0.0))
+        if self._metric is not None:  # of documents alone: what else explains clicks stands behind them
+            move = move[: len(self._metric.matrix)]
+            gradient = self._metric.matrix.dot(move)
+        return math.sqrt(max(float(gradient.dot(move)), 0.0))
 
     def _newton_step(self, gradient: FloatArray, goal: float) -> FloatArray:
         """(d,), ∇²L⁻¹∇L.

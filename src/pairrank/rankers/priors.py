@@ -29,6 +29,7 @@ from pairrank.types import FloatArray
 
 # The variance of the difference of two features that are spread evenly over [0, 1], as min-max leaves them.
 EVEN = 1.0 / 6.0
+MAX_WEIGHT = 1e100  # its square, times any variance, is a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +127,9 @@ def from_weights(weights: ArrayLike, *, strength: float, lam: float | None = Non
     """
     _check_strength(strength)
     given = np.array(weights, dtype=np.float64)
-    if given.ndim != 1 or np.isinf(given).any() or np.isnan(given).all():
-        raise OptionError(f"weights have shape {given.shape}; expected (d,), finite, NaN only where not known")
+    if given.ndim != 1 or (np.abs(given) > MAX_WEIGHT).any() or np.isnan(given).all():
+        expected = f"(d,), from {-MAX_WEIGHT:g} to {MAX_WEIGHT:g}, NaN only where not known"
+        raise OptionError(f"weights have shape {given.shape}; expected {expected}")
     known = ~np.isnan(given)
     theta = np.where(known, given, 0.0)
     even = np.broadcast_to(np.asarray(variance, dtype=np.float64), given.shape)

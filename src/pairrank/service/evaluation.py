@@ -136,7 +136,8 @@ def _ranker(store: SqlStore, name: str | None) -> RankerRow:
     rows = store.chosen(name)
     if len(rows) != 1:
         names = ", ".join(row.name for row in rows)
-        raise OptionError(f"the store holds the rankers {names}: say which one" if rows else "the store has no rankers")
+        which = f"the store holds the rankers {names}: say which one by ranker, or --ranker NAME"
+        raise OptionError(which if rows else "the store has no rankers")
     return rows[0]
 
 
