@@ -113,7 +113,9 @@ def _find(store: str | os.PathLike[str], rows: _Rows, ranker: str | None, option
     """Number and name of the ranker that is asked for; None in a store without any."""
     ids = {str(name): int(key) for key, name in rows("SELECT id, name FROM rankers ORDER BY name")}
     if ranker is None and len(ids) > 1:
-        raise OptionError(f"{place(store)} holds the rankers {', '.join(ids)}: say which one by ranker, or {option} NAME")
+        raise OptionError(
+            f"{place(store)} holds the rankers {', '.join(ids)}: say which one by ranker, or {option} NAME"
+        )
     if ranker is not None and ranker not in ids:
         raise OptionError(f"{place(store)} holds no ranker {ranker!r}; it has: {', '.join(ids) or 'none'}")
     return next(((key, name) for name, key in ids.items() if ranker in (None, name)), None)

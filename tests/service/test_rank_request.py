@@ -208,13 +208,74 @@ def test_usual_json_is_read_quickly_where_simdjson_is_installed() -> None:
         np.testing.assert_array_equal(found[2], [[1.0, 2.5]])
 
 
-@pytest.mark.parametrize(("value", "told"), [("3", '"3"'), ([1], "[1]"), ({}, "{}")])
-def test_a_value_that_is_no_number_is_named(value: Any, told: str) -> None:
-    documents = [{"id": "a", "features": [1.0, 2.0]}, {"id": "b", "features": {"x": 1.0, "y": value}}]
+ANY_ID = "expected a text of 1 to 256 characters"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"y": "3"}, 'features must be finite numbers; feature 1 of document 1 (counted from 0) is "3"'),
+        ({"y": [1]}, "features must be finite numbers; feature 1 of document 1 (counted from 0) is [1]"),
+        ({"y": {}}, "features must be finite numbers; feature 1 of document 1 (counted from 0) is {}"),
+        ({"y": True}, "features must be numbers; feature 1 of document 1 (counted from 0) is true"),
+        ([1.0], "document 1 (counted from 0) has 1 features; this ranker was made for 2"),
+    ],
+)
+def test_the_features_that_are_wrong_are_named(wrong: Any, sentence: str) -> None:
+    documents = [{"id": "a", "features": [1.0, 2.0]}, {"id": "b", "features": wrong}]
     with pytest.raises(InputError) as caught:
         from_json(json.dumps({"documents": documents}).encode(), N_FEATURES, ["x", "y"], 10)
-    sentence = f"features must be finite numbers; feature 1 of document 1 (counted from 0) is {told}"
     assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"id": 5}, f"the id of document 1 (counted from 0) is 5; {ANY_ID}"),
+        ({"id": ""}, f'the id of document 1 (counted from 0) is ""; {ANY_ID}'),
+        (
+            {"id": "x", "title": "y"},
+            "document 1 (counted from 0) must be an object with id and features, and nothing else",
+        ),
+        ({}, "document 1 (counted from 0) must be an object with id and features, and nothing else"),
+    ],
+)
+def test_the_document_that_is_wrong_is_named(more: dict[str, Any], sentence: str) -> None:
+    documents = [{"id": "a", "features": [1.0, 2.0]}, {"features": [1.0, 2.0], **more}]
+    with pytest.raises(InputError) as caught:
+        from_json(json.dumps({"documents": documents}).encode(), N_FEATURES, None, 10)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("name", ["query_id", "client_id", "page_of"])
+def test_null_characters_are_named(name: str) -> None:
+    body = json.dumps({"documents": [{"id": "a", "features": [1.0, 2.0]}], name: "a\0b"}).encode()
+    with pytest.raises(InputError, match=f"{name} must be a text of at most 256 characters, none of them null"):
+        from_json(body, N_FEATURES, None, 10)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64(), 2), pa.list_(pa.float32()), pa.list_(pa.int64(), 2)])
+def test_null_is_a_missing_value_in_arrow_too(kind: pa.DataType) -> None:
+    made = PLAIN.set_column(1, "features", pa.array([[1, None], [2, 3]], kind))
+    np.testing.assert_array_equal(from_arrow(stream(made), N_FEATURES, 5, {}).features, [[1.0, np.nan], [2.0, 3.0]])
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_few_bytes_that_become_very_many_are_not_decompressed(codec: str) -> None:
+    made = PLAIN.set_column(0, "id", pa.array(["a" * 2**20, "b"]))
+    for body in (stream(made, options=pa.ipc.IpcWriteOptions(compression=codec)), dictionaries(made, codec)):
+        with patch("pyarrow.ipc.read_record_batch"), patch("pyarrow.ipc.open_stream") as opened:
+            with pytest.raises(InputError, match=r"decompressed it has 10486\d\d bytes"):
+                from_arrow(body, N_FEATURES, 5, {})
+            assert not opened.called
+
+
+def dictionaries(made: pa.RecordBatch, codec: str) -> bytes:
+    """The same as a file, its ids in a dictionary."""
+    made, sink = made.set_column(0, "id", made.column(0).dictionary_encode()), pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, made.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_batch(made)
+    return bytes(sink.getvalue())
 
 
 @pytest.mark.parametrize(("text", "asked"), [(None, False), ("false", False), ("true", True)])

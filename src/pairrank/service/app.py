@@ -20,6 +20,7 @@ from pairrank.errors import PairRankError
 from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError, answer, refusal
 from pairrank.service.http import administration, experiments, observation, ranking, rerank
+from pairrank.service.http.endpoints import sentence
 from pairrank.service.http.hosts import is_own, may_write
 from pairrank.service.json_logging import request_id
 from pairrank.service.pages import routes as pages
@@ -138,7 +139,7 @@ class Envelope:
         # No name has it, and PostgreSQL cannot look for it.
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return RefusalError(422, "input", "the address holds a null character")
-        encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
+        encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").lower()
         if encoding != "identity":
             return RefusalError(415, "encoding", f"the body is encoded by {encoding[:40]!r}; expected it as it is")
         return None
@@ -149,16 +150,18 @@ async def _on_problem(_: Request, problem: Exception) -> Response:
 
 
 async def _on_invalid(_: Request, problem: Any) -> Response:
-    first = problem.errors()[0]
-    return refusal(RefusalError(422, "input", f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"))
+    return refusal(RefusalError(422, "input", sentence(problem.errors()[0])))
 
 
 async def _on_http(request: Request, problem: Any) -> Response:
-    told = {"error": "http", "message": str(problem.detail).lower() or "the request was refused"}
-    response = answer(told, problem.status_code)
-    response.headers.update(problem.headers or {})
+    message, headers = str(problem.detail).lower() or "the request was refused", dict(problem.headers or {})
+    if problem.status_code == 404:
+        message = f"nothing is at {request.url.path[:80]!r}; /docs tells what there is"
     if problem.status_code == 405:  # a path has a route per method, and the first one answered for itself alone
         asked = {m: {**request.scope, "method": m} for m in ("DELETE", "GET", "POST", "PUT")}
         taken = [m for m, scope in asked.items() if any(r.matches(scope)[0] == Match.FULL for r in request.app.routes)]
-        response.headers["Allow"] = ", ".join(taken).replace("GET", "GET, HEAD")
+        headers["Allow"] = ", ".join(taken).replace("GET", "GET, HEAD")
+        message = f"this address takes no {request.method}; expected {headers['Allow']}"
+    response = answer({"error": "http", "message": message}, problem.status_code)
+    response.headers.update(headers)
     return response

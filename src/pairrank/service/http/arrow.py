@@ -11,13 +11,14 @@ from __future__ import annotations
 from itertools import pairwise
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pairrank.types import AnyArray
 
 _PREFIX = Struct("<Ii")  # a mark, and how many bytes of metadata follow
+_U16, _U32, _I32, _I64, _BUFFER = map(Struct, ("<H", "<I", "<i", "<q", "<qq"))
 _MARK = 0xFFFFFFFF
 _ENDS = (b"", b"\xff\xff\xff\xff\x00\x00\x00\x00")
 _MAX_METADATA = 4096
@@ -66,6 +67,51 @@ def read(body: bytes) -> Columns | None:
         return None
 
 
+def check_inflated(stream: bytes, most: int) -> None:
+    """`ValueError` for compressed buffers that become more than ``most`` bytes, by the number that each begins with.
+
+    pyarrow tells only when it has made them, and few bytes can become very many.
+    """
+    import pyarrow as pa
+
+    total = 0
+    for message in pa.ipc.MessageReader.open_stream(stream):
+        for place in _compressed(message):
+            total += max(0, *_I64.unpack_from(memoryview(message.body), place))  # -1: this one is as it is
+    if total > most:
+        raise ValueError(f"decompressed it has {total} bytes, and at most {most} are allowed")
+
+
+def _compressed(message: Any) -> list[int]:
+    """Where in its body the compressed buffers of a message begin.
+
+    So says its metadata, a flatbuffer that pyarrow has verified.
+    https://github.com/apache/arrow/blob/main/format/Message.fbs
+    """
+    flat = message.metadata.to_pybytes()
+    batch = _table(flat, _field(flat, _table(flat, 0), 2))
+    if message.type == "dictionary":
+        batch = _table(flat, _field(flat, batch, 1))
+    if message.type not in ("record batch", "dictionary") or not _field(flat, batch, 3):
+        return []
+    buffers = _table(flat, _field(flat, batch, 2))
+    end = buffers + 4 + _BUFFER.size * _U32.unpack_from(flat, buffers)[0]
+    return [place for place, size in _BUFFER.iter_unpack(flat[buffers + 4 : end]) if size]
+
+
+def _table(flat: bytes, place: int) -> int:
+    """Where the table or vector lies to which a place points."""
+    return place + int(_U32.unpack_from(flat, place)[0])
+
+
+def _field(flat: bytes, table: int, number: int) -> int:
+    """Where a field of a table lies, 0 for one that is left out."""
+    fields = table - _I32.unpack_from(flat, table)[0]
+    known = 4 + 2 * number < _U16.unpack_from(flat, fields)[0]
+    offset = _U16.unpack_from(flat, fields + 4 + 2 * number)[0] if known else 0
+    return table + offset if offset else 0
+
+
 def _head(body: bytes) -> bytes:
     """The metadata of schema and batch: all that comes before the buffers."""
     end = 0
@@ -84,7 +130,7 @@ def _layout(body: bytes) -> Layout | None:
     try:
         messages = pa.ipc.MessageReader.open_stream(body)
         schema, message = pa.ipc.read_schema(messages.read_next_message()), messages.read_next_message()
-        if message.type != "record batch" or sorted(schema.names) != ["features", "id"]:
+        if message.type != "record batch" or sorted(schema.names) != ["features", "id"] or _compressed(message):
             return None
         batch = pa.ipc.read_record_batch(message, schema)
         batch.validate()  # that no buffer is too short
@@ -99,7 +145,7 @@ def _layout(body: bytes) -> Layout | None:
     start, end = pa.py_buffer(body).address, message.body.address + message.body.size
     buffers = (ids.buffers()[1], ids.buffers()[2], features.values.buffers()[1])
     if not all(message.body.address <= buffer.address <= buffer.address + buffer.size <= end for buffer in buffers):
-        return None  # compressed, or turned round: pyarrow has made others of them
+        return None  # turned round: pyarrow has made others of them
     offsets, letters, values = (buffer.address - start for buffer in buffers)
     shape = (batch.num_rows, features.type.list_size, kinds[features.type.value_type])
     return Layout(*shape, offsets, letters, buffers[1].size, values, end - start)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import orjson
 from fastapi import APIRouter, Depends, Request, Response, Security
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ValidationError
@@ -88,9 +89,21 @@ def check(model: type[B], value: Any) -> B:
         return model.model_validate(value)
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_context=False)[0]
-        # A name that the client made up is part of it: one line, whatever is in it.
-        place = " ".join(".".join(str(part) for part in first["loc"]).split()) or "the body"
-        raise InputError(f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"[:300]) from None
+        raise InputError(sentence(first, ", ".join(model.model_fields))) from None
+
+
+def sentence(problem: Mapping[str, Any], known: str = "") -> str:
+    """What pydantic found, in one line whatever is in it: a name that the client made up may be part of it."""
+    kind, message, given = problem["type"], problem["msg"], problem["input"]
+    if kind == "model_type":
+        return "the body is no JSON object" + (f"; expected one with {known}" if known else "")
+    if kind == "extra_forbidden" and len(problem["loc"]) == 1:
+        message = f"there is no such field; expected {known}"
+    elif kind != "missing" and not isinstance(given, (dict, list)):
+        message = f"{message}; got {str(orjson.dumps(given), 'utf-8')[:40]}"
+    # Of several kinds that a value may have, pydantic names the one that it tried last.
+    place = ".".join(str(part) for part in problem["loc"] if kind == "extra_forbidden" or "[" not in str(part))
+    return " ".join(f"{place}: {message[:1].lower()}{message[1:]}".split())[:300]
 
 
 def body_of(

@@ -21,6 +21,7 @@ ARROW_TYPES = ("application/vnd.apache.arrow.stream", "application/vnd.apache.ar
 JSON_TYPES = ("application/json", "application/x-www-form-urlencoded", "text/plain")
 MAX_ID = 256
 _TEXTS = ("query_id", "client_id", "page_of")
+_DOCUMENT = {"id", "features"}
 
 
 class MalformedError(InputError):
@@ -82,13 +83,11 @@ def _strict(
     if not isinstance(documents, list) or not documents:
         raise InputError("documents must be a list with one document at least")
     check_count(len(documents), max_documents)
-    try:
-        ids = [document["id"] for document in documents]
-        rows = [document["features"] for document in documents]
-    except (KeyError, TypeError, IndexError):
-        raise InputError("every document must be an object with id and features") from None
-    if sum(map(len, documents)) != 2 * len(documents):
-        raise InputError("a document has more than id and features")
+    for i, document in enumerate(documents):
+        if not isinstance(document, dict) or document.keys() != _DOCUMENT:
+            raise InputError(f"document {i} (counted from 0) must be an object with id and features, and nothing else")
+    ids = [document["id"] for document in documents]
+    rows = [document["features"] for document in documents]
     if names is not None:
         rows = [_by_name(row, names, left_out) if isinstance(row, dict) else row for row in rows]
     return request, ids, _matrix(rows, n_features, b"true" in body or b"false" in body)
@@ -102,10 +101,10 @@ def _matrix(rows: list[Any], n_features: int, booleans: bool) -> FloatArray:
     if set(map(type, rows)) != {list}:
         raise FeatureError("features must be a list of numbers (or, where the ranker has feature names, an object)")
     if set(map(len, rows)) != {n_features}:
-        wrong = next(len(row) for row in rows if len(row) != n_features)
-        raise FeatureError(f"a document has {wrong} features; this ranker was made for {n_features}")
+        i, wrong = next((i, len(row)) for i, row in enumerate(rows) if len(row) != n_features)
+        raise FeatureError(f"document {i} (counted from 0) has {wrong} features; this ranker was made for {n_features}")
     if booleans and any(type(value) is bool for row in rows for value in row):
-        raise FeatureError("features must be numbers; got true or false")
+        raise FeatureError(f"features must be numbers{_culprit(rows)}")
     pack = Struct(f"{n_features}d").pack  # three times as quick as numpy from lists of Python numbers
     try:
         flat = b"".join([pack(*row) for row in rows])
@@ -121,7 +120,7 @@ def _culprit(rows: list[list[Any]]) -> str:
     """Which value is none, counted from 0 as arrays are."""
     for i, row in enumerate(rows):
         for j, value in enumerate(row):
-            if not isinstance(value, (int, float)):
+            if type(value) not in (int, float):
                 told = orjson.dumps(value).decode()[:40]
                 return f"; feature {j} of document {i} (counted from 0) is {told}"
     return ""
@@ -151,15 +150,16 @@ def _arrow_columns(body: bytes, n_features: int, max_documents: int) -> arrow.Co
     """The columns of any Arrow stream or file."""
     import pyarrow as pa
 
+    stream = body[8:] if body[:6] == b"ARROW1" else body  # a file holds a stream, and tells again where its parts lie
     try:
-        source = pa.py_buffer(body)
-        opened = pa.ipc.open_file(source) if body[:6] == b"ARROW1" else pa.ipc.open_stream(source)
-        table = opened.read_all()
+        arrow.check_inflated(stream, max_documents * (8 * n_features + 4 * MAX_ID + 64))
+        table = pa.ipc.open_stream(stream).read_all()
         table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError) as problem:
-        raise MalformedError(f"the body is not Arrow IPC: {' '.join(str(problem).split())[:120]}") from None
-    if set(table.column_names) != {"id", "features"} or table.num_columns != 2:
-        raise InputError("the Arrow table must have the columns id and features, and no other")
+    except (pa.ArrowException, OSError, ValueError, StructError) as problem:
+        raise MalformedError(f"the body cannot be read as Arrow IPC: {' '.join(str(problem).split())[:120]}") from None
+    if sorted(table.column_names) != ["features", "id"]:
+        columns = ", ".join(table.column_names)[:80]
+        raise InputError(f"the Arrow table has the columns {columns}; expected id and features, and no other")
     if table.num_rows == 0:
         raise InputError("the Arrow table has no rows; expected one document at least")
     check_count(table.num_rows, max_documents)
@@ -173,14 +173,14 @@ def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> FloatAr
     lists = fixed or pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if not lists or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
         raise FeatureError(f"features have Arrow type {kind}; expected a (fixed-size) list of float32 or float64")
+    if column.null_count:
+        raise FeatureError("a document has no features at all, but null; expected a list of numbers for each")
     values = column.values if fixed else column.flatten()  # a fixed list from IPC starts where its values do
-    if column.null_count or values.null_count:
-        raise FeatureError("features hold nulls; every document needs all of its numbers")
     if fixed and kind.list_size != n_features:
         raise FeatureError(f"a document has {kind.list_size} features; this ranker was made for {n_features}")
     if not (fixed or np.all(np.diff(column.offsets.to_numpy()) == n_features)) or len(values) != n_docs * n_features:
         raise FeatureError(f"a document has another number of features than the {n_features} of this ranker")
-    matrix: FloatArray = values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    matrix: FloatArray = values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)  # null is NaN
     return matrix.reshape(n_docs, n_features)
 
 
@@ -193,7 +193,11 @@ def check_count(count: int, max_documents: int) -> None:
 def _check_ids(ids: list[Any]) -> list[str]:
     lengths = set(map(len, ids)) if set(map(type, ids)) == {str} else {0}
     if min(lengths) < 1 or max(lengths) > MAX_ID:
-        raise InputError(f"a document's id must be a text of 1 to {MAX_ID} characters")
+        i = next(i for i, name in enumerate(ids) if type(name) is not str or not 0 < len(name) <= MAX_ID)
+        told = orjson.dumps(ids[i], default=repr).decode()[:40]
+        raise InputError(
+            f"the id of document {i} (counted from 0) is {told}; expected a text of 1 to {MAX_ID} characters"
+        )
     if len(set(ids)) != len(ids):
         twice = next(name for name in ids if ids.count(name) > 1)
         raise InputError(f"two documents have the id {twice[:50]!r}; ids must differ")
@@ -202,7 +206,7 @@ def _check_ids(ids: list[Any]) -> list[str]:
 
 def _text(name: str, value: Any) -> str | None:
     if value is not None and (type(value) is not str or len(value) > MAX_ID or "\0" in value):
-        raise InputError(f"{name} must be a text of at most {MAX_ID} characters")
+        raise InputError(f"{name} must be a text of at most {MAX_ID} characters, none of them null")
     return None if value is None else str(value)
 
 
