@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pairrank.errors import FileFormatError
+from pairrank.data import cache
 from pairrank.service.playground import index as indexing
 from pairrank.service.playground import users
 from pairrank.service.playground.documents import Document
@@ -72,41 +72,49 @@ def test_gathered_are_those_that_match_best_first(index: Index) -> None:
     assert [DOCUMENTS[i].qualified for i in index.gather("beasts", 10)] == ["zoo.loads"]
 
 
-def test_an_index_comes_back_from_its_bytes(index: Index) -> None:
-    again = indexing.from_bytes(indexing.to_bytes(index))
+def test_an_index_comes_back_from_the_cache(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIRRANK_CACHE", str(tmp_path))
+    assert cache.put("index", *indexing.to_entry(index))
+    kept = cache.get("index")
+    assert kept is not None
+    again = indexing.from_entry(*kept)
     assert list(again.documents) == DOCUMENTS
     assert again.terms == index.terms
     for query in ("parse json", "document text"):
         for field in FIELDS:
             same = again.bm25(again.lookup(query))[field]
             np.testing.assert_array_equal(same, index.bm25(index.lookup(query))[field])
-    assert b"pickle" not in indexing.to_bytes(index)
-
-
-def test_bytes_of_another_python_or_cut_off_are_refused(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    blob = indexing.to_bytes(index)
-    with pytest.raises(FileFormatError):
-        indexing.from_bytes(blob[:-1])
-    monkeypatch.setattr(indexing.sys, "version", "another")
-    with pytest.raises(FileFormatError, match="another version"):
-        indexing.from_bytes(blob)
+    candidates = np.arange(len(DOCUMENTS))
+    np.testing.assert_array_equal(Features(again)("parse json", candidates), Features(index)("parse json", candidates))
 
 
 def test_the_index_is_built_once_and_then_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "beasts.py"
     source.write_text('"""About beasts."""')
     monkeypatch.setattr(indexing, "source_files", lambda: [("beasts", source)])
+    monkeypatch.setenv("PAIRRANK_CACHE", str(tmp_path / "cache"))
     steps: list[tuple[int, int]] = []
-    first = indexing.open_index(tmp_path / "cache", lambda *step: steps.append(step))
+
+    def opened() -> Index:
+        return indexing.open_index(lambda *step: steps.append(step))
+
+    first = opened()
     assert steps == [(1, 1)]
     assert any(d.qualified == "beasts" for d in first.documents)
-    second = indexing.open_index(tmp_path / "cache", lambda *step: steps.append(step))
+    second = opened()
     assert steps == [(1, 1)]
     assert list(second.documents) == list(first.documents)
-    kept = next((tmp_path / "cache").iterdir())
+    (kept,) = (tmp_path / "cache").rglob("texts.npy")
+    kept.write_bytes(kept.read_bytes()[:-1])
+    opened()
+    assert steps == 2 * [(1, 1)]
+    (kept,) = (tmp_path / "cache").rglob("manifest.json")
     kept.write_bytes(b"rubbish")
-    indexing.open_index(tmp_path / "cache", lambda *step: steps.append(step))
-    assert steps == [(1, 1), (1, 1)]
+    opened()
+    assert steps == 3 * [(1, 1)]
+    monkeypatch.setattr(indexing.sys, "version", "another")
+    opened()
+    assert steps == 4 * [(1, 1)]
 
 
 def test_a_cache_that_cannot_be_written_does_not_stop_the_search(
@@ -114,7 +122,8 @@ def test_a_cache_that_cannot_be_written_does_not_stop_the_search(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(indexing, "source_files", lambda: [])
-    assert indexing.open_index(tmp_path / "file" / "below").documents
+    monkeypatch.setenv("PAIRRANK_CACHE", str(tmp_path / "file" / "below"))
+    assert indexing.open_index().documents
 
 
 def column(index: Index, query: str, name: str, paths: list[str]) -> list[float]:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from pairrank.checking import import_extra
-from pairrank.data import cache
 from pairrank.progress import progress
 
 
@@ -38,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     # The server hands on the signal that ended it: as an exception it lets the temporary folder be removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with progress(1, "Reading the standard library") as tell:
-        index = open_index(cache.folder(), tell)
+        index = open_index(tell)
     address = f"http://127.0.0.1:{place.getsockname()[1]}/play"
     kept = f"What it learns is kept in {args.store}." if args.store else "What it learns is forgotten at the end."
     with tempfile.TemporaryDirectory(prefix="pairrank-play-") as folder:

@@ -1,18 +1,16 @@
-"""An inverted index with BM25 over five fields, in numpy, kept on disk without pickle."""
+"""An inverted index with BM25 over five fields, in numpy, kept in the cache of `pairrank.data`."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import astuple, dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from pairrank import archive
-from pairrank.errors import FileFormatError, StorageError
+from pairrank.data import cache
 from pairrank.service.playground.documents import Document, collect, source_files
 from pairrank.service.playground.words import query_words, words
 from pairrank.types import AnyArray, FloatArray, IntArray
@@ -22,6 +20,7 @@ FIELDS = {"name": 2.0, "qualified": 1.0, "signature": 0.5, "summary": 1.5, "text
 _K1, _B = 1.2, 0.75  # the customary constants of BM25
 _MAX_WORDS = 400  # of a docstring; the rest neither helps nor hurts
 _VERSION = 2
+_ARRAYS = ("popularity", "texts", "text_starts")
 _SPARSE = ("data", "indices", "indptr")
 
 
@@ -88,7 +87,7 @@ def build(documents: Sequence[Document], imports: Mapping[str, int]) -> Index:
         popularity=np.array([imports.get(d.module, 0) for d in documents], dtype=np.int64),
         terms=terms,
         fields={name: _parts(lists, len(terms)) for name, lists in tokens.items()},
-        texts=np.array([term for text in texts for term in text], dtype=np.int64),
+        texts=np.array([term for text in texts for term in text], dtype=np.int32),
         text_starts=np.cumsum([0, *map(len, texts)]),
     )
 
@@ -105,57 +104,37 @@ def _parts(lists: Sequence[Sequence[int]], n_terms: int) -> csr_array:
     return parts
 
 
-def to_bytes(index: Index) -> bytes:
-    """The index whole, as bytes that hold no pickle."""
-    rows = [[d.name, d.qualified, d.module, d.kind, d.signature, d.text] for d in index.documents]
-    arrays: dict[str, AnyArray] = {
-        "documents": np.frombuffer(json.dumps(rows).encode(), dtype=np.uint8),
-        "terms": np.frombuffer(json.dumps(list(index.terms)).encode(), dtype=np.uint8),
-        "popularity": index.popularity,
-        "texts": index.texts.astype(np.int32),
-        "text_starts": index.text_starts.astype(np.int64),
-    }
+def to_entry(index: Index) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """The index as the values and arrays of an entry of the cache."""
+    values = {"documents": [astuple(document) for document in index.documents], "terms": list(index.terms)}
+    arrays: dict[str, AnyArray] = {name: getattr(index, name) for name in _ARRAYS}
     for name, parts in index.fields.items():
         arrays |= {f"{name}.{what}": getattr(parts, what) for what in _SPARSE}
-    return archive.pack("search index", {"version": _VERSION, "python": sys.version}, arrays)
+    return values, arrays
 
 
-def from_bytes(blob: bytes, source: str = "these bytes") -> Index:
-    """The index that `to_bytes` wrote on this Python; `FileFormatError` for any other."""
-    values, arrays = archive.unpack(blob, "search index", source=source)
-    if (values.get("version"), values.get("python")) != (_VERSION, sys.version):
-        raise FileFormatError(f"{source} was made for another version of Python or PairRank")
-    try:
-        terms, documents = (json.loads(arrays[name].tobytes()) for name in ("terms", "documents"))
-        shape = len(terms), len(documents)
-        return Index(
-            documents=[Document(*row) for row in documents],
-            popularity=arrays["popularity"],
-            terms={term: number for number, term in enumerate(terms)},
-            fields={name: csr_array(tuple(arrays[f"{name}.{what}"] for what in _SPARSE), shape) for name in FIELDS},
-            texts=arrays["texts"],
-            text_starts=arrays["text_starts"],
-        )
-    except (KeyError, TypeError, ValueError) as problem:
-        raise FileFormatError(f"{source} is damaged: {problem}") from None
+def from_entry(values: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Index:
+    """The index that `to_entry` gave."""
+    shape = len(values["terms"]), len(values["documents"])
+    return Index(
+        documents=[Document(*row) for row in values["documents"]],
+        terms={term: number for number, term in enumerate(values["terms"])},
+        fields={name: csr_array(tuple(arrays[f"{name}.{what}"] for what in _SPARSE), shape) for name in FIELDS},
+        **{name: arrays[name] for name in _ARRAYS},
+    )
 
 
-def open_index(cache: Path, progress: Callable[[int, int], object] = lambda done, total: None) -> Index:
-    """The index kept in the folder ``cache``, or a new one (some seconds), kept there when the disk allows.
+def open_index(progress: Callable[[int, int], object] = lambda done, total: None) -> Index:
+    """The index of this Python from the cache, or a new one (some seconds), kept there when the disk allows.
 
     ``progress(done, total)`` is called as files are read.
     """
-    path = cache / "standard-library.index"
-    try:
-        return from_bytes(archive.read_file(path), str(path))
-    except (FileFormatError, StorageError):  # absent, of another Python, or damaged: build it
-        pass
+    name = cache.key(kind="search index", version=_VERSION, python=sys.version)
+    entry = cache.get(name)
+    if entry is not None:
+        return from_entry(*entry)
     files = source_files()
     steps = iter(range(1, len(files) + 1))
     index = build(*collect(files, tick=lambda: progress(next(steps), len(files))))
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        archive.write_atomically(path, to_bytes(index))
-    except (OSError, StorageError):  # a search without a cache is slow to start, and works
-        pass
+    cache.put(name, *to_entry(index))
     return index
