@@ -72,48 +72,6 @@ class Telemetry:
         self.seconds = meter.create_histogram("http.server.request.duration", "s", "Time to answer a request")
         self.impressions = meter.create_counter("pairrank.impressions", "{impression}", "Lists, by how far they came")
 
-    def impression(self, stage: str, ranker: str, secret: str, number: int) -> None:
-        """A span in the impression's own trace, linked to the request under way."""
-        self.impressions.add(1, {"stage": stage, "ranker": ranker})
-        digest = hmac.digest(secret.encode(), f"trace {number}".encode(), "sha256")
-        trace_id, span_id = int.from_bytes(digest[:16]), int.from_bytes(digest[16:24])
-        # Every process decides alike whether this trace is kept: by the trace's id.
-        decided = self.traces.sampler.should_sample(None, trace_id, "impression").decision
-        if decided is not self.kept:
-            return
-        flags = self.trace.TraceFlags(self.trace.TraceFlags.SAMPLED)
-        origin = self.trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=flags)
-        request = self.trace.get_current_span().get_span_context()
-        self.tracer.start_span(
-            f"impression {stage}",
-            context=self.trace.set_span_in_context(self.trace.NonRecordingSpan(origin)),
-            links=[self.trace.Link(request)] if request.is_valid else [],
-            attributes={"pairrank.ranker": ranker, "pairrank.impression": number},
-        ).end()
-
-    def request(self, scope: Scope) -> AbstractContextManager[object]:
-        """A span in the caller's trace, for one request."""
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        context = self.propagate.extract(headers)
-        return self.tracer.start_as_current_span(scope["method"], context, self.trace.SpanKind.SERVER)
-
-    def answered(self, scope: Scope, status: int, seconds: float) -> None:
-        """Say in the request's span how it was answered."""
-        # Routes have few names; paths would have one per ranker.
-        route = getattr(scope.get("route"), "path", "(none)")
-        told = {"http.request.method": scope["method"], "http.route": route, "http.response.status_code": status}
-        span = self.trace.get_current_span()
-        span.update_name(f"{scope['method']} {route}")
-        span.set_attributes(told)
-        if status >= 500:
-            span.set_status(self.trace.StatusCode.ERROR)
-        self.seconds.record(seconds, told)
-
-    def shutdown(self) -> None:
-        """Send what is left."""
-        self.traces.shutdown()
-        self.metrics.shutdown()
-
 
 _active: Telemetry | None = None
 
@@ -134,14 +92,9 @@ def stop() -> None:
     """Send what is left, and measure no more."""
     global _active
     if _active is not None:
-        _active.shutdown()
+        _active.traces.shutdown()
+        _active.metrics.shutdown()
         _active = None
-
-
-def impression(stage: str, ranker: str, secret: str, number: int) -> None:
-    """Say how far impression ``number`` came: ranked, answered or learned; ``secret`` is its ranker's."""
-    if _active is not None:
-        _active.impression(stage, ranker, secret, number)
 
 
 def active() -> bool:
@@ -149,12 +102,54 @@ def active() -> bool:
     return _active is not None
 
 
+def impression(stage: str, ranker: str, secret: str, number: int) -> None:
+    """Say how far impression ``number`` came: ranked, answered or learned; ``secret`` is its ranker's.
+
+    It is a span in the impression's own trace, linked to the request under way.
+    """
+    own = _active
+    if own is None:
+        return
+    own.impressions.add(1, {"stage": stage, "ranker": ranker})
+    digest = hmac.digest(secret.encode(), f"trace {number}".encode(), "sha256")
+    trace_id, span_id = int.from_bytes(digest[:16]), int.from_bytes(digest[16:24])
+    # Every process decides alike whether this trace is kept: by the trace's id.
+    if own.traces.sampler.should_sample(None, trace_id, "impression").decision is not own.kept:
+        return
+    trace = own.trace
+    origin = trace.SpanContext(
+        trace_id, span_id, is_remote=True, trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED)
+    )
+    asked = trace.get_current_span().get_span_context()
+    own.tracer.start_span(
+        f"impression {stage}",
+        context=trace.set_span_in_context(trace.NonRecordingSpan(origin)),
+        links=[trace.Link(asked)] if asked.is_valid else [],
+        attributes={"pairrank.ranker": ranker, "pairrank.impression": number},
+    ).end()
+
+
 def request(scope: Scope) -> AbstractContextManager[object]:
-    """A span around one request; nothing where nothing is measured."""
-    return nullcontext() if _active is None else _active.request(scope)
+    """A span around one request, in its caller's trace; nothing where nothing is measured."""
+    own = _active
+    if own is None:
+        return nullcontext()
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    context = own.propagate.extract(headers)
+    return own.tracer.start_as_current_span(scope["method"], context, own.trace.SpanKind.SERVER)
 
 
 def answered(scope: Scope, status: int, seconds: float) -> None:
-    """Say how the request under way was answered."""
-    if _active is not None:
-        _active.answered(scope, status, seconds)
+    """Say in its span how the request under way was answered."""
+    own = _active
+    if own is None:
+        return
+    # Routes have few names; paths would have one per ranker.
+    route = getattr(scope.get("route"), "path", "(none)")
+    told = {"http.request.method": scope["method"], "http.route": route, "http.response.status_code": status}
+    span = own.trace.get_current_span()
+    span.update_name(f"{scope['method']} {route}")
+    span.set_attributes(told)
+    if status >= 500:
+        span.set_status(own.trace.StatusCode.ERROR)
+    own.seconds.record(seconds, told)
