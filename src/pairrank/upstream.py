@@ -6,14 +6,21 @@ Standard library only. The scores become one feature among others: how far to tr
 from __future__ import annotations
 
 import json
+import logging
 import math
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from pairrank.errors import OptionError, PairRankError
+from pairrank.features.text import Document, passage
+
+logger = logging.getLogger("pairrank.upstream")
+
+# What a score of another re-ranker is asked with: the query and the texts; a number per text, higher is better.
+Upstream = Callable[[str, Sequence[str]], Sequence[float]]
 
 
 class UpstreamError(PairRankError):
@@ -63,3 +70,14 @@ class RerankEndpoint:
         except (KeyError, TypeError, ValueError, IndexError):
             raise UpstreamError(f"the upstream {self.url} answered something else than indices and scores") from None
         return [score if math.isfinite(score) else math.nan for score in scores]
+
+
+def scores_of(upstream: Upstream | None, query: str, documents: Sequence[Document]) -> Sequence[float] | None:
+    """What another re-ranker says of documents; None where there is none, or where it fails, which is logged."""
+    if upstream is None:
+        return None
+    try:
+        return upstream(query, [passage(document).text for document in documents])
+    except UpstreamError as problem:
+        logger.warning("ranked without the upstream's scores: %s", problem)
+        return None

@@ -7,12 +7,11 @@ back with that id. A new re-ranker keeps the order that came in, as far as it is
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -23,16 +22,11 @@ from pairrank import archive, rankers
 from pairrank.checking import check_whole
 from pairrank.client import Client
 from pairrank.errors import ExpiredImpressionError, FileFormatError, InputError, UnknownNameError
-from pairrank.features.text import OPTIONS, STRENGTH, TRUST, Document, TextFeatures, passage
+from pairrank.features.text import OPTIONS, STRENGTH, TRUST, Document, TextFeatures
 from pairrank.kernel.relevance import falling
 from pairrank.rankers import priors
 from pairrank.types import FloatArray, Impression
-from pairrank.upstream import UpstreamError
-
-logger = logging.getLogger("pairrank.integrations")
-
-# What a score of another re-ranker is asked with: the query and the texts; a number per text, higher is better.
-Upstream = Callable[[str, Sequence[str]], Sequence[float]]
+from pairrank.upstream import Upstream, scores_of
 
 # The keys under which a document carries its way back to the list that it was shown in.
 IMPRESSION, ROW = "impression_id", "impression_row"
@@ -90,17 +84,8 @@ class Reranker(ABC):
         documents : texts, or mappings with ``text`` and metadata.
         scores : (n_docs,), those of the first stage, higher is better; NaN where a document has none.
         """
-        upstream = self._upstream_scores(query, documents)
+        upstream = scores_of(self.upstream, query, documents)
         return self._rank(self.features(query, documents, scores=scores, upstream=upstream), top_n)
-
-    def _upstream_scores(self, query: str, documents: Sequence[Document]) -> Sequence[float] | None:
-        if self.upstream is None:
-            return None
-        try:
-            return self.upstream(query, [passage(document).text for document in documents])
-        except UpstreamError as problem:
-            logger.warning("ranked without the upstream's scores: %s", problem)
-            return None
 
     def feedback_on(self, marked: Iterable[Mapping[str, Any]]) -> int:
         """Learn from the metadata of documents that were of use, of any number of lists; how many lists were new."""

@@ -7,7 +7,6 @@ with the order that came in. Feedback goes to ``/v1/rankers/{model}/feedback``, 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from typing import Any
 
@@ -15,7 +14,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from pairrank.errors import InputError, OptionError, UnknownNameError
-from pairrank.features.text import OPTIONS, STRENGTH, TextFeatures, passage
+from pairrank.features.text import OPTIONS, STRENGTH, TextFeatures
 from pairrank.kernel.relevance import falling
 from pairrank.service.answers import answer, refusal
 from pairrank.service.auth import RoleError, check_name
@@ -28,9 +27,7 @@ from pairrank.service.http.schemas import CreateBody, RerankAnswer, RerankBody, 
 from pairrank.service.worker.models import LoadedModel
 from pairrank.service.worker.state import WorkerState
 from pairrank.types import FloatArray
-from pairrank.upstream import RerankEndpoint, UpstreamError
-
-logger = logging.getLogger("pairrank.rerank")
+from pairrank.upstream import RerankEndpoint, scores_of
 
 # Clients of the family differ in the version that they put into the address, and in nothing else.
 ADDRESSES = ("/v1/rerank", "/v2/rerank", "/rerank")
@@ -114,10 +111,5 @@ async def _ranker(worker: WorkerState, request: Request, name: str) -> LoadedMod
 
 
 def _features(extract: TextFeatures, asked: RerankRequest, upstream: RerankEndpoint | None) -> FloatArray:
-    scores = None
-    if upstream is not None:
-        try:
-            scores = upstream(asked.query, [passage(document).text for document in asked.documents])
-        except UpstreamError as problem:
-            logger.warning("ranked without the upstream's scores: %s", problem)
+    scores = scores_of(upstream, asked.query, asked.documents)
     return extract(asked.query, asked.documents, scores=asked.scores, upstream=scores)
