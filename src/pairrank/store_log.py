@@ -63,6 +63,19 @@ def place(store: str | os.PathLike[str]) -> str:
     return re.sub("(?<=[?&]password=)[^&]*", "…", f"{scheme}://{rest.rpartition('@')[2]}")
 
 
+def check_postgres(address: str) -> None:
+    """`OptionError` for what cannot be read as an address: PostgreSQL's own message repeats parts of the password."""
+    psycopg = import_extra("psycopg", "postgres")
+    try:
+        psycopg.conninfo.conninfo_to_dict(address)
+        readable = address.partition("?")[0].count("@") < 2
+    except psycopg.Error:
+        readable = False
+    if not readable:
+        how = "in a name or password write %25 for %, %40 for @, %2F for / and %3A for :"
+        raise OptionError(f"{place(address)} cannot be read as an address; {how}")
+
+
 def is_store(path: str | os.PathLike[str]) -> bool:
     """Whether ``path`` is the address of a store, or a SQLite file."""
     if is_address(path):
@@ -142,6 +155,7 @@ class _Rows:
 def _opened(address: str) -> Iterator[_Rows]:
     if address.startswith(("postgresql://", "postgres://")):
         psycopg = import_extra("psycopg", "postgres")
+        check_postgres(address)
         try:
             connection: Any = psycopg.connect(address, connect_timeout=5)
         except psycopg.Error as problem:
@@ -159,7 +173,7 @@ def _opened(address: str) -> Iterator[_Rows]:
         try:
             file.execute("BEGIN")
         except sqlite3.Error as problem:
-            raise StorageError(f"the store cannot be read: {problem}") from problem
+            raise StorageError(f"{path} cannot be read: {problem}") from problem
         yield _Rows(file, sqlite3.Error, postgres=False)
 
 

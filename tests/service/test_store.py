@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 from scene import RETENTION, SHOWN, WINDOW, Scene
@@ -131,6 +132,13 @@ def test_an_impression_with_events_does_not_expire(store: SqlStore) -> None:
     scene.now += RETENTION
     assert store.expire(scene.now) == 1
     assert store.close_windows(scene.now) == 1
+
+
+@pytest.mark.parametrize("path", ["text.db", "no/store.db"])
+def test_what_cannot_be_opened_is_named(tmp_path: Path, path: str) -> None:
+    (tmp_path / "text.db").write_text("no store at all, but long enough to be looked at as one" * 20)
+    with pytest.raises(StorageError, match=f"{path} cannot be opened as a store, in a folder that can be written: "):
+        open_store(tmp_path / path)
 
 
 def test_numbers_are_never_given_twice(store: SqlStore, open_another: Callable[[], SqlStore]) -> None:

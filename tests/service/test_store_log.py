@@ -13,7 +13,7 @@ import pairrank
 from pairrank import export, rankers, store_log
 from pairrank.cli import main
 from pairrank.errors import NewerFormatError, OptionError, StorageError
-from pairrank.service.store import SqlStore
+from pairrank.service.store import SqlStore, open_store
 from pairrank.service.store.schema import VERSION
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -63,6 +63,15 @@ def test_no_message_tells_a_password(store: SqlStore, store_url: str, capsys: py
         told = capsys.readouterr().err
         assert "hush" not in told, told
     assert store_log.place("sqlite:///a@b.db") == "sqlite:///a@b.db"
+
+
+@pytest.mark.parametrize("address", ["hu%zzsh@h", "hush@[::1", "a@hush@127.0.0.1:1", "hu/sh@127.0.0.1:1@h"])
+def test_addresses_that_cannot_be_read_are_not_repeated(address: str) -> None:
+    pytest.importorskip("psycopg")
+    for opened in (open_store, lambda text: next(store_log.entries(text))):
+        with pytest.raises(OptionError, match="%25 for %") as caught:
+            opened(f"postgresql://shop:{address}/none")
+        assert "hu" not in str(caught.value)
 
 
 def test_entries_set_aside_are_left_out(store: SqlStore, store_url: str) -> None:

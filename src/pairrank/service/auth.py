@@ -27,7 +27,7 @@ def check_name(name: str, what: str) -> str:
     """``name``, if it is 1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit."""
     if not _NAME.fullmatch(name):
         raise OptionError(
-            f"{name[:70]!r} is no name for a {what}; expected 1 to 64 letters, digits, dots, dashes or underscores"
+            f"{name[:70]!r} cannot name the {what}; expected 1 to 64 letters, digits, dots, dashes or underscores"
         )
     return name
 

@@ -127,13 +127,14 @@ class Definition:
 
 def room(share: float, running: Iterable[Definition]) -> float:
     """Where a new share can begin beside the ``running`` experiments: at the first gap that is wide enough."""
-    start = 0.0
-    for other in sorted(running, key=lambda d: d.start):
+    start, others = 0.0, sorted(running, key=lambda d: d.start)
+    for other in others:
         if other.start - start >= share - 1e-12:
             break
         start = max(start, other.start + other.share)
     if start + share > 1.0 + 1e-12:
-        raise InputError(f"share is {share}; the running experiments leave no gap of that width: stop one or take less")
+        names = ", ".join(other.name for other in others)
+        raise InputError(f"share is {share}; beside {names}, which run, is no gap of that width: stop one or take less")
     return start
 
 

@@ -88,7 +88,8 @@ def check(model: type[B], value: Any) -> B:
     try:
         return model.model_validate(value)
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_context=False)[0]
+        found = problem.errors(include_url=False, include_context=False)
+        first = min(found, key=lambda error: error["type"] != "extra_forbidden")  # a misspelt field is missing, too
         raise InputError(sentence(first, ", ".join(model.model_fields))) from None
 
 

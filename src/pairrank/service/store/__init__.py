@@ -9,7 +9,7 @@ from pathlib import Path
 from pairrank.errors import MissingExtraError, OptionError, StorageError
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.schema import OLD_MODELS
-from pairrank.store_log import place
+from pairrank.store_log import check_postgres, place
 
 __all__ = ["SqlStore", "open_impatient", "open_store", "sqlite_path"]
 
@@ -46,6 +46,7 @@ def open_store(url: str | os.PathLike[str], *, create: bool = True) -> SqlStore:
             from pairrank.service.store.postgres import PostgresDatabase
         except ModuleNotFoundError:
             raise MissingExtraError("psycopg", "postgres") from None
+        check_postgres(text)
         store = SqlStore(PostgresDatabase(text))
     else:
         raise OptionError(f"the store is {place(text)!r}; expected sqlite:///FILE, a path, or postgresql://…")

@@ -77,7 +77,8 @@ class SqliteDatabase(Database):
         try:
             self._connection = self._connect("rwc" if create else "rw")
         except sqlite3.Error as problem:
-            raise unavailable(problem) from problem
+            where = f"{self.path} cannot be opened as a store, in a folder that can be written"
+            raise StorageError(f"{where}: {problem}") from problem
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
         connection = self._plain(mode)
@@ -288,7 +289,7 @@ class SqliteDatabase(Database):
             with closing(sqlite3.connect(path)) as target, self.reading():
                 self._connection.backup(target)
         except sqlite3.Error as problem:
-            raise unavailable(problem) from problem
+            raise StorageError(f"cannot copy {self.path} to {path}: {problem}") from problem
 
     def close(self) -> None:
         """Close the connection and free the learner's lock."""
