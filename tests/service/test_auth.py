@@ -33,7 +33,7 @@ def test_secrets_are_long_random_and_not_kept() -> None:
 
 def test_wrong_names_and_roles_are_refused() -> None:
     for name in ("", "a b", "-x", "x" * 65):
-        with pytest.raises(OptionError, match="no name for a key"):
+        with pytest.raises(OptionError, match="cannot name the key"):
             new_key(name, ["rank"], 0.0)
     for roles in ([], ["king"], ["rank", "king"]):
         with pytest.raises(OptionError, match="expected one or more"):
