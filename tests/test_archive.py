@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pairrank import archive
-from pairrank.errors import FileFormatError, NewerFormatError, StorageError
+from pairrank.errors import FileFormatError, NewerFormatError, OptionError, StorageError
 
 arrays = hnp.arrays(
     st.sampled_from(["f8", "f4", "i8", "i4", "i2", "u1", "u8", "?"]),
@@ -78,10 +79,24 @@ def test_every_truncation_and_every_flipped_byte_is_noticed() -> None:
         assert set(back) != {"a"} or np.array_equal(back["a"], np.arange(4.0)) or back["a"].dtype != np.float64, out
 
 
-def test_a_safetensors_reader_understands_the_layout() -> None:
-    import json
+def test_a_sealed_file_opens_as_it_was_written_or_not_at_all() -> None:
+    content = {"lam": 12.0, "seed": 3}, {"a": np.arange(4.0), "b": np.arange(4.0)}
+    plain = archive.pack("thing", *content)
+    sealed = archive.sealed(plain)
+    for place in range(len(sealed)):
+        for flip in (0x01, 0x55):
+            bad = bytearray(sealed)
+            bad[place] ^= flip
+            try:
+                values, arrays = archive.unpack(bytes(bad), "thing")
+            except FileFormatError:
+                continue
+            assert archive.pack("thing", values, arrays) == plain, bytes(bad)
 
-    blob = archive.pack("thing", {}, {"a": np.arange(3.0)})
+
+@pytest.mark.parametrize("finish", [lambda blob: blob, archive.sealed])
+def test_a_safetensors_reader_understands_the_layout(finish: Callable[[bytes], bytes]) -> None:
+    blob = finish(archive.pack("thing", {}, {"a": np.arange(3.0)}))
     length = int.from_bytes(blob[:8], "little")
     header = json.loads(blob[8 : 8 + length])
     assert header["a"] == {"dtype": "F64", "shape": [3], "data_offsets": [0, 24]}
@@ -106,4 +121,22 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
         archive.write_atomically(tmp_path / "no" / "file", b"x")
     with pytest.raises(StorageError, match="cannot read"):
         archive.read_file(tmp_path / "absent")
+    with pytest.raises(StorageError, match="cannot write"):
+        archive.write_atomically(tmp_path / ("x" * 300), b"x")
+    with pytest.raises(OptionError, match="name of a file"):
+        archive.write_atomically(tmp_path / "a\0b", b"x")
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_link_is_followed_and_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("file")
+    archive.write_atomically(tmp_path / "link", b"one")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"one"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    archive.write_atomically(pipe, b"two")
+    assert os.read(reader, 9) == b"two"
+    os.close(reader)
+    assert pipe.is_fifo()

@@ -2,8 +2,8 @@
 
 The layout is that of a safetensors file, so any safetensors reader opens it: eight bytes with the length of a JSON
 header, the header (for each array its type, shape and place), then the raw arrays. Plain values travel as JSON in the
-header's ``__metadata__``, with the format's version and a SHA-256 of the arrays. The same content always gives the
-same bytes.
+header's ``__metadata__``, with the format's version and a SHA-256 of the arrays (in files one of the rest of the header
+too). The same content always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "U64": np.dtype("<u8"),
     "BOOL": np.dtype("?"),
 }
+_SEAL = "header"
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _values = json.JSONEncoder(sort_keys=True).encode
 _header = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
@@ -56,24 +57,42 @@ def pack(kind: str, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]
     data = b"".join(body)
     digest = hashlib.sha256(data).hexdigest()
     told = {"format": str(FORMAT_VERSION), "pairrank": kind, "sha256": digest, "values": _values(values)}
-    text = _header({"__metadata__": told, **header}).encode()
+    return _joined({"__metadata__": told, **header}, data)
+
+
+def sealed(blob: bytes) -> bytes:
+    """What `pack` gave with a SHA-256 of its header too, for files; bytes in a store have a checksum beside them."""
+    header, data = _split(blob, "what is to be sealed")
+    header["__metadata__"][_SEAL] = _digest(header)
+    return _joined(header, data)
+
+
+def _joined(header: Mapping[str, Any], data: bytes | memoryview) -> bytes:
+    text = _header(header).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + data
+
+
+def _digest(header: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_header(header).encode()).hexdigest()
 
 
 def unpack(blob: bytes, kind: str, *, source: str = "these bytes") -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The values and (read-only) arrays that `pack` was given; raises `FileFormatError` for anything else."""
     header, data = _split(blob, source)
-    metadata = header.pop("__metadata__", None)
+    metadata = header.get("__metadata__")
     if not isinstance(metadata, dict) or "pairrank" not in metadata:
         raise FileFormatError(f"{source} was not written by PairRank; expected a {kind}")
+    seal = metadata.pop(_SEAL, None)
+    intact = seal is None or seal == _digest(header)
+    del header["__metadata__"]
     version = str(metadata.get("format", ""))
     if not version.isdigit():
         raise FileFormatError(f"{source} has no readable format version; it is damaged")
     NewerFormatError.check(source, int(version), FORMAT_VERSION)
     if metadata["pairrank"] != kind:
         raise FileFormatError(f"{source} holds a {metadata['pairrank']}; expected a {kind}")
-    if hashlib.sha256(data).hexdigest() != metadata.get("sha256"):
+    if not intact or hashlib.sha256(data).hexdigest() != metadata.get("sha256"):
         raise FileFormatError(f"{source} is truncated or damaged: its checksum does not match")
     try:
         arrays = {name: _array(entry, data) for name, entry in header.items()}
@@ -110,10 +129,13 @@ def _array(entry: Mapping[str, Any], data: memoryview) -> NDArray[Any]:
 
 def write_atomically(path: str | os.PathLike[str], blob: bytes) -> None:
     """Write ``blob`` so that ``path`` holds either what it held before or all of ``blob``, even after a power cut."""
-    target = _file(path)
+    target = Path(os.path.realpath(_file(path)))  # what a link leads to
     # A name of its own for every writer, so that two writing the same file cannot mix.
-    partial = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    partial = target.with_name(f".{target.name[:64]}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
+        if Path(path).exists() and not target.is_file():  # a device, a pipe: it takes what comes and stays what it is
+            Path(path).write_bytes(blob)
+            return
         with open(partial, "xb") as file:
             file.write(blob)
             file.flush()
@@ -121,12 +143,12 @@ def write_atomically(path: str | os.PathLike[str], blob: bytes) -> None:
         os.replace(partial, target)
     except OSError as problem:
         partial.unlink(missing_ok=True)
-        raise StorageError(f"cannot write {target}: {problem.strerror or problem}") from problem
+        raise StorageError(f"cannot write {path}: {problem.strerror or problem}") from problem
     _sync_folder(target.parent)
 
 
 def _file(path: str | os.PathLike[str]) -> Path:
-    if not isinstance(path, (str, os.PathLike)) or not Path(path).name:
+    if not isinstance(path, (str, os.PathLike)) or not Path(path).name or "\0" in str(path):
         raise OptionError(f"the path is {path!r}; expected the name of a file")
     return Path(path)
 

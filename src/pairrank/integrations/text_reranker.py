@@ -197,7 +197,7 @@ class TextReranker(Reranker):
             }
             blobs = {"ranker": self.ranker.to_bytes()} | {f"open.{k}": v.to_bytes() for k, v in self._open.items()}
         arrays = {name: np.frombuffer(blob, dtype=np.uint8) for name, blob in blobs.items()}
-        archive.write_atomically(path, archive.pack("text re-ranker", values, arrays))
+        archive.write_atomically(path, archive.sealed(archive.pack("text re-ranker", values, arrays)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, upstream: Upstream | None = None) -> Self:

@@ -419,7 +419,7 @@ class Ranker(Saved, ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, atomically. `pairrank.load` reads it."""
-        archive.write_atomically(path, self.to_bytes())
+        archive.write_atomically(path, archive.sealed(self.to_bytes()))
 
     def digest(self) -> str:
         """SHA-256 of `to_bytes` without the lists that are kept, which follow from the log: equal for equal models."""

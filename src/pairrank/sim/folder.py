@@ -61,7 +61,7 @@ class RunFolder:
         arrays = {f"column.{name}": column[: progress.done] for name, column in progress.columns.items()}
         arrays |= {f"profile.{t}": profile for t, profile in progress.profiles.items()}
         arrays["ranker"] = np.frombuffer(ranker.to_bytes(), dtype=np.uint8)
-        archive.write_atomically(self.path / "checkpoint.bin", archive.pack(_KIND, values, arrays))
+        archive.write_atomically(self.path / "checkpoint.bin", archive.sealed(archive.pack(_KIND, values, arrays)))
 
     def load_checkpoint(self, fresh: Ranker) -> tuple[Ranker, Progress] | None:
         """Ranker and progress of the last checkpoint; None where there is none that is whole."""
