@@ -6,6 +6,8 @@ knows nothing of PairRank can catch them.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class PairRankError(Exception):
     """The root of all errors that the package raises on purpose."""
@@ -64,7 +66,17 @@ class ExportError(InputError):
 
 
 class LogError(DataError):
-    """A click log with bad rows where none were to be passed over; the message says which and why."""
+    """A click log with bad rows where none were to be passed over, or in which nothing is left without them.
+
+    ``problems`` are the rows, `pairrank.logs.Problems`; the message says which and why.
+    """
+
+    def __init__(self, told: str, problems: Any) -> None:
+        super().__init__(told, problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}:\n{self.problems.text()}" if self.problems else str(self.args[0])
 
 
 class FileFormatError(PairRankError):

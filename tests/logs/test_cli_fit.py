@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pairrank
@@ -79,6 +81,34 @@ def test_what_was_left_out_on_the_way_is_told_where_nothing_is_left_to_learn(
     assert "no pair to learn from" in told
     assert "click-without-impression" in told
     assert "no bad rows" not in told
+
+
+@pytest.mark.parametrize(("options", "code"), [(["--out"], 2), (["--check"], 1), (["--on-error", "stop", "--out"], 2)])
+@pytest.mark.parametrize("name", ["events.jsonl", "products.parquet", "unclicked.jsonl"])
+def test_the_report_is_written_where_no_list_can_be_used(
+    tmp_path: Path, name: str, options: list[str], code: int
+) -> None:
+    pq.write_table(pa.table({"price": [1.0]}), tmp_path / "products.parquet")
+    (tmp_path / "events.jsonl").write_text('{"type": "impression", "impression_id": "i1"}\nnot JSON\n')
+    shown = {"type": "impression", "impression_id": "i1", "query_id": "q", "timestamp": 1, "documents": [{"id": "a"}]}
+    (tmp_path / "unclicked.jsonl").write_text(json.dumps(shown) + "\n")
+    before = {path.name for path in tmp_path.iterdir()}
+    model = [str(tmp_path / "model")] if options[-1] == "--out" else []
+    report = tmp_path / "report.json"
+    assert main(["fit", str(tmp_path / name), *options, *model, "--report", str(report)]) == code
+    found = json.loads(report.read_text())
+    assert (found["n_lists"], bool(found["problems"])) == (0, True)
+    assert {path.name for path in tmp_path.iterdir()} == before | {"report.json"}
+
+
+@pytest.mark.parametrize("option", ["--out", "--report", "--keep", "--checkpoint"])
+def test_a_folder_that_is_not_there_is_told_before_anything_is_read(
+    write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    path = write("a.parquet", lists(10))
+    assert main(["fit", path, "--out", str(tmp_path / "model"), option, str(tmp_path / "no" / "file")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.parquet"]
 
 
 def test_wrong_usage(write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

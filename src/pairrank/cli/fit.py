@@ -13,7 +13,7 @@ from typing import Any
 
 from pairrank import archive, logs, rankers, short_text, threads
 from pairrank.engines import ENGINES
-from pairrank.errors import DataError, OptionError
+from pairrank.errors import DataError, LogError, OptionError
 from pairrank.logs import reader
 from pairrank.logs.ingest import ACTIONS, ingest, kind_of
 from pairrank.logs.problems import Problems
@@ -66,15 +66,26 @@ def run(args: argparse.Namespace) -> int:
         raise OptionError("no logs were named")
     if not args.check and not args.out:
         raise OptionError("say where the ranker goes, with --out MODEL, or --check the logs only")
-    if args.check:
-        with click_logs(args) as (paths, facts, how):
-            problems, n_lists, n_pairs = logs.validate(paths, model=_model(args), **how)
-        problems.merge(facts["problems"])
-        _report(args, problems, facts, n_lists=n_lists, n_pairs=n_pairs)
-        return 1 if problems else 0
+    try:
+        return _checked(args) if args.check else _fitted(args)
+    except LogError as problem:
+        _report(args, problem.problems, {}, n_lists=0, n_pairs=0)
+        print(f"pairrank: {problem.args[0]}", file=sys.stderr)
+        return 1 if args.check else 2
+
+
+def _checked(args: argparse.Namespace) -> int:
+    with click_logs(args) as (paths, facts, how):
+        problems, n_lists, n_pairs = logs.validate(paths, model=_model(args), **how)
+    problems.merge(facts["problems"])
+    _report(args, problems, facts, n_lists=n_lists, n_pairs=n_pairs)
+    return 1 if problems else 0
+
+
+def _fitted(args: argparse.Namespace) -> int:
     found, ranker, facts = fit_ranker(args)
     found.prior().apply(ranker)
-    archive.write_atomically(args.out, ranker.to_bytes())
+    ranker.save(args.out)
     _report(args, found.problems, facts, n_lists=found.n_lists, n_pairs=found.n_pairs, passes=found.passes)
     print(f"{args.out}: {found.n_pairs:,} pairs of {found.n_lists:,} lists in {found.passes} passes")
     return 0
@@ -108,6 +119,9 @@ def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, 
 
 @contextmanager
 def _joined(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    for path in filter(None, (getattr(args, name, None) for name in ("out", "report", "keep", "checkpoint"))):
+        if not Path(path).absolute().parent.is_dir():
+            raise OptionError(f"cannot write {path}: there is no folder {Path(path).parent}")
     files = [name for path in args.logs for name in _files(path)]
     if not files:
         raise DataError(f"{', '.join(args.logs)}: there are no files in there")
@@ -131,8 +145,9 @@ def _joined(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any
         facts = {"clicks": done.n_clicks, "passed_over": dict(done.passed_over), "problems": done.problems}
         try:
             yield [*ready, joined], facts
-        except DataError as problem:  # what was left out before may be why
-            raise DataError(f"{problem}\n{done.problems.text()}") if done.problems else problem from None
+        except LogError as problem:  # what was left out before may be why
+            problem.problems.merge(done.problems)
+            raise
 
 
 def _actions(given: Sequence[str] | None) -> dict[str, float]:
@@ -149,7 +164,7 @@ def _files(path: str) -> list[str]:
     return sorted(str(entry) for entry in Path(path).iterdir() if entry.is_file() and not entry.name.startswith("."))
 
 
-def _report(args: argparse.Namespace, problems: Any, facts: dict[str, Any], **numbers: int) -> None:
+def _report(args: argparse.Namespace, problems: Problems, facts: dict[str, Any], **numbers: int) -> None:
     if problems or args.check:
         print(f"{numbers['n_lists']:,} good lists; bad rows:\n{problems.text()}", file=sys.stderr)
     for action, count in facts.get("passed_over", {}).items():
@@ -161,4 +176,4 @@ def _report(args: argparse.Namespace, problems: Any, facts: dict[str, Any], **nu
             "passed_over": facts.get("passed_over", {}),
             "problems": problems.to_json(),
         }
-        Path(args.report).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        archive.write_atomically(args.report, json.dumps(document, indent=2).encode() + b"\n")

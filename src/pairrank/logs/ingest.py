@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pairrank import store_log
-from pairrank.errors import DataError, FileFormatError, OptionError, StorageError
+from pairrank.errors import DataError, FileFormatError, LogError, OptionError, StorageError
 from pairrank.logs.clicklog import parquet
 from pairrank.logs.join import Join
 from pairrank.logs.problems import Problems, Reason
@@ -71,7 +71,7 @@ def kind_of(path: str | os.PathLike[str]) -> str:
         with _opened(path) as file:
             start = file.read(4)
     except (OSError, EOFError) as problem:
-        raise StorageError(f"cannot read {path}: {problem}") from None
+        raise StorageError(f"cannot read {path}: {getattr(problem, 'strerror', None) or problem}") from None
     # A Parquet file that lost its first bytes is still better reported as such.
     return "parquet" if start == b"PAR1" or str(path).endswith(".parquet") else "json"
 
@@ -115,7 +115,7 @@ def ingest(
             if on_error == "stop":
                 result.problems.stop()
             if result.n_lists == 0:
-                raise DataError(f"the logs hold no list that could be used:\n{result.problems.text()}")
+                raise LogError("the logs hold no list that could be used", result.problems)
             os.replace(partial, out)
         finally:
             partial.unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from scipy.linalg import cho_factor, cho_solve
 from pairrank import archive, engines
 from pairrank.checking import check_choice, check_number_in
 from pairrank.engines import Engine
-from pairrank.errors import DataError, OptionError, PairRankError
+from pairrank.errors import DataError, LogError, OptionError, PairRankError
 from pairrank.estimator import evidence
 from pairrank.features import position
 from pairrank.features.additive import Additive
@@ -213,7 +213,7 @@ class _Job:
             theta = self._first_guess(engine)
             done = self.sweep(engine, theta, resumed)
             if not done.n_pairs:
-                raise DataError("the logs hold no pair to learn from" + (f":\n{resumed.text()}" if resumed else ""))
+                raise LogError("the logs hold no pair to learn from", resumed)
             # The first pass tells the columns' spread, and so the penalty; it was not needed before.
             d = self.units.n_inputs
             self.units.fix_units(np.sqrt(mean_spread(done.spread[:d], done.varied[:d])))
@@ -360,7 +360,7 @@ class _Job:
         values |= {"counts": dict(problems.counts), "examples": dict(problems.examples)}
         arrays = {"theta": theta, "gradient": done.gradient, "hessian": done.hessian, "M": M}
         arrays |= {f"units.{name}": np.asarray(value) for name, value in state_of(self.units).items()}
-        archive.write_atomically(self.checkpoint, archive.pack("fit-checkpoint", values, arrays))
+        archive.write_atomically(self.checkpoint, archive.sealed(archive.pack("fit-checkpoint", values, arrays)))
 
     def _resume(self, problems: Problems) -> tuple[FloatArray, Sums | None, FloatArray, Problems]:
         d = self.width

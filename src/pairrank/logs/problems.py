@@ -65,7 +65,7 @@ class Problems:
     def stop(self) -> None:
         """Raise `LogError` if there is anything at all."""
         if self.counts:
-            raise LogError(f"the log has bad rows, and none were to be passed over:\n{self.text()}")
+            raise LogError("the log has bad rows, and none were to be passed over", self)
 
     def text(self) -> str:
         """One line a reason: the count, what it means, and where it happened first."""

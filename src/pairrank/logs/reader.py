@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pairrank.documents import MAX_MAGNITUDE
-from pairrank.errors import DataError, StorageError
+from pairrank.errors import DataError, LogError, StorageError
 from pairrank.logs.clicklog import arrow, parquet
 from pairrank.logs.problems import Problems, Reason
 from pairrank.types import BoolArray, FloatArray, IntArray
@@ -95,7 +95,7 @@ def width_of(paths: Sequence[str]) -> int:
     problems = Problems()
     found = chunks(paths, problems)
     if not found and problems:
-        raise DataError(f"the logs hold no list that could be read:\n{problems.text()}")
+        raise LogError("the logs hold no list that could be read", problems)
     return width(found)
 
 
