@@ -66,6 +66,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     told = capsys.readouterr().out
     assert told.startswith(f"usage: pairrank {command}")
     assert len(told.splitlines()) > 5
+    assert "example: pairrank" not in told, "a command that is broken over two lines cannot be pasted"
 
 
 def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,11 +130,18 @@ def test_tables_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) 
     assert all(cell in " ".join(told.split()) for row in rows for cell in row[:1] + row[2:])
 
 
-def test_an_interrupted_command_says_what_is_kept() -> None:
+def test_an_interrupted_command_says_what_is_kept(tmp_path: Path) -> None:
     kept = cli._kept(argparse.Namespace(resume=True, out=None))
     assert kept == "; nothing is kept: with --out DIR the same command goes on where it stopped"
     assert cli._kept(argparse.Namespace(resume=False, out="x")).endswith("without --no-resume goes on from there")
-    assert cli._kept(argparse.Namespace()) == ""
+    assert (
+        cli._kept(cli.parser("calibrate").parse_args(["--out", "x"]))
+        == "; nothing is kept, and the same command begins again"
+    )
+    fit = cli.parser("fit").parse_args(["log", "--out", str(tmp_path / "model")])
+    assert cli._kept(fit) == cli._kept(argparse.Namespace()) == ""
+    (tmp_path / "model.checkpoint").touch()
+    assert cli._kept(fit) == f"; the same command goes on from {tmp_path / 'model.checkpoint'}"
 
 
 def test_a_terminal_without_our_letters_gets_others_in_their_place() -> None:

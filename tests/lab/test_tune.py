@@ -93,6 +93,13 @@ def test_nothing_to_tune() -> None:
         tune.tune("offline-ranknet", TASK, pretend)
 
 
+@pytest.mark.parametrize("wrong", ["offline-ranknet", "nobody", "pdgd(learning_rate=-1)"])
+def test_a_ranker_that_cannot_be_tuned_is_told_before_the_others_run(tmp_path: Path, wrong: str) -> None:
+    words = ["--ranker", "pdgd", "--ranker", wrong, "--trials", "1", "--rounds", "1", "--engine", "serial"]
+    assert main(["tune", "synthetic:tiny", *words, "--out", str(tmp_path / "t")]) == 2
+    assert not (tmp_path / "t").exists()
+
+
 def test_from_the_command_to_the_other_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--rounds", "9", "--seeds", "1", "--clicks", "perfect", "--engine", "serial"]
     words = ["tune", "synthetic:tiny", "--ranker", "sgd-ranknet", "--trials", "3", *small, "--out", str(tmp_path / "t")]

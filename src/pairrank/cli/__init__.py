@@ -52,15 +52,20 @@ FACES = {
 COMMANDS = {name: told for commands in FACES.values() for name, told in commands.items()}
 
 
+class _Help(argparse.HelpFormatter):
+    """Wraps what is one paragraph; several lines, with commands to be pasted among them, stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
 def parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser of ``command`` with its options; without one, that of the whole, which lists the commands."""
     if command is not None:
-        made = argparse.ArgumentParser(prog=f"pairrank {command}")
+        made = argparse.ArgumentParser(prog=f"pairrank {command}", formatter_class=_Help)
         module = import_module(f"pairrank.cli.{command}")
         made.set_defaults(run=module.run)
         module.configure(made)
-        if "\n" in (made.epilog or ""):
-            made.formatter_class = argparse.RawDescriptionHelpFormatter
         return made
     lines = [
         f"{face}:\n" + "\n".join(f"  {name:<11}{told}" for name, told in commands.items())
@@ -71,7 +76,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         usage="pairrank COMMAND …",
         description="Ranking that learns from clicks while it serves.",
         epilog="\n\n".join([*lines, "pairrank COMMAND --help explains one command."]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     top.add_argument("--version", action="version", version=f"pairrank {__version__}")
     return top
@@ -146,8 +151,13 @@ def _flags(command: argparse.ArgumentParser) -> Iterator[str]:
 
 def _kept(args: argparse.Namespace) -> str:
     """What an interrupted command leaves behind, and how to go on."""
+    if hasattr(args, "checkpoint"):
+        kept = args.checkpoint or f"{args.out}.checkpoint"
+        return f"; the same command goes on from {kept}" if os.path.exists(kept) else ""
     if not hasattr(args, "resume"):
         return ""
+    if args.resume is None:
+        return "; nothing is kept, and the same command begins again"
     if args.out is None:
         return "; nothing is kept: with --out DIR the same command goes on where it stopped"
     again = "the same command" if args.resume else "the same command without --no-resume"

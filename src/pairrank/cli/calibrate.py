@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from pairrank import archive
+from pairrank import archive, click_models
 from pairrank.cli.experiment_options import add, positive
 from pairrank.engines import cores
 from pairrank.lab import executors
@@ -29,6 +29,8 @@ columns:
   of these wrong       share of those that contradict the ideal weights, with its standard error over seeds
   width used / needed  the nominal width over the one that 95 % of the deviations keep to; known for logistic feedback
 
+An interrupted study begins again.
+
 examples:
   pairrank calibrate --out calibration
   pairrank calibrate --clicks informational --rounds 300 --seeds 5 --out calibration
@@ -42,11 +44,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="DIR", help="where calibration.json and calibration.md go")
     parser.add_argument("--features", type=positive, default=10, metavar="N", help="of a document (default: 10)")
     add(parser, rounds=2000, seeds=20, clicks=None, jobs=None)
+    parser.set_defaults(resume=None)
 
 
 def run(args: argparse.Namespace) -> int:
     rounds = (*(t for t in _ROUNDS if t < args.rounds), args.rounds)
-    users = tuple(dict.fromkeys(args.clicks or USERS))
+    users = tuple(dict.fromkeys(click_models.canonical(text) for text in args.clicks or USERS))
     study = calibration.Study(features=args.features, rounds=rounds, seeds=args.seeds, users=users)
     executors.prepare(args.out, "")
     with progress(len(study.cases()) * study.seeds, "runs") as report:

@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "from scikit-learn (.npy, JSON with coef_)."
     )
     parser.epilog = (
-        "example: pairrank export model.pairrank --format elasticsearch --name shop-v7 "
+        "example:\n  pairrank export model.pairrank --format elasticsearch --name shop-v7 "
         "--names title_bm25,body_bm25,age --normaliser normaliser.json --out model.json"
     )
     parser.add_argument("model", metavar="MODEL", help="the file to read")

@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what a model is certain of for one query, as SVG",
         description="Draw the candidates of one query in score order: blocks as bands, certain orders kept, uncertain "
         "pairs joined, and what is shown. Without a model: an example, before and after learning.",
-        epilog="example: pairrank figure blocks --model model.pairrank --data MQ2008 --query 3 --out blocks.svg",
+        epilog="example: pairrank figure blocks --model m.pairrank --data MQ2008 --out x.svg",
     )
     blocks.add_argument("--model", metavar="FILE", help="a model that `save` wrote")
     blocks.add_argument("--data", help="folder, file or synthetic: name of the query's data")

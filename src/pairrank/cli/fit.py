@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "stores of the service (a SQLite file, postgresql://…), or User Behavior Insights 1.3 (JSON lines of queries "
         "and events, with --features). The result continues online from there."
     )
-    parser.epilog = "example: pairrank fit logs/*.parquet --engine processes --out model.pairrank"
+    parser.epilog = "example:\n  pairrank fit logs/*.parquet --engine processes --out model.pairrank"
     add_log_options(parser)
     parser.add_argument("--out", metavar="MODEL", help="where to write the ranker")
     parser.add_argument("--check", action="store_true", help="only check the logs; exit 1 if anything is wrong")

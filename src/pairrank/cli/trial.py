@@ -32,6 +32,8 @@ What is measured:
                           and of that interleaved with the order it had after half of its lists
   guarded launch          arm a (good), chance (useless) and a reversed (hostile) against the best single feature
 
+An interrupted study begins again.
+
 examples:
   pairrank trial MQ2008 --a offline-ranknet --b 'worse(noise=0.5)' --out trial
   pairrank trial MQ2008 --a pairrank --b as-sent --clicks navigational --null 0 --logs 0 --launches 0 --out trial
@@ -66,6 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(parser, k=plain.k, fold=plain.fold, normalise=plain.normalise, clicks=None, jobs=None)
     parser.add_argument("--out", required=True, metavar="DIR", help="where trial.json, trial.md and the picture go")
     parser.add_argument("--json", action="store_true", help="print the JSON instead of tables")
+    parser.set_defaults(resume=None)
 
 
 def _count(text: str) -> int:

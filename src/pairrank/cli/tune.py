@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from pairrank import rankers
 from pairrank.cli import experiment_options
 from pairrank.lab import tune, tuned_options
 from pairrank.lab.executors import prepare
@@ -40,13 +41,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    prepare(args.out)
     given = tuned_options.load(args.settings) if args.settings else {}
     told: dict[str, Any] = {f.name: getattr(args, f.name) for f in fields(tune.Task) if hasattr(args, f.name)}
     task = tune.Task(**told, users=experiment_options.users(args))
+    texts = {ranker: tuned_options.applied(ranker, given) for ranker in args.ranker or tune.RANKERS}
+    for text in texts.values():  # what cannot be run or tuned is told before hours of runs for the others
+        rankers.make(text, n_features=1)
+        task.specs(text, args.rounds)
+        tune.space(rankers.parse(text)[0])
+    prepare(args.out)
     found = []
-    for ranker in dict.fromkeys(args.ranker or tune.RANKERS):
-        text = tuned_options.applied(ranker, given)
+    for ranker, text in texts.items():
         tuned = tune.tune(text, task, lambda specs, out: experiment_options.run_all(specs, args, out), args.out)
         found.append(tuned)
         best = ", ".join(f"{name} = {value}" for name, value in tuned.options.items()) or "the defaults"

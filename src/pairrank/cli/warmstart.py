@@ -25,8 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "be spread evenly over [0, 1]."
     )
     parser.epilog = (
-        "examples: pairrank warmstart --data MQ2008 --out model.pairrank; "
-        "pairrank warmstart --weights old-solr-model.json --names title,body,age --strength 100 --out model.pairrank"
+        "examples:\n  pairrank warmstart --data MQ2008 --out model.pairrank\n"
+        "  pairrank warmstart --weights old-solr-model.json --names title,body,age --strength 100 --out model.pairrank"
     )
     add_log_options(parser)
     parser.add_argument("--weights", metavar="FILE", help="a model in any format that `pairrank export` reads")

@@ -129,7 +129,7 @@ class Tuned:
 def tune(ranker: str, task: Task, run_all: RunAll, out: str | None = None) -> Tuned:
     """The best options of ``ranker`` for the task; ``run_all(specs, out)`` plays the runs."""
     name, given = rankers.parse(ranker)
-    alive = [{**given, **options} for options in task.draws(_space(name))]
+    alive = [{**given, **options} for options in task.draws(space(name))]
     default, tried = alive[0], list[Mapping[str, Any]]()
     values: list[float] = []
     for keep, rounds in task.rungs():
@@ -143,7 +143,7 @@ def tune(ranker: str, task: Task, run_all: RunAll, out: str | None = None) -> Tu
     return Tuned(name, alive[first], values[first], values[alive.index(default)], tuple(tried))
 
 
-def _space(name: str) -> Space:
+def space(name: str) -> Space:
     """What is tuned of a ranker; one of one's own says so: ``SPACE = {"rate": (0.01, 1.0), "depth": [1, 2]}``."""
     if name in SPACES:
         return SPACES[name]
@@ -177,7 +177,7 @@ def save(path: str | os.PathLike[str], task: Task, found: Sequence[Tuned], comma
                 "value": round(tuned.value, 5),
                 "value_of_defaults": round(tuned.default, 5),
                 "tried": len({json.dumps(trial["options"], sort_keys=True) for trial in tuned.trials}),
-                "space": dict(sorted(_space(tuned.ranker).items())),
+                "space": dict(sorted(space(tuned.ranker).items())),
             }
             for tuned in found
         },
