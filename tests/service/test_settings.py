@@ -26,6 +26,7 @@ def test_the_order_of_precedence(tmp_path: Path) -> None:
         ({"PAIRRANK_PORT": "70000"}, "0 to 65535"),
         ({"PAIRRANK_PUBLIC_EVENTS": "perhaps"}, "expected bool"),
         ({"PAIRRANK_LOG_LEVEL": "loud"}, "log_level"),
+        ({"PAIRRANK_UPSTREAM": "localhost:8080"}, "the upstream's address is 'localhost:8080'; expected http://"),
         ({"PAIRRANK_WORKERS": "0"}, "workers"),
     ],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pairrank.errors import OptionError, StorageError
+from pairrank.upstream import RerankEndpoint
 
 PREFIX = "PAIRRANK_"
 MIN_SECRET = 16
@@ -84,6 +85,13 @@ class Settings:
             raise OptionError(f"admin_key has {len(self.admin_key)} characters; expected {MIN_SECRET} or more")
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise OptionError(f"log_level is {self.log_level!r}; expected debug, info, warning or error")
+
+        _ = self.rerank_endpoint  # an address that is none
+
+    @property
+    def rerank_endpoint(self) -> RerankEndpoint | None:
+        """The other re-ranker, where there is one."""
+        return RerankEndpoint(self.upstream, self.upstream_model, self.upstream_key or None) if self.upstream else None
 
     @property
     def loopback(self) -> bool:

@@ -38,10 +38,7 @@ INFINITY = "/infinity/rerank"
 def routes(worker: WorkerState) -> APIRouter:
     """The router with the endpoint, under each of its addresses."""
     router = APIRouter(tags=["ranking"], dependencies=[KEY])
-    settings = worker.settings
-    upstream = None
-    if settings.upstream:
-        upstream = RerankEndpoint(settings.upstream, settings.upstream_model, settings.upstream_key or None)
+    upstream = worker.settings.rerank_endpoint
 
     async def rerank(request: Request) -> Response:
         try:
