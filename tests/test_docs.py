@@ -258,6 +258,8 @@ def session(tmp_path: Path, small_data: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PAIRRANK_CACHE", str(tmp_path / "cache"))
+    # To load compiled code takes a second in each of hundreds of processes, and five rounds have no use for it.
+    monkeypatch.setenv("PAIRRANK_COMPILED", "0")
     # Dataclasses look their module up by its name.
     module = type(sys)("page")
     monkeypatch.setitem(sys.modules, "page", module)

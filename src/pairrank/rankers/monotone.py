@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import nnls
 
 from pairrank.features.linear import Units
 from pairrank.types import FloatArray
@@ -37,6 +36,8 @@ def projected(theta: FloatArray, A: FloatArray, covariance: FloatArray | None) -
     """
     if (A @ theta >= 0.0).all():
         return theta
+    from scipy.optimize import nnls  # takes longer to import than the rest of a ranker, and few need it
+
     spread = A if covariance is None else A @ covariance
     C = spread @ A.T
     scale = 1.0 / np.sqrt(np.maximum(C.diagonal(), 1e-300))

@@ -38,7 +38,6 @@ _RC: Any = {
     "lines.linewidth": 1.5,
     "lines.markersize": 4.5,
     "svg.hashsalt": "pairrank",  # the same figure gives the same file
-    "figure.constrained_layout.use": True,
 }
 
 
@@ -57,7 +56,7 @@ class Plate:
             figure = self.draw()
             png, svg = io.BytesIO(), io.BytesIO()
             figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-            figure.set_layout_engine("none")  # the places found for the one serve the other
+            figure.set_layout_engine(None)  # the places found for the one serve the other
             figure.savefig(svg, format="svg", metadata={"Date": None})
         return _slim(png.getvalue()), svg.getvalue()
 
@@ -315,7 +314,8 @@ def _sheet(
     def draw() -> Any:
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=size or (max(_WIDTH * columns, 2 * _WIDTH), _HEIGHT * rows + 0.6))
+        size_in_inches = size or (max(_WIDTH * columns, 2 * _WIDTH), _HEIGHT * rows + 0.6)
+        figure = Figure(figsize=size_in_inches, layout="constrained")
         axes: Any = figure.subplots(rows, columns, squeeze=False, sharey="row" if sharey else False)
         fill(axes)
         drawn = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in axes.flat]
