@@ -18,7 +18,6 @@ from pairrank.sim.run import Splits, load_splits, run_spec
 
 _TICK = 0.5  # seconds between looks at what has come back
 _Source = tuple[str, str, int, str]
-_Answer = tuple[bytes, dict[str, float]] | tuple[str, str]
 
 
 def run(specs: Sequence[RunSpec], out: Out, jobs: int | None, address: str | None, tell: Report) -> list[Result]:
@@ -47,7 +46,7 @@ def _submit(
         except Exception as problem:
             results[index] = Failure.of(specs[index], problem)
             continue
-        pending[task.remote(specs[index].to_json(), data, sources)] = index
+        pending[task.remote(specs[index], data, sources)] = index
     try:
         while pending:
             ready, _ = ray.wait(list(pending), num_returns=1, timeout=_TICK)
@@ -74,19 +73,16 @@ def _sources(spec: RunSpec) -> dict[str, bytes]:
     return {} if where is None else {where.digest: own.source(where)}
 
 
-def _work(text: str, data: Splits, sources: dict[str, bytes]) -> _Answer:
-    """On a worker: the records as bytes with the seconds, or the name and sentence of what went wrong."""
+def _work(spec: RunSpec, data: Splits, sources: dict[str, bytes]) -> Records | Failure:
+    """On a worker: the records, or what went wrong."""
     own.receive(sources)
-    spec = RunSpec.from_json(text)
     source = _source(spec)
     if source not in _last:
         _last.clear()
     try:
-        records = run_spec(spec, _last.setdefault(source, data))
-        return records.to_parquet(), dict(records.seconds)
+        return run_spec(spec, _last.setdefault(source, data))
     except Exception as problem:
-        failure = Failure.of(spec, problem)
-        return failure.kind, failure.reason
+        return Failure.of(spec, problem)
 
 
 # The splits that this worker used last: what is computed once per data set hangs on their identity.
@@ -99,14 +95,13 @@ def _source(spec: RunSpec) -> _Source:
 
 def _received(ray: Any, reference: Any, spec: RunSpec, out: Out) -> Result:
     try:
-        answer = ray.get(reference)
+        records: Records | Failure = ray.get(reference)
     except ray.exceptions.RayError as problem:
         reason = f"its worker died {RETRIES + 1} times (killed, or out of memory): {type(problem).__name__}"
         return Failure(spec, "WorkerDied", reason)
-    if isinstance(answer[0], str):
-        return Failure(spec, answer[0], answer[1])
+    if isinstance(records, Failure):
+        return records
     try:
-        records = Records.from_parquet(answer[0], seconds=answer[1])
         if out is not None:
             folder = RunFolder(out, spec)
             folder.open()
