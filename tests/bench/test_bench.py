@@ -43,7 +43,7 @@ def test_every_benchmark_has_its_rows(report: dict[str, object]) -> None:
         "whole-run": 4 * len(whole_run.RANKERS),
         "parsing": 4,
         "sweep": 1,
-        "baselines": len(bench.baselines.RANKERS),
+        "baselines": len(bench.round.BASELINES),
     }
 
 
@@ -89,7 +89,7 @@ def test_streams_go_on_until_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_markdown_has_a_line_per_figure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--quick", "--markdown", "--only", "baselines"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert sum(line.startswith("| baselines |") for line in lines) == len(bench.baselines.RANKERS)
+    assert sum(line.startswith("| baselines |") for line in lines) == len(bench.round.BASELINES)
 
 
 PROGRAM = """

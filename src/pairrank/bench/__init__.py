@@ -8,7 +8,6 @@ from functools import partial
 from pairrank import threads
 from pairrank.bench import (
     additive,
-    baselines,
     beside,
     exactness,
     many_candidates,
@@ -36,7 +35,7 @@ _TABLE: dict[str, Callable[..., Iterator[Row]]] = {
     "whole-run": whole_run.measure,
     "parsing": parsing.measure,
     "sweep": sweep.measure,
-    "baselines": baselines.measure,
+    "baselines": round.baselines,
 }
 NAMES = tuple(_TABLE)
 

@@ -13,6 +13,9 @@ from pairrank.types import FloatArray
 # (documents, features): an MSLR list, a Yahoo list, a long list, a LETOR list; and what a round may cost.
 SHAPES: tuple[tuple[int, int, float | None], ...] = ((100, 136, 2.5), (24, 700, 3.0), (1000, 136, None), (20, 46, None))
 RANKERS = ("pairrank", "pairrank-c(refine=true)")
+# The other online rankers, of which a round may cost so much.
+BASELINES = ("dbgd", "epsilon-greedy", "mgd", "mgd(multileaving=team-draft)", "pdgd", "sgd-ranknet")
+BASELINE = 5.0
 
 
 def measure(quick: bool) -> Iterator[Row]:
@@ -22,6 +25,14 @@ def measure(quick: bool) -> Iterator[Row]:
         queries = candidates(n_docs, n_features, 10 if quick else 100)
         for name in RANKERS:
             yield over_floor("round", name, Stream(queries), before, rounds, limit)
+
+
+def baselines(quick: bool) -> Iterator[Row]:
+    """A row per other ranker at the first shape."""
+    before, rounds = (5, 40) if quick else (100, 400)
+    queries = candidates(*SHAPES[0][:2], 10 if quick else 100)
+    for name in BASELINES:
+        yield over_floor("baselines", name, Stream(queries), before, rounds, BASELINE)
 
 
 def over_floor(benchmark: str, name: str, stream: Stream, before: int, rounds: int, limit: float | None) -> Row:
