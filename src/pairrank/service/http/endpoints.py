@@ -83,27 +83,30 @@ def parse(model: type[B], body: bytes) -> B:
     return check(model, parse_json(body or b"{}"))
 
 
-def check(model: type[B], value: Any) -> B:
-    """A value that JSON gave, as a model."""
+def check(model: type[B], value: Any, what: str = "the body") -> B:
+    """A value that JSON gave, as a model; refusals call it ``what``."""
     try:
         return model.model_validate(value)
     except ValidationError as problem:
         found = problem.errors(include_url=False, include_context=False)
         first = min(found, key=lambda error: error["type"] != "extra_forbidden")  # a misspelt field is missing, too
-        raise InputError(sentence(first, ", ".join(model.model_fields))) from None
+        raise InputError(sentence(first, ", ".join(model.model_fields), what)) from None
 
 
-def sentence(problem: Mapping[str, Any], known: str = "") -> str:
+def sentence(problem: Mapping[str, Any], known: str = "", what: str = "the body") -> str:
     """What pydantic found, in one line whatever is in it: a name that the client made up may be part of it."""
     kind, message, given = problem["type"], problem["msg"], problem["input"]
+    if kind == "model_type" and not problem["loc"]:
+        return f"{what} is no JSON object; expected one with {known}"
     if kind == "model_type":
-        return "the body is no JSON object" + (f"; expected one with {known}" if known else "")
-    if kind == "extra_forbidden" and len(problem["loc"]) == 1:
+        message = "input should be a JSON object"
+    elif kind == "extra_forbidden" and len(problem["loc"]) == 1:
         message = f"there is no such field; expected {known}"
     elif kind != "missing" and not isinstance(given, (dict, list)):
         message = f"{message}; got {str(orjson.dumps(given), 'utf-8')[:40]}"
     # Of several kinds that a value may have, pydantic names the one that it tried last.
     place = ".".join(str(part) for part in problem["loc"] if kind == "extra_forbidden" or "[" not in str(part))
+    place = place if what == "the body" else f"{what}, {place}"
     return " ".join(f"{place}: {message[:1].lower()}{message[1:]}".split())[:300]
 
 

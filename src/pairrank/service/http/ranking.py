@@ -117,12 +117,12 @@ def routes(worker: WorkerState) -> APIRouter:
         sent = parse_json(await worker.body(request))
         if not isinstance(sent, list) or len(sent) > MAX_EVENTS:
             raise InputError(f"the body must be a list of at most {MAX_EVENTS} events")
-        bodies = [check(EventBody, event) for event in sent]
+        bodies = [check(EventBody, event, f"event {i} (counted from 0)") for i, event in enumerate(sent)]
         for body in bodies:
             if body.document_id is None and body.type != "reformulation":
-                raise InputError(f"an event has the type {body.type!r} and no document_id")
+                raise InputError(f"event {body.event_id!r} has the type {body.type!r} and no document_id")
             if "\0" in body.event_id:
-                raise InputError("an event_id holds a null character")
+                raise InputError(f"the event_id {body.event_id!r} holds a null character")
         found = [parse_impression(body.impression_id) for body in bodies]
         known = [
             Event(item.row.id, *place, body.event_id, body.document_id, body.type)
