@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 
-from pairrank.bench.measure import Row, ratio
+from pairrank.bench.measure import Row, interleaved, ratio
 from pairrank.sim import RunSpec
 
 # Runs all specs in that many processes. It is the laboratory's, handed in: faces do not import each other.
@@ -19,15 +20,7 @@ def measure(sweep: Sweep, quick: bool) -> Iterator[Row]:
     runs, rounds = (2, 50) if quick else (8, 2_000)
     data = "synthetic:tiny" if quick else "synthetic:linear"
     specs = [RunSpec(data=data, rounds=rounds, seed=seed, ideal="") for seed in range(runs)]
-    taken = []
-    for _ in range(1 if quick else 3):
-        turn = []
-        for jobs in (1, 2):
-            began = perf_counter()
-            sweep(specs, jobs)
-            turn.append(perf_counter() - began)
-        taken.append(turn)
-    one, two = np.array(taken).T
+    one, two = interleaved([partial(sweep, specs, jobs) for jobs in (1, 2)], 1 if quick else 3, perf_counter).T
     yield Row(
         "sweep",
         f"{runs} runs of {rounds} rounds on {data}",
