@@ -54,9 +54,10 @@ class Plate:
         """PNG and SVG."""
         with import_extra("matplotlib", "lab").rc_context(_RC):
             figure = self.draw()
+            figure.get_layout_engine().execute(figure)
+            figure.set_layout_engine(None)  # places are found once, for both
             png, svg = io.BytesIO(), io.BytesIO()
-            figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-            figure.set_layout_engine(None)  # the places found for the one serve the other
+            figure.savefig(png, format="png", metadata={"Software": None})
             figure.savefig(svg, format="svg", metadata={"Date": None})
         return _slim(png.getvalue()), svg.getvalue()
 
@@ -315,7 +316,7 @@ def _sheet(
         from matplotlib.figure import Figure
 
         size_in_inches = size or (max(_WIDTH * columns, 2 * _WIDTH), _HEIGHT * rows + 0.6)
-        figure = Figure(figsize=size_in_inches, layout="constrained")
+        figure = Figure(figsize=size_in_inches, dpi=150, layout="constrained")
         axes: Any = figure.subplots(rows, columns, squeeze=False, sharey="row" if sharey else False)
         fill(axes)
         drawn = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in axes.flat]
