@@ -24,8 +24,8 @@ from pairrank.checking import check_number_in, check_whole, nearest
 from pairrank.errors import ClickError, FeatureError, OptionError
 from pairrank.types import BoolArray, FloatArray, Id, check_clicks
 
-# Squares of features stay finite in float64, and so do sums of them.
-MAX_MAGNITUDE = 1e9
+# Squares of features stay finite, and so do sums of them. Times in milliseconds since 1970 are below.
+MAX_MAGNITUDE = 1e13
 MAX_FEATURES = 100_000
 
 # What `rank` accepts: see above. Frames are known by what they can do, so that neither package is imported here.

@@ -48,7 +48,7 @@ def lists(ranker: Ranker, rounds: int, scale: FloatArray, offset: float) -> tupl
         (np.full(D, 1e6), 0.0),
         (np.array([1e-6, 1e-3, 1e3, 1e6]), 0.0),
         (np.ones(D), 1e8),
-        (np.array([1.0, 2.0**6, 2.0**12, 2.0**20]), 1e8),
+        (np.array([1.0, 2.0**6, 2.0**12, 2.0**35]), 1e8),  # the last as times in milliseconds
     ],
     ids=["tiny", "huge", "mixed", "offsets", "both"],
 )

@@ -15,7 +15,7 @@ from pairrank.types import FloatArray
 WIDTH = 4
 N_LISTS = 10_000
 # The largest magnitude that is accepted, and a little beyond: what lies beyond must be refused by name.
-LARGEST = 1e9
+LARGEST = 1e13
 
 
 def column(rng: np.random.Generator, n: int) -> FloatArray:
@@ -29,9 +29,9 @@ def column(rng: np.random.Generator, n: int) -> FloatArray:
         case 2:  # tiny
             return drawn * 10.0 ** rng.integers(-320, -8)
         case 3:  # huge
-            return (drawn - 0.5) * 2 * 10.0 ** rng.integers(3, 10)
+            return (drawn - 0.5) * 2 * 10.0 ** rng.integers(3, 14)
         case 4:  # a small difference on a large offset
-            return rng.choice([1e6, 1e8, -1e8]) + drawn
+            return rng.choice([1e6, -1e8, 1.7e9, 1.7e12]) + drawn
         case 5:  # one that stands out
             return np.where(np.arange(n) == rng.integers(n), LARGEST, 0.0)
         case 6:  # few values
@@ -39,7 +39,7 @@ def column(rng: np.random.Generator, n: int) -> FloatArray:
         case 7:  # the two ends
             return rng.choice([-LARGEST, LARGEST], size=n)
         case 8:  # all magnitudes at once
-            return rng.choice([-1.0, 1.0], size=n) * 10.0 ** rng.uniform(-300, 9, size=n)
+            return rng.choice([-1.0, 1.0], size=n) * 10.0 ** rng.uniform(-300, 13, size=n)
         case 9:  # equal but for the last bit
             return np.nextafter(np.full(n, 0.1), rng.choice([0.0, 1.0], size=n))
         case 10:  # zeros of both signs

@@ -114,6 +114,6 @@ def test_null_elsewhere_is_refused_in_one_sentence(client: TestClient) -> None:
     refused = client.post(RANK, json={"documents": documents})
     assert refused.status_code == 422
     assert refused.json()["message"] == (
-        "document 'b', column 1 of the features is nan; expected finite numbers from -1e+09 to 1e+09; for missing "
+        "document 'b', column 1 of the features is nan; expected finite numbers from -1e+13 to 1e+13; for missing "
         "values say what they mean, as in missing=0.0 or missing='mean'"
     )

@@ -128,7 +128,8 @@ class Limits:
         """These limits with some replaced, if they go together."""
         merged = replace(self, **values)  # each within its own bounds: see `LimitsBody`
         if not 0 < merged.window_seconds <= merged.retention_seconds <= 3650 * DAY:
-            raise OptionError("expected 0 < window_seconds <= retention_seconds <= ten years")
+            given = f"window_seconds is {merged.window_seconds:g} and retention_seconds {merged.retention_seconds:g}"
+            raise OptionError(f"{given}; expected 0 < window_seconds <= retention_seconds <= ten years")
         return merged
 
 
