@@ -202,6 +202,7 @@ def test_clicks_by_id() -> None:
         (["b"], None, "clicks came by id, and the documents had none when they were ranked"),
         ({"b"}, None, "clicks came by id, and the documents had none when they were ranked"),
         ([0.5, 0.5, 0.0], ids, "clicks hold values other than 0 and 1"),
+        (np.ma.masked_array([1, 1, 0], [0, 1, 0]), None, "clicks are masked_array("),
         ([True, False], ids, "clicks have shape (2,); expected one per shown position, (3,)"),
     ]:
         with pytest.raises(ClickError) as caught:

@@ -205,8 +205,8 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
     >>> clicked(["b"], 3, ("a", "b", "c"))
     array([False,  True, False])
     """
-    if not isinstance(clicks, np.ndarray):
-        if isinstance(clicks, (str, Mapping)) or not isinstance(clicks, Iterable):
+    if type(clicks) is not np.ndarray:
+        if isinstance(clicks, (str, Mapping)) or not isinstance(clicks, Iterable) or np.ma.is_masked(clicks):
             raise ClickError(f"clicks are {clicks!r}; expected a list of ids, or one yes or no per shown position")
         clicks = list(clicks) if isinstance(clicks, Iterator) else clicks
     array = np.empty(0, dtype=object) if isinstance(clicks, (set, frozenset)) else np.asarray(clicks)
