@@ -136,6 +136,15 @@ def test_records_of_other_defaults_are_not_taken_for_these(tmp_path: Path) -> No
         replace(before, options=changed).check_defaults(tmp_path)
 
 
+def test_what_cannot_be_measured_is_not_drawn(tmp_path: Path) -> None:
+    # Nothing relevant is held out, and lists are shorter than the ranks of the figures.
+    for split, best in (("train", 1), ("test", 0)):
+        lines = [f"{best * (d == 0)} qid:{q} 1:{d} 2:{(d + q) % 3}\n" for q in range(2) for d in range(3)]
+        (tmp_path / f"{split}.txt").write_text("".join(lines))
+    assert main(["simulate", str(tmp_path), "--rounds", "3", "--out", str(tmp_path / "out")]) == 0
+    assert main(["report", str(tmp_path / "out")]) == 0
+
+
 def test_a_folder_of_simulate_and_one_of_nobody(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

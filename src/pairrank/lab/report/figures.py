@@ -280,6 +280,8 @@ def windows(cell: Cell, name: str, width: int = WINDOW) -> tuple[IntArray, Float
 
 
 def _line(axis: Any, x: IntArray, runs: FloatArray, look: Look) -> None:
+    if not np.isfinite(runs).any():  # lists that are too short for this, or nothing relevant to find
+        return
     mean, half = mean_interval(runs)
     every = (_MARKERS.find(look.marker), max(1, len(x) // 7))  # staggered: markers of close lines stay apart
     axis.plot(x, mean, color=look.colour, ls=look.style, marker=look.marker, markevery=every, label=look.label)

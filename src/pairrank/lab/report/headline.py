@@ -25,7 +25,7 @@ def ceilings(results: Results) -> Mapping[str, float]:
 def shares(results: Results) -> dict[str, FloatArray]:
     """By ranker (n_seeds, n_rounds): held-out NDCG@10 over the ceiling's, the mean over users; NDCG without a ceiling.
 
-    A ranker is left out that has not met all of the users yet.
+    A ranker is left out that has not met all of the users yet; all are where nothing held out is relevant.
     """
     ceiling, found = ceilings(results), {}
     for ranker in results.rankers:
@@ -36,7 +36,7 @@ def shares(results: Results) -> dict[str, FloatArray]:
         if len(seeds):
             curves = [c.curves["ndcg"][np.isin(c.seeds, seeds)] / ceiling.get(c.clicks, 1.0) for c in cells]
             found[ranker] = np.mean(curves, axis=0)
-    return found
+    return {ranker: curves for ranker, curves in found.items() if np.isfinite(curves).all()}
 
 
 def sentence(results: Results) -> str:
