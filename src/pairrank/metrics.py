@@ -121,6 +121,16 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, F
     return mean, stdtrit(n - 1, (1 + level) / 2) * runs.std(axis=0, ddof=1) / np.sqrt(n)
 
 
+def with_interval(mean: float, half: float | None, digits: int, sign: str = "") -> str:
+    """A mean and half the width of its interval as text; without the latter where one run gives none.
+
+    >>> with_interval(0.7, 0.012, digits=2), with_interval(0.7, float("nan"), digits=2, sign="+")
+    ('0.70 ± 0.01', '+0.70')
+    """
+    spread = "" if half is None or np.isnan(half) else f" ± {half:.{digits}f}"
+    return f"{mean:{sign}.{digits}f}{spread}"
+
+
 # Whole data sets.
 
 

@@ -62,6 +62,10 @@ def test_one_seed_decides_nothing() -> None:
 
     found = results(*(one("pairrank", u, 0.9) for u in USERS), *(one("dbgd", u, 0.1) for u in USERS))
     assert verdict(found, "PairRank is ahead of DBGD offline") == OPEN
+    found = results(one("pairrank", "perfect", 0.9), one("offline-ranknet", "perfect", 0.95))
+    (claim,) = [claim for claim in claims.check(found, []) if "converges" in claim.text]
+    assert claim.evidence.startswith("gap 0.04")
+    assert "±" not in claim.evidence  # of one run there is no interval
 
 
 def test_the_family_is_corrected_together() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from pairrank.lab.analysis.aggregate import METRICS, Cell, Comparison, Results, holm, paired, paired_test
 from pairrank.lab.experiment import CEILING
 from pairrank.lab.report import styles
-from pairrank.metrics import mean_interval
+from pairrank.metrics import mean_interval, with_interval
 from pairrank.types import FloatArray
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
@@ -107,7 +107,7 @@ def _about_learning(results: Results, ranker: str, ceiling: str | None) -> list[
 def _converges(ours: Cell, ceiling: Cell) -> Claim:
     gap = paired(ceiling, ours, "ndcg")
     verdict = _interval_verdict([(gap.mean, gap.half)], MARGIN)
-    evidence = f"gap {gap.mean:.4f} ± {gap.half:.4f}"
+    evidence = f"gap {with_interval(gap.mean, gap.half, 4)}"
     if ours.has("cosine"):
         evidence += f"; cosine to the ideal weights {np.nanmean(ours.final('cosine')):.3f}"
     return Claim(
@@ -126,7 +126,7 @@ def _shrinks(cells: Sequence[Cell], rank: int) -> Claim:
         place = int(np.searchsorted(cell.rounds, HUNDREDS, side="right")) - 1
         mean, half = mean_interval(cell.curves[f"block_at_{rank}"])
         limits.append((float(mean[place]), float(half[place])))
-        evidence.append(f"{cell.clicks} {mean[place]:.2f} ± {half[place]:.2f} after {cell.rounds[place]:,}")
+        evidence.append(f"{cell.clicks} {with_interval(*limits[-1], 2)} after {cell.rounds[place]:,}")
     verdict = _interval_verdict(limits, SMALL)
     if verdict == FAILS and cells[0].rounds[-1] < HUNDREDS:
         verdict = OPEN  # the time that the claim grants is not over

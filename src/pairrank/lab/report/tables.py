@@ -10,7 +10,7 @@ from pairrank.lab.analysis.aggregate import LEVEL as CERTAIN
 from pairrank.lab.analysis.aggregate import METRICS, Comparison, Results, paired
 from pairrank.lab.experiment import CEILING
 from pairrank.lab.report import styles
-from pairrank.metrics import mean_interval
+from pairrank.metrics import mean_interval, with_interval
 
 Row = list[str]
 MARK, LEVEL = "*", "≈"  # the best of its column, and what no paired test tells from it
@@ -92,8 +92,7 @@ def leaders(results: Results, users: str) -> tuple[Row, list[Row]]:
 def _value(row: dict[str, Any] | None, metric: str) -> str:
     if row is None:
         return "–"
-    digits, half = _DIGITS[metric], row[f"{metric}_ci"]
-    text = f"{row[metric]:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
+    text = with_interval(row[metric], row[f"{metric}_ci"], _DIGITS[metric])
     if row.get(f"best_{metric}"):
         return f"{text} {MARK}"
     return f"{text} {LEVEL}" if row.get(f"level_{metric}") else text
@@ -119,9 +118,7 @@ def tests(results: Results, made: Sequence[Comparison]) -> tuple[Row, list[Row]]
     head = ["ranker", "against", "users", "metric", "difference ± 95 %", "seeds", "p", "p, Holm"]
     rows = []
     for c in made:
-        digits = _DIGITS[c.metric]
-        half = "" if math.isnan(c.half) else f" ± {c.half:.{digits}f}"
-        difference = f"{c.mean:+.{digits}f}{half}".replace("-", "−")
+        difference = with_interval(c.mean, c.half, _DIGITS[c.metric], sign="+").replace("-", "−")
         names = drawn[c.a].label, drawn[c.b].label
         rows.append([*names, c.clicks, _HEADS[c.metric], difference, str(c.n), p_value(c.p), p_value(c.p_holm)])
     return head, rows
