@@ -317,7 +317,7 @@ def test_missing_values_have_a_weight_of_their_own() -> None:
 
 
 def test_a_linear_model_knows_no_missing_values() -> None:
-    with pytest.raises(FeatureError, match=r"is nan; expected finite numbers from -1e\+09 to 1e\+09; for missing"):
+    with pytest.raises(FeatureError, match=r"is nan; expected finite numbers from -1e\+13 to 1e\+13; for missing"):
         PairRank(2).rank([[np.nan, 1.0]])
 
 
