@@ -198,7 +198,7 @@ def test_a_read_only_disk_is_refused_at_the_start_and_harmless(
     store.close()
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     assert main(["serve", "--store", f"sqlite:///{place}", "--port", "0"]) == 1
-    assert "cannot be used" in capsys.readouterr().err
+    assert "in a folder that can be written" in capsys.readouterr().err
     subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
     assert main(["replay", str(place)]) == 0
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pairrank.lab.launches import KINDS
 from pairrank.lab.report import styles
-from pairrank.lab.report.figures import Plate
+from pairrank.lab.report.figures import Plate, empty
 from pairrank.lab.trial import Study
 
 Row = list[str]
@@ -86,9 +86,7 @@ def plate(study: Study, rows: Sequence[Outcome], launches: Sequence[Outcome]) ->
     """Left how many experiments are decided after how many lists, right the share that a guarded launch serves."""
 
     def draw() -> Any:
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(8.4, 3.4))
+        figure = empty(8.4, 3.4)
         left, right = figure.subplots(1, 2)
         users = styles.of_users([row["clicks"] for row in rows])
         for row in rows:

@@ -62,6 +62,13 @@ class Plate:
         return _slim(png.getvalue()), svg.getvalue()
 
 
+def empty(width: float, height: float) -> Any:
+    """A figure of so many inches without panels, for a plate to draw on."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
 def _slim(png: bytes) -> bytes:
     """The same picture with a palette of 256 colours: a third of the bytes."""
     from PIL import Image
@@ -315,10 +322,7 @@ def _sheet(
     """
 
     def draw() -> Any:
-        from matplotlib.figure import Figure
-
-        size_in_inches = size or (max(_WIDTH * columns, 2 * _WIDTH), _HEIGHT * rows + 0.6)
-        figure = Figure(figsize=size_in_inches, dpi=150, layout="constrained")
+        figure = empty(*(size or (max(_WIDTH * columns, 2 * _WIDTH), _HEIGHT * rows + 0.6)))
         axes: Any = figure.subplots(rows, columns, squeeze=False, sharey="row" if sharey else False)
         fill(axes)
         drawn = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in axes.flat]

@@ -77,8 +77,8 @@ class SqliteDatabase(Database):
         try:
             self._connection = self._connect("rwc" if create else "rw")
         except sqlite3.Error as problem:
-            where = f"{self.path} cannot be opened as a store, in a folder that can be written"
-            raise StorageError(f"{where}: {problem}") from problem
+            needed = "it must be an SQLite file, in a folder that can be written"
+            raise StorageError(f"{self.path} cannot be opened as a store ({needed}): {problem}") from problem
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
         connection = self._plain(mode)
