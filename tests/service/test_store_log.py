@@ -46,9 +46,9 @@ def test_what_was_answered_in_order(store: SqlStore, store_url: str) -> None:
         assert (entry.ranker, entry.query_id, entry.served) == ("a", f"q{entry.number}", scene.now)
 
 
+@pytest.mark.postgres
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)  # a file has no password
 def test_no_message_tells_a_password(store: SqlStore, store_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if not store_url.startswith("postgresql"):
-        pytest.skip("a file has no password")
     Scene(store), Scene(store, "b")
     scheme, _, rest = store_url.partition("://")
     user, _, where = rest.rpartition("@")

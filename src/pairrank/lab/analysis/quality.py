@@ -24,6 +24,7 @@ from pairrank.errors import FileFormatError, OptionError
 from pairrank.lab.analysis.aggregate import METRICS, holm, paired_test
 from pairrank.lab.experiment import CEILING, USERS, options, refuse_other_defaults
 from pairrank.lab.report import styles, tables
+from pairrank.metrics import with_interval
 from pairrank.sim import Protocol, RunSpec, Summary
 from pairrank.sim.spec import canonical
 from pairrank.types import FloatArray
@@ -279,9 +280,9 @@ def as_text(found: Sequence[Contest], subject: str = SUBJECT) -> str:
             [
                 f"  {labels[ranker]}",
                 f"{cell.cndcg[ranker]:.1f}",
-                _lead(leads[ranker][0], ".1f") if ranker in leads else "",
+                _lead(leads[ranker][0], 1) if ranker in leads else "",
                 f"{cell.ndcg[ranker]:.4f}",
-                _lead(leads[ranker][1], ".4f") if ranker in leads else "",
+                _lead(leads[ranker][1], 4) if ranker in leads else "",
             ]
             for ranker in labels
             if ranker in cell.cndcg
@@ -299,8 +300,7 @@ def as_text(found: Sequence[Contest], subject: str = SUBJECT) -> str:
     return "\n".join(parts)
 
 
-def _lead(versus: Versus, form: str) -> str:
+def _lead(versus: Versus, digits: int) -> str:
     if math.isnan(versus.mean):
         return "no runs"
-    half = "" if math.isnan(versus.half) else f" ± {versus.half:{form}}"
-    return f"{versus.mean:+{form}}{half}{'*' if versus.p < ONLINE_P else ''}"
+    return with_interval(versus.mean, versus.half, digits, sign="+") + ("*" if versus.p < ONLINE_P else "")
