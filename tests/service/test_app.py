@@ -82,6 +82,7 @@ def test_feedback_has_an_answer_for_every_case(client: TestClient, clock: Clock)
     assert clicked(client, second).json() == {"status": "accepted", "late": True}
     foreign = clicked(client, third, "elsewhere")
     assert (foreign.status_code, foreign.json()["error"]) == (422, "foreign")
+    assert foreign.json()["message"] == "clicks name 'elsewhere', which the impression did not show"
     clock.now += 86_400
     expired = clicked(client, third)
     assert (expired.status_code, expired.json()["error"]) == (410, "expired")

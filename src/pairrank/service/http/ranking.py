@@ -43,7 +43,7 @@ _ARROW = {ARROW_TYPES[0]: {"schema": {"type": "string", "format": "binary", "des
 # What feedback that was not taken hears.
 _REFUSED = {
     Status.UNKNOWN: (404, "unknown", "no such impression was served"),
-    Status.FOREIGN: (422, "foreign", "clicks name a document that the impression did not show"),
+    Status.FOREIGN: (422, "foreign", "clicks name {foreign!r}, which the impression did not show"),
     Status.EXPIRED: (410, "expired", "the impression has expired, or is from before a restore; nothing was learned"),
 }
 
@@ -98,7 +98,8 @@ def routes(worker: WorkerState) -> APIRouter:
                 verdict = await worker.writer.feedback(Feedback(item.row.id, *found, frozenset(body.clicks)))
         worker.metrics.feedback.labels(name, verdict.status.value).inc()
         if verdict.status in _REFUSED:
-            raise RefusalError(*_REFUSED[verdict.status])
+            code, kind, told = _REFUSED[verdict.status]
+            raise RefusalError(code, kind, told.format(foreign=verdict.foreign))
         if found is not None and verdict.status is Status.ACCEPTED:
             telemetry.impression("answered", name, item.row.secret, found[0])
             worker.metrics.clicked(name, verdict.positions, verdict.shown)

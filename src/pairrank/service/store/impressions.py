@@ -333,8 +333,8 @@ def _judge(locked: _LockedRanker, item: Feedback, now: float) -> Verdict:
     found = locked.find(item.number, item.token, now)
     if isinstance(found, Status):
         return Verdict(found)
-    if not item.clicks <= set(found.ids):
-        return Verdict(Status.FOREIGN)
+    if foreign := item.clicks.difference(found.ids):
+        return Verdict(Status.FOREIGN, foreign=min(foreign))
     if found.clicks is not None:
         return Verdict(Status.DUPLICATE)
     positions = tuple(place for place, name in enumerate(found.ids) if name in item.clicks)

@@ -269,12 +269,13 @@ class Event(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The answer to feedback or to an event. ``late``: accepted after the window."""
+    """The answer to feedback or to an event. ``late``: accepted after the window. ``foreign``: what was not shown."""
 
     status: Status
     late: bool = False
     positions: tuple[int, ...] = ()
     shown: int = 0
+    foreign: str = ""
 
 
 class Entry(NamedTuple):
