@@ -228,6 +228,13 @@ def without(record: dict[str, Any], key: str) -> dict[str, Any]:
         ({**SHOWN, "impression_id": "i2", "locked": [1]}, Reason.WRONG_TYPE),
         ({**SHOWN, "impression_id": "i2", "locked": "two"}, Reason.WRONG_TYPE),
         ({**SHOWN, "impression_id": "i2", "locked": -1}, Reason.WRONG_TYPE),
+        ({**SHOWN, "impression_id": "i2", "timestamp": None}, Reason.MISSING_VALUE),
+        ({**QUERY, "timestamp": None}, Reason.MISSING_VALUE),
+        ({**EVENT, "action_name": "impression", "timestamp": None}, Reason.MISSING_VALUE),
+        ({**SHOWN, "impression_id": "i2", "documents": [{"id": "a", "features": []}]}, Reason.MISSING_VALUE),
+        ({**SHOWN, "impression_id": "i2", "documents": [{"id": "a", "features": [1, 10**400]}]}, Reason.NOT_FINITE),
+        ({**SHOWN, "impression_id": "i2", "documents": [{"id": "\ud800", "features": [1, 2]}]}, Reason.WRONG_TYPE),
+        ({"type": "feedback", "impression_id": "i1", "gains": {"a": 10**400}}, Reason.WRONG_TYPE),
     ],
 )
 def test_bad_records(record: Any, reason: Reason, tmp_path: Path) -> None:
@@ -240,6 +247,12 @@ def test_bad_records(record: Any, reason: Reason, tmp_path: Path) -> None:
     with pytest.raises(LogError, match=reason.value):
         ingest([path], tmp_path / "log.parquet", on_error="stop")
     assert [p.name for p in tmp_path.iterdir()] == ["events.jsonl"]
+
+
+def test_more_locked_positions_than_documents(tmp_path: Path) -> None:
+    path = lines(tmp_path / "events.jsonl", {**SHOWN, "locked": 2}, {**SHOWN, "impression_id": "i2", "locked": 10**30})
+    assert not ingest([path], tmp_path / "log.parquet").problems
+    assert [row["locked"] for row in rows(tmp_path / "log.parquet")] == [2, 3]
 
 
 def test_a_click_before_its_list_takes_the_list_out(tmp_path: Path) -> None:
@@ -275,6 +288,14 @@ def test_a_truncated_archive_keeps_what_came_before(tmp_path: Path) -> None:
     found = ingest([str(path)], tmp_path / "log.parquet")
     assert found.problems.counts[Reason.UNREADABLE] in (1, 2)  # the end of the file, and perhaps half a line
     assert 0 < found.n_lists < 2000
+
+
+@pytest.mark.parametrize("blob", [b"plain text", gzip.compress(b"x")[:5], gzip.compress(b"x")[:10] + b"\xff" * 9])
+def test_a_damaged_archive_leaves_the_other_files(blob: bytes, tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl.gz").write_bytes(blob)
+    others = lines(tmp_path / "others.jsonl", SHOWN, CLICK)
+    found = ingest([str(tmp_path / "events.jsonl.gz"), others], tmp_path / "log.parquet")
+    assert (found.problems.counts, found.n_lists) == ({Reason.UNREADABLE: 1}, 1)
 
 
 def test_nothing_usable(tmp_path: Path) -> None:

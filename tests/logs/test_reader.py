@@ -109,6 +109,16 @@ def test_gains_of_any_number_type(tmp_path: Path) -> None:
     np.testing.assert_array_equal(fit([whole]).theta, fit([halves]).theta)
     pq.write_table(table([{**GOOD, "clicks": [float("nan"), 0.0]}], clicks=pa.list_(pa.float64())), absurd)
     assert validate([absurd])[0].counts == {Reason.NOT_FINITE: 1}
+    pq.write_table(table([{**GOOD, "clicks": [2**60 + 1, 0]}], clicks=pa.list_(pa.int64())), absurd)
+    assert validate([absurd])[0].counts == {Reason.NOT_FINITE: 1}
+
+
+def test_any_number_of_locked_positions(tmp_path: Path) -> None:
+    path = str(tmp_path / "log.parquet")
+    rows = [{**GOOD, "locked": locked} for locked in (2**63 + 5, 0)]
+    pq.write_table(table(rows, locked=pa.uint64()), path)
+    problems, n_lists, n_pairs = validate([path])
+    assert (problems.counts, n_lists, n_pairs) == ({}, 2, 1)
 
 
 def test_truncated_and_damaged_files(

@@ -24,6 +24,7 @@ import gzip
 import json
 import math
 import os
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ ACTIONS: Mapping[str, float] = {"click": 1.0, "add_to_cart": 2.0, "purchase": 3.
 IMPRESSION = "impression"
 # Lines of a bulk request that say where the next line goes.
 BULK = ("index", "create")
+# What reading a compressed file raises where it is cut off, damaged or not compressed.
+DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 @dataclass
@@ -70,8 +73,10 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     try:
         with _opened(path) as file:
             start = file.read(4)
-    except (OSError, EOFError) as problem:
-        raise StorageError(f"cannot read {path}: {getattr(problem, 'strerror', None) or problem}") from None
+    except DAMAGED:
+        start = b""  # reading on will say what is wrong with it
+    except OSError as problem:
+        raise StorageError(f"cannot read {path}: {problem.strerror or problem}") from None
     # A Parquet file that lost its first bytes is still better reported as such.
     return "parquet" if start == b"PAR1" or str(path).endswith(".parquet") else "json"
 
@@ -152,6 +157,8 @@ def _read_lines(path: str, join: Join, actions: Mapping[str, float], passed_over
                 _read_ubi_query(record, join, place)
         except _RecordError as problem:
             join.problems.add(problem.reason, f"{place}: {problem}")
+        except UnicodeEncodeError:
+            join.problems.add(Reason.WRONG_TYPE, f"{place}: a text holds half a character (a lone surrogate)")
         except (ValueError, RecursionError):
             join.problems.add(Reason.UNREADABLE, f"{place}: not JSON")
 
@@ -163,7 +170,7 @@ def _lines(path: str, problems: Problems) -> Iterator[tuple[str, bytes]]:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     yield f"{path} line {number}", line
-    except (OSError, EOFError) as problem:
+    except (OSError, *DAMAGED) as problem:
         problems.add(Reason.UNREADABLE, f"{path} after line {number}: {problem}")
 
 
@@ -189,7 +196,7 @@ def _read_event(record: Mapping[str, Any], join: Join, place: str) -> None:
             [_get(document, "id", str) for document in documents],
             [_get(document, "features", list) for document in documents],
             place,
-            locked,
+            min(locked, len(documents)),
         )
     elif kind == "feedback":
         join.add_feedback(_get(record, "impression_id", str), _feedback(record), _time(record, None), place)
@@ -243,7 +250,12 @@ def _read_ubi_event(
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond what a float can hold
+        return False
 
 
 def _get(record: Mapping[str, Any], key: str, kind: type) -> Any:
@@ -258,7 +270,9 @@ def _get(record: Mapping[str, Any], key: str, kind: type) -> Any:
 def _time(record: Mapping[str, Any], default: object = ...) -> Any:
     value = record.get("timestamp", default)
     if value is None:
-        return None
+        if default is None:
+            return None
+        raise _RecordError(Reason.MISSING_VALUE, "timestamp is null")
     if value is ...:
         raise _RecordError(Reason.MISSING_COLUMN, "no timestamp")
     try:

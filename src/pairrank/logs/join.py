@@ -77,7 +77,7 @@ class Join:
         if len(first) < len(documents):
             self.problems.add(Reason.SHOWN_TWICE, place)
             documents, locked = [documents[n] for n in first], sum(n < locked for n in first)
-        row = (key, query_id, time, json.dumps(list(documents)), body, width, locked, place)
+        row = (key, query_id, time, json.dumps(list(documents), ensure_ascii=False), body, width, locked, place)
         try:
             self._db.execute("INSERT INTO lists VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         except sqlite3.IntegrityError:
@@ -208,10 +208,14 @@ class Join:
 def _matrix(features: ArrayLike, n_documents: int, missing: bool) -> NDArray[np.float64] | Reason:
     try:
         wide = np.asarray(features, dtype=np.float64)
+    except OverflowError:
+        return Reason.NOT_FINITE
     except (TypeError, ValueError):
         return Reason.WRONG_WIDTH
     if wide.ndim != 2 or len(wide) != n_documents:
         return Reason.LENGTHS_DIFFER
+    if wide.shape[1] == 0:
+        return Reason.MISSING_VALUE
     if not ((np.abs(wide) <= MAX_MAGNITUDE) | (missing & np.isnan(wide))).all():
         return Reason.NOT_FINITE
     return wide

@@ -169,7 +169,7 @@ def _check(
     if may_lack.any():
         feature = np.arange(len(values)) - np.repeat(np.cumsum(widths) - widths, widths)
         absurd &= ~(np.isnan(values) & may_lack[np.minimum(feature, n_features - 1)])
-    gains = np.asarray(clicks.flatten().cast("float64").fill_null(0.0))
+    gains = np.asarray(clicks.flatten().cast("float64", safe=False).fill_null(0.0))
     absurd_gains = _any(np.repeat(np.arange(n), sizes[2]), ~(np.abs(gains) <= MAX_GAIN), n)
     bad[Reason.NOT_FINITE] = _any(np.repeat(owner, widths), absurd, n) | absurd_gains
     good = np.ones(n, dtype=np.bool_)
@@ -193,8 +193,8 @@ def _microseconds(column: Any) -> IntArray:
 def _locked(table: Any, n: int) -> IntArray:
     if "locked" not in table.schema.names:
         return np.zeros(n, dtype=np.int64)
-    given: IntArray = np.asarray(table.column("locked").cast("int64").fill_null(0))
-    return np.maximum(given, 0)
+    given: FloatArray = np.asarray(table.column("locked").cast("float64", safe=False).fill_null(0.0))
+    return given.clip(0, 2**31 - 1).astype(np.int64)
 
 
 def _lengths(column: Any) -> IntArray:
