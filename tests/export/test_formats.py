@@ -96,6 +96,12 @@ def test_engines_rank_as_we_do(format: str, model: LinearModel, features: np.nda
     np.testing.assert_allclose(scores, model.score(features), rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\r", "a\u2028b", "a\x0b"])
+def test_ranklib_holds_no_line_breaks_of_any_kind(name: str) -> None:
+    with pytest.raises(ExportError, match="line break"):
+        export.dumps(LinearModel.of([1.0], feature_names=[name]), "ranklib")
+
+
 def test_ranklib_ranks_as_we_do_once_folded(model: LinearModel, features: np.ndarray) -> None:
     documents = [dict(zip(NAMES, row, strict=True)) for row in features.tolist()]
     with pytest.raises(ExportError, match="fold"):

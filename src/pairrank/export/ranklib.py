@@ -40,7 +40,7 @@ def dumps(model: LinearModel) -> bytes:
     lines = [TITLE, *(f"## {key} = {value}" for key, value in SETTINGS.items()), f"## Model = {model.name}"]
     if [str(i) for i in ids] != list(model.feature_names):
         lines += [f"## Feature {i} = {name}" for i, name in zip(ids, model.feature_names, strict=True)]
-    if any("\n" in line or "\r" in line for line in lines):
+    if any(line.splitlines() != [line] for line in lines):
         raise ExportError("a name holds a line break, which RankLib's text cannot hold: rename it")
     lines.append(" ".join(f"{i}:{float(weight)!r}" for i, weight in zip(ids, model.weights, strict=True)))
     return ("\n".join(lines) + "\n").encode()
