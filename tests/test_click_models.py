@@ -251,6 +251,16 @@ def test_attackers_are_perfect_users_of_reversed_grades(n_grades: int) -> None:
         np.testing.assert_array_equal(users.clicks(np.array(grades), coins), ordinary)
 
 
+def test_attackers_know_every_scale_of_grades() -> None:
+    """Without a published table their chance of a click falls evenly from the worst grade to the best."""
+    text = f"table(click={[0.5] * 11}, stop_after={[0.1] * 11}, hostile=0.1)"
+    for users in (click_models.make(text, n_grades=11), click_models.make("cascade(hostile=0.1)", n_grades=11)):
+        assert isinstance(users, click_models.Unruly)
+        for grade in range(11):
+            coins = np.column_stack([(np.arange(10) + 0.5) / 10, np.full(10, 0.5)])
+            assert users.attackers.clicks(np.full(10, grade), coins).sum() == 10 - grade
+
+
 def test_drift_and_attacks_of_a_table_from_a_file(tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("click = [0.1, 0.2, 0.9]\nstop_after = [0.0, 0.5, 1.0]\nhostile = 0.25\ndrift = 7\n")

@@ -342,7 +342,14 @@ def _unruly(name: str, options: dict[str, Any], n_grades: int, stop: str) -> Use
         return users
     if not checked.hostile:
         return checked
-    return replace(checked, attackers=Attackers(_build("perfect", {}, n_grades, "click")))
+    return replace(checked, attackers=Attackers(_perfect(n_grades)))
+
+
+def _perfect(n_grades: int) -> Users:
+    """Perfect users of any scale: where no table is published the chance of a click rises evenly with the grade."""
+    if n_grades in _SCALES:
+        return _build("perfect", {}, n_grades, "click")
+    return DependentClicks("perfect", tuple(np.linspace(0.0, 1.0, n_grades).tolist()), (0.0,) * n_grades)
 
 
 def _build(name: str, options: dict[str, Any], n_grades: int, stop: str) -> Users:
