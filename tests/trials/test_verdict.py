@@ -114,6 +114,19 @@ def test_a_verdict_stays() -> None:
     assert (turned.positive, turned.negative, turned.effect) == (60, 60, 0.0)
 
 
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_an_interval_follows_an_effect_that_changes_sides(side: float) -> None:
+    """The verdict stays; the interval is of the average so far, and its bounds are never the wrong way round."""
+    evidence = after(Evidence(), [side] * 60)
+    for _ in range(400):
+        evidence = evidence.after(-side)
+        low, high = evidence.interval
+        assert low <= high
+    assert evidence.sign == side
+    assert low < evidence.effect < high
+    assert evidence.effect * side < 0
+
+
 def test_when_it_will_be_decided() -> None:
     outcomes = np.tile([1.0, 0.0, 0.0, -1.0, 1.0], 2000)
     evidence = after(Evidence(), outcomes[:50])
