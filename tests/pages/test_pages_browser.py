@@ -469,3 +469,8 @@ def test_an_experiment_is_made_watched_and_decided(server: Server, open_page: Op
     watched.fits("experiments")
     page.get_by_role("button", name="Stop").click()
     until(page, "document.querySelector('[data-experiment=new]').textContent.includes('Ended ')")
+    server.call("PUT", "/v1/experiments/parted", {"a": "shop", "b": "as-sent", "kind": "split"})
+    page.wait_for_selector("[data-experiment=parted]")
+    tiles = page.inner_text("[data-experiment=parted] .tiles")
+    assert "Lists" in tiles
+    assert "won" not in tiles  # each list is of one arm

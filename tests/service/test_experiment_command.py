@@ -45,6 +45,11 @@ def test_from_the_command_line_and_from_python(tmp_path: Path, capsys: pytest.Ca
         client.feedback("shop", shown.impression_id, [shown.ids[0]])
         assert client.event("shop", shown.impression_id, "purchase", shown.ids[0]) == "accepted"
         client.stop_experiment("bought")
+        # Lists of a split are of one arm each: none of them is won.
+        parted = told("experiment", "start", "parted", "--a", "shop", "--b", "as-sent", "--kind", "split")
+        assert "by click: 0 lists; effect +0.0000 (-2.0000 to +2.0000)" in parted
+        assert " won " not in parted
+        client.stop_experiment("parted")
         with pytest.raises(ServiceError, match="no experiment"):
             client.verdict("other")
 

@@ -72,7 +72,7 @@ def told(row: Mapping[str, Any]) -> str:
     ended = "" if row["ended"] is None else ", ended"
     lines = [
         f"{row['name']}: {row['a']} (a) against {row['b']} (b), {row['kind']}{ended}",
-        *(_signal(name, found) for name, found in {"click": row, **row["signals"]}.items()),
+        *(_signal(name, found, row) for name, found in {"click": row, **row["signals"]}.items()),
     ]
     for name, arms in row["guardrails"].items():
         for arm, found in arms.items():
@@ -81,8 +81,10 @@ def told(row: Mapping[str, Any]) -> str:
     return "\n".join([*lines, f"  {row['sentence']}"])
 
 
-def _signal(name: str, found: Mapping[str, Any]) -> str:
+def _signal(name: str, found: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     low, high = found["interval"]
     won = f"a won {found['wins_a']} lists, b {found['wins_b']}, neither {found['ties']}"
+    if row["kind"] == "split":  # each list is of one arm alone: it has a value, and nobody to win from
+        won = f"{row['impressions']} lists"
     effect = f"effect {found['effect']:+.4f} ({low:+.4f} to {high:+.4f}), p = {found['p_value']:.3g}"
     return f"  by {name}: {won}; {effect}: {found['verdict']}"

@@ -27,9 +27,11 @@ function draw(row) {
   const chance = (p) => (p < 0.0001 ? "< 0.0001" : fixed(p, 4));
   const bounds = ({ interval: [low, high] }) => `${signed(low)} to ${signed(high)}`;
   const share = ([arm, found]) => `${arm === "both" ? "" : `${arm}: `}${percent(found.interval[0])} to ${percent(found.interval[1])}`;
+  // A list of a split is of one arm alone: it has a value, and nobody to win from.
+  const came = row.kind === "split" ? [["Lists", whole(row.impressions), "one of each client"]]
+    : [["a won", whole(row.wins_a), `of ${whole(row.impressions)} lists`], ["b won", whole(row.wins_b), `${whole(row.ties)} for neither`]];
   put(own.tiles, [
-    ["a won", whole(row.wins_a), `of ${whole(row.impressions)} lists`],
-    ["b won", whole(row.wins_b), `${whole(row.ties)} for neither`],
+    ...came,
     ["Effect", signed(row.effect), `${bounds(row)}; above zero speaks for a`],
     ["p-value", chance(row.p_value), "valid whenever it is looked at"],
     ...Object.entries(row.signals).map(([name, found]) => [`By ${name}`, signed(found.effect), `${bounds(found)}, p ${chance(found.p_value)}: ${found.verdict}`]),
