@@ -93,6 +93,15 @@ def test_bad_files(changed: dict[str, Any], reason: Reason, words: str, tmp_path
     assert n_lists == 1
 
 
+def test_a_column_that_comes_twice(tmp_path: Path) -> None:
+    path, once = str(tmp_path / "twice.parquet"), table([GOOD])
+    pq.write_table(once.append_column("clicks", once["clicks"]), path)
+    problems, _, _ = validate([path])
+    assert problems.examples == {
+        Reason.WRONG_TYPE: [f"{path}: clicks came more than once, expected one column of that name"]
+    }
+
+
 def test_wrong_inner_types(tmp_path: Path) -> None:
     path = str(tmp_path / "bad.parquet")
     rows = [{**GOOD, "clicks": ["yes", "no"]}]

@@ -135,6 +135,9 @@ def _wrong_columns(schema: Any) -> tuple[Reason, str] | None:
     missing = [name for name in _COLUMNS if name != "locked" and name not in schema.names]
     if missing:
         return Reason.MISSING_COLUMN, ", ".join(missing)
+    twice = [name for name in _COLUMNS if schema.names.count(name) > 1]
+    if twice:
+        return Reason.WRONG_TYPE, f"{', '.join(twice)} came more than once, expected one column of that name"
     for name, (expected, *levels) in _COLUMNS.items():
         kind = told = schema.field(name).type if name in schema.names else None
         for level in levels if told is not None else ():
