@@ -161,3 +161,13 @@ def test_what_cannot_be_told_says_so(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(InputError, match="the same documents"):
         pairrank.evaluate(path, ranker="a", against="c")
+
+
+def test_a_log_of_one_list_is_answered_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One list has no interval: its ends are null, since JSON has no infinity."""
+    filled(tmp_path / "s.db", 1)
+    assert main(["evaluate", str(tmp_path / "s.db"), "--positions", "2", "--json"]) == 0
+    out = capsys.readouterr().out
+    told = json.loads(out)
+    assert "Infinity" not in out
+    assert [told["interval"], told["estimates"][0]["interval"]] == [[None, None], [None, None]]

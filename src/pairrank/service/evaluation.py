@@ -75,9 +75,9 @@ class Evaluation:
         return self.estimates[0].doubt
 
     def to_json(self) -> dict[str, Any]:
-        """By name."""
+        """By name; ends of intervals that are infinite are None."""
         told = [estimate.to_json() for estimate in self.estimates]
-        return {**self.__dict__, "interval": list(self.interval), "estimates": told, "doubt": self.doubt}
+        return {**self.__dict__, "interval": off_policy.finite(self.interval), "estimates": told, "doubt": self.doubt}
 
 
 def evaluate(

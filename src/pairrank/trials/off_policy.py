@@ -232,8 +232,13 @@ class Estimate:
     doubt: str
 
     def to_json(self) -> dict[str, Any]:
-        """The estimate by name."""
-        return {**self.__dict__, "interval": list(self.interval)}
+        """The estimate by name; ends of the interval that are infinite are None."""
+        return {**self.__dict__, "interval": finite(self.interval)}
+
+
+def finite(interval: tuple[float, float]) -> list[float | None]:
+    """An interval for JSON, which has no infinity: None stands for an end that one list alone cannot give."""
+    return [end if math.isfinite(end) else None for end in interval]
 
 
 def estimates(log: Log, *, expected: FloatArray | None = None, level: float = 0.05) -> list[Estimate]:
