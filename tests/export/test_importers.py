@@ -46,6 +46,26 @@ def test_live_estimators_and_pipelines() -> None:
         from_sklearn(linear_model.Ridge())
 
 
+def test_a_constant_feature_behind_a_min_max_scaler() -> None:
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MinMaxScaler
+
+    X = np.column_stack([np.arange(6.0), np.full(6, 7.0)])
+    pipeline = make_pipeline(MinMaxScaler(), linear_model.Ridge()).fit(X, np.arange(6.0))
+    pipeline[-1].coef_[1] = 0.5
+    others = X + np.array([1.0, 3.0])
+    scores = from_sklearn(pipeline).score(others)
+    np.testing.assert_allclose(scores + pipeline[-1].intercept_, pipeline.predict(others))
+
+
+def test_complex_weights_are_refused() -> None:
+    file = io.BytesIO()
+    np.save(file, np.array([1.0 + 2.0j]))
+    with pytest.raises(ExportError, match="not numbers"):
+        export.loads(file.getvalue())
+
+
 def test_weights_as_json_and_npy() -> None:
     text = json.dumps({"coef_": [[1.0, 2.0]], "intercept_": 3, "feature_names_in_": ["a", "b"], "name": "svm"})
     assert export.loads(text.encode()) == LinearModel.of([1, 2], name="svm", feature_names=["a", "b"])
@@ -59,6 +79,7 @@ def test_weights_as_json_and_npy() -> None:
     [
         ('{"coef_": [[1], [2]]}', r"\(2, 1\)"),
         ('{"coef_": ["x"]}', "not numbers"),
+        (json.dumps({"coef_": [10**400]}), "not numbers"),
         ('{"coef_": [1], "feature_names_in_": "a"}', "list of texts"),
         ('{"coef_": [1], "feature_names_in_": ["a", "b"]}', "2 feature names"),
     ],

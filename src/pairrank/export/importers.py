@@ -62,8 +62,10 @@ def _coefficients(value: Any, source: str) -> FloatArray:
     if value is None:
         raise ExportError(f"{source} has no coef_; expected a fitted linear estimator")
     try:
+        if np.iscomplexobj(value):
+            raise ValueError
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ExportError(f"the weights in {source} are not numbers in rows of equal length") from None
     if array.ndim == 2 and len(array) == 1:
         array = array[0]
@@ -78,8 +80,9 @@ def _scaler(scaler: Any, n_features: int) -> tuple[Normalisation, ...]:
             raise ExportError(
                 "a MinMaxScaler with another range than (0, 1), or with clipping, has no place in exports"
             )
-        bounds = zip(scaler.data_min_, scaler.data_max_, strict=True)
-        return tuple(MinMax(float(low), float(high)) for low, high in bounds)
+        # scikit-learn divides a feature without any range by 1.
+        highs = np.where(scaler.data_max_ > scaler.data_min_, scaler.data_max_, scaler.data_min_ + 1.0)
+        return tuple(MinMax(float(low), float(high)) for low, high in zip(scaler.data_min_, highs, strict=True))
     if hasattr(scaler, "mean_") and hasattr(scaler, "scale_"):
         mean = np.zeros(n_features) if scaler.mean_ is None else scaler.mean_
         scale = np.ones(n_features) if scaler.scale_ is None else scaler.scale_
