@@ -27,6 +27,13 @@ def test_from_weights_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "3 features, worth 50 pairs" in capsys.readouterr().out
     assert main(arguments) == 0
     assert pairrank.load(out).n_features == 2
+    for names, words in (
+        ("x,y", "none of the features x, y; it has title, age"),
+        ("age,age", "twice"),
+        ("age,", "empty"),
+    ):
+        assert main([*arguments, "--names", names]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_normalised_weights_are_said_to_be_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

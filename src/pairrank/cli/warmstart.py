@@ -63,7 +63,13 @@ def _from_weights(args: argparse.Namespace) -> Any:
     model = model.folded() if args.fold_normalisers else model
     if model.is_normalised:
         print("pairrank: the weights are for normalised features: give the ranker such features too", file=sys.stderr)
-    weights = model.reordered(feature_names(args.names) or model.feature_names)
+    names = feature_names(args.names) or model.feature_names
+    if "" in names or len(set(names)) < len(names):
+        raise OptionError("--names holds an empty name, or one twice; expected a name of its own for each feature")
+    weights = model.reordered(names)
+    if np.isnan(weights).all():
+        known = ", ".join(model.feature_names)
+        raise OptionError(f"{args.weights} has none of the features {', '.join(names)}; it has {known}")
     ranker = rankers.make(args.ranker, n_features=len(weights), seed=args.seed)
     lam = priors.settings_of(ranker).lam
     variance = _spread(args)
