@@ -130,6 +130,7 @@ def test_any_text_gives_finite_features_within_the_unit_interval(
         (["a"], {"scores": [1, 2]}, r"scores have shape \(2,\)"),
         (["a"], {"scores": [math.inf]}, "scores hold infinity"),
         (["a"], {"upstream": ["x"]}, "upstream are not numbers"),
+        (["a"], {"scores": [10**400]}, "scores are not numbers"),
     ],
 )
 def test_wrong_input_is_named(documents: list, more: dict, sentence: str) -> None:

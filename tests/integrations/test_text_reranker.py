@@ -70,6 +70,9 @@ def test_feedback_is_taken_once_and_names_what_is_wrong() -> None:
         reranker.feedback(first.impression_id, [0])
     with pytest.raises(UnknownNameError, match="no list of this re-ranker is called 'nonsense'"):
         reranker.feedback("nonsense", [0])
+    for flags in ([False, True], [True, "a"]):  # not row numbers, although True == 1
+        with pytest.raises(InputError, match="was not in this list; expected row numbers"):
+            reranker.feedback(third.impression_id, flags)
     with pytest.raises(InputError, match="row 99 was not in this list"):
         reranker.feedback(second.impression_id, [second.order[0], 99])
     with pytest.raises(InputError, match="carries no impression_id"):

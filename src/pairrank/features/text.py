@@ -229,7 +229,7 @@ def _column(name: str, values: ArrayLike | None, n: int) -> FloatArray:
         return np.full(n, np.nan)
     try:
         column = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise FeatureError(f"{name} are not numbers; expected one per document") from None
     if column.shape != (n,):
         raise FeatureError(f"{name} have shape {column.shape}; expected one per document, ({n},)")

@@ -170,8 +170,12 @@ class TextReranker(Reranker):
             impression = self._open.get(impression_id)
             if impression is None:
                 raise self._gone(impression_id)
-            if strange := rows - set(impression.ranking.tolist()):
-                raise InputError(f"row {min(strange)} was not in this list; expected row numbers that rerank returned")
+            shown = set(impression.ranking.tolist())
+            # True and False are 1 and 0 to Python: a yes or no for each document would pass as row numbers.
+            if strange := [row for row in rows if isinstance(row, bool | np.bool_) or row not in shown]:
+                raise InputError(
+                    f"row {min(strange, key=str)} was not in this list; expected row numbers that rerank returned"
+                )
             self.ranker.learn(impression, [row in rows for row in impression.ranking.tolist()])
             del self._open[impression_id]
             _put(self._closed, impression_id, None, self.max_open)
