@@ -209,3 +209,13 @@ def test_wrong_input_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ):
         assert main(["trial", "synthetic:tiny", "--out", str(tmp_path), "--jobs", "1", *words]) == 2
         assert told in capsys.readouterr().err
+
+
+def test_a_short_log_is_compared_with_the_truth_of_what_it_tells() -> None:
+    """Of fewer lists than are enough it tells where our draw is certain, and there the truth is not zero."""
+    plan = study(logs=20, log_lists=60)
+    (row,) = trial.run(plan)
+    found = row["off_policy"]["order by score"]
+    assert found["told"] > 0
+    assert found["truth"] > 0
+    assert min(found["covered"].values()) > 0.5

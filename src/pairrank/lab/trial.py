@@ -379,7 +379,7 @@ def coverage(study: Study, explorer: Explorer, crowd: Crowd) -> dict[str, Any]:
     weights = explorer.weigher(best)
 
     def told(reach: FloatArray) -> BoolArray:
-        return np.logical_and.accumulate(reach >= off_policy.ENOUGH / study.log_lists)
+        return np.logical_and.accumulate(reach >= min(off_policy.ENOUGH / study.log_lists, 1.0))
 
     # The truth is that of the positions that the log tells of, over all queries alike.
     alone = mixed = 0.0
