@@ -134,6 +134,17 @@ def test_solr_adds_up_the_same_trees(ranker: PairRank, tests: FloatArray) -> Non
     assert np.mean(np.isclose(ours, np.asarray(lightgbm.Booster(model_str=text).predict(X)), atol=1e-9)) > 0.98
 
 
+def test_solr_refuses_what_it_cannot_tell_apart() -> None:
+    ranker, rng = PairRank(n_features=1, model="additive"), np.random.default_rng(0)
+    for _ in range(70):
+        impression = ranker.rank(1e-12 * rng.random((10, 1)), 6)
+        ranker.learn(impression, rng.random(6) < 1e12 * impression.features[:, 0])
+    model = AdditiveModel.from_ranker(ranker)
+    assert export.dumps(model, "xgboost")
+    with pytest.raises(ExportError, match="values of '1' lie closer together than Solr can tell"):
+        export.dumps(model, "solr")
+
+
 def test_a_model_that_has_seen_nothing_goes_out(tests: FloatArray) -> None:
     model = AdditiveModel.from_ranker(PairRank(4, model="additive"))
     session = onnxruntime.InferenceSession(export.dumps(model, "onnx"))

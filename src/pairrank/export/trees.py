@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pairrank.errors import ExportError
 from pairrank.export import strict_json
 from pairrank.export.additive import LEAVES, AdditiveModel, Steps, largest_error
 
@@ -187,6 +188,8 @@ def _lightgbm_tree(number: int, tree: Tree) -> str:
 def solr(model: AdditiveModel, store: str, leaves: int = LEAVES) -> bytes:
     """A ``MultipleAdditiveTreesModel``. Solr knows no missing values: a feature that has none is 0 there."""
     found, _ = trees(model, leaves)
+    for tree in found:
+        _check_resolution(tree, model.feature_names[tree.feature])
     content = {
         "class": "org.apache.solr.ltr.model.MultipleAdditiveTreesModel",
         "name": model.name,
@@ -201,6 +204,17 @@ def solr(model: AdditiveModel, store: str, leaves: int = LEAVES) -> bytes:
         },
     }
     return strict_json.write(content)
+
+
+def _check_resolution(tree: Tree, name: str) -> None:
+    """Raise where 32 bits, or the slack, move a threshold by a tenth of a step: the stated error would not hold."""
+    bounds = np.sort(tree.bound)
+    moved = np.abs(bounds - (bounds.astype(np.float32) - SOLR_SLACK + SOLR_SLACK))
+    if (10.0 * moved[1:] > np.diff(bounds)).any():
+        raise ExportError(
+            f"values of {name!r} lie closer together than Solr can tell, which counts in 32 bits and adds 1e-6 to "
+            "every threshold: give that feature in a unit in which they differ by more, or from another zero"
+        )
 
 
 def _solr_threshold(bound: float) -> float:
