@@ -107,6 +107,8 @@ def test_few_values_are_exact(ranker: PairRank) -> None:
     X = np.array([[s, b] for s in range(1, 6) for b in (0, 1)], dtype=np.float64)
     text = export.dumps(only, "lightgbm", leaves=64).decode()
     np.testing.assert_allclose(np.asarray(lightgbm.Booster(model_str=text).predict(X)), only.score(X), atol=1e-12)
+    with pytest.raises(ExportError, match="two features would be called 'a_b'"):
+        export.dumps(dataclasses.replace(only, feature_names=("a b", "a_b")), "lightgbm", leaves=64)
 
 
 def test_solr_adds_up_the_same_trees(ranker: PairRank, tests: FloatArray) -> None:

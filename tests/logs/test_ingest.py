@@ -232,6 +232,7 @@ def without(record: dict[str, Any], key: str) -> dict[str, Any]:
         ({**QUERY, "timestamp": None}, Reason.MISSING_VALUE),
         ({**EVENT, "action_name": "impression", "timestamp": None}, Reason.MISSING_VALUE),
         ({**SHOWN, "impression_id": "i2", "documents": [{"id": "a", "features": []}]}, Reason.MISSING_VALUE),
+        ({**SHOWN, "impression_id": "i2", "documents": [{"id": "a", "features": [1, "much"]}]}, Reason.WRONG_TYPE),
         ({**SHOWN, "impression_id": "i2", "documents": [{"id": "a", "features": [1, 10**400]}]}, Reason.NOT_FINITE),
         ({**SHOWN, "impression_id": "i2", "documents": [{"id": "\ud800", "features": [1, 2]}]}, Reason.WRONG_TYPE),
         ({"type": "feedback", "impression_id": "i1", "gains": {"a": 10**400}}, Reason.WRONG_TYPE),

@@ -139,7 +139,10 @@ def lightgbm(model: AdditiveModel, leaves: int = LEAVES) -> bytes:
     """What ``lightgbm.Booster(model_str=…)`` reads. Its feature names hold no blanks."""
     found, error = trees(model, leaves)
     bodies = [_lightgbm_tree(i, tree) for i, tree in enumerate(found)]
-    names = " ".join("_".join(name.split()) for name in model.feature_names)
+    names = ["_".join(name.split()) for name in model.feature_names]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ExportError(f"two features would be called {twice!r}, since LightGBM's names hold no blanks: rename one")
     ranges = " ".join(f"[{float(f.x[0])!r}:{float(f.x[-1])!r}]" for f in model.functions)
     head = [
         "tree",
@@ -149,7 +152,7 @@ def lightgbm(model: AdditiveModel, leaves: int = LEAVES) -> bytes:
         "label_index=0",
         f"max_feature_idx={model.n_features - 1}",
         "objective=regression",
-        f"feature_names={names}",
+        f"feature_names={' '.join(names)}",
         f"feature_infos={ranges}",
         f"tree_sizes={' '.join(str(len(body)) for body in bodies)}",
     ]

@@ -205,13 +205,14 @@ class Join:
         return np.stack(rows)
 
 
-def _matrix(features: ArrayLike, n_documents: int, missing: bool) -> NDArray[np.float64] | Reason:
+def _matrix(features: Any, n_documents: int, missing: bool) -> NDArray[np.float64] | Reason:
     try:
         wide = np.asarray(features, dtype=np.float64)
     except OverflowError:
         return Reason.NOT_FINITE
     except (TypeError, ValueError):
-        return Reason.WRONG_WIDTH
+        widths = {len(row) if isinstance(row, list) else 1 for row in features}
+        return Reason.WRONG_WIDTH if len(widths) > 1 else Reason.WRONG_TYPE
     if wide.ndim != 2 or len(wide) != n_documents:
         return Reason.LENGTHS_DIFFER
     if wide.shape[1] == 0:
