@@ -293,7 +293,7 @@ def _only_counts(index: Any) -> bool:
 def _check_names(names: Iterable[str]) -> tuple[str, ...]:
     told = () if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
     if not told or not all(isinstance(name, str) and name for name in told):
-        raise OptionError(f"feature_names is {names!r}; expected texts, one per feature")
+        raise OptionError(f"feature_names is {names!r}; expected texts, one per feature, none of them empty")
     if len(set(told)) != len(told):
         raise OptionError(f"feature_names has {next(n for n in told if told.count(n) > 1)!r} twice; expected each once")
     return told

@@ -11,6 +11,7 @@ import numpy as np
 from pairrank import data, export, logs, rankers, threads
 from pairrank.cli.export import feature_names
 from pairrank.cli.fit import DEFAULT_RANKER, add_log_options, click_logs, fit_ranker
+from pairrank.documents import COUNTED, Columns
 from pairrank.errors import OptionError
 from pairrank.features import spread
 from pairrank.rankers import priors
@@ -63,9 +64,7 @@ def _from_weights(args: argparse.Namespace) -> Any:
     model = model.folded() if args.fold_normalisers else model
     if model.is_normalised:
         print("pairrank: the weights are for normalised features: give the ranker such features too", file=sys.stderr)
-    names = feature_names(args.names) or model.feature_names
-    if "" in names or len(set(names)) < len(names):
-        raise OptionError("--names holds an empty name, or one twice; expected a name of its own for each feature")
+    names = Columns.of(COUNTED, feature_names(args.names) or model.feature_names).names or ()
     weights = model.reordered(names)
     if np.isnan(weights).all():
         known = ", ".join(model.feature_names)
