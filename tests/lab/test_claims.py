@@ -50,6 +50,18 @@ def test_ahead_of_a_baseline(levels: tuple[float, ...], expected: str) -> None:
     assert verdict(found, "PairRank_C is ahead of PDGD online") == expected
 
 
+@pytest.mark.parametrize("variant", ["pairrank(z=1)", "pairrank(z=0.1)"])
+def test_a_variant_beside_it_does_not_take_the_rankers_place(variant: str) -> None:
+    ours = [cell("pairrank", users, 0.7) for users in USERS]
+    worse = [cell(variant, users, 0.5) for users in USERS]
+    rival = [cell("pdgd", users, 0.6, noise=0.002) for users in USERS]
+    for found in (results(*ours, *worse, *rival), results(*worse, *ours, *rival)):
+        assert {test.a for test in claims.comparisons(found)} == {"pairrank"}
+        assert verdict(found, "PairRank is ahead of PDGD offline") == HOLDS
+    tuned = results(*worse, *(cell("pairrank(lam=9)", users, 0.7) for users in USERS), *rival)
+    assert {test.a for test in claims.comparisons(tuned)} == {variant}  # none is plain: the first
+
+
 def test_users_that_are_missing_leave_it_open() -> None:
     found = results(cell("pairrank-c", "perfect", 0.7), cell("pdgd", "perfect", 0.5))
     assert verdict(found, "ahead of PDGD offline") == OPEN

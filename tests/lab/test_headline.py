@@ -69,6 +69,13 @@ def test_level_is_what_a_paired_test_does_not_tell_from_the_best() -> None:
     assert len(tables.level(one_seed, "perfect", "ndcg")) == 1
 
 
+def test_what_is_unknown_is_not_the_best() -> None:
+    found = results(pairrank=np.nan, pdgd=np.nan)
+    assert tables.winner(found, "perfect", "ndcg") is None
+    assert {cell for row in tables.overview(found, ["perfect"])[1] for cell in row[1:]} == {"–"}
+    assert tables.winner(results(pairrank=np.nan, pdgd=0.6), "perfect", "ndcg") == "pdgd"
+
+
 @pytest.mark.parametrize(("seeds", "thin"), [(2, 2), (5, 0)])
 def test_few_seeds_are_drawn_and_axes_stay_within_what_can_be(seeds: int, thin: int) -> None:
     found = results(seeds, pairrank=0.99, pdgd=0.05)

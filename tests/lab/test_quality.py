@@ -118,6 +118,14 @@ def test_one_in_a_hundred_is_asked_online_and_a_margin_offline() -> None:
     assert not cell(0.5, 0.01, 0.0149).ahead
 
 
+def test_one_run_shows_nothing() -> None:
+    runs = made("pairrank", ndcg=0.4, runs=RUNS[:1]) + made("pdgd", ndcg=0.5, runs=RUNS[:1])
+    cell = only(quality.contests(runs, rivals=["pdgd"]))
+    assert [v.rival for v in cell.ahead] == ["pdgd"]
+    assert "perhaps worse than PDGD (our lead -0.1)" in quality.as_markdown([cell])
+    assert "what was learned: perhaps worse than PDGD" in quality.as_text([cell])
+
+
 def test_runs_of_a_fold_are_not_independent() -> None:
     runs = [(fold, seed) for fold in (1, 2, 3) for seed in range(4)]
     by_fold = np.repeat([1.0, 2.0, 6.0], 4)

@@ -42,7 +42,7 @@ class Claim:
 
 def comparisons(results: Results) -> list[Comparison]:
     """Every PairRank in the results against every other ranker, by users and metric, corrected within its family."""
-    names = {styles.base(ranker): ranker for ranker in results.rankers}
+    names = _by_name(results)
     made: list[Comparison] = []
     for subject in (*SUBJECTS, "pairrank-r"):
         others = [names[n] for n in (*BASELINES, "pairrank-c", "pairrank-r") if n in names and n != subject]
@@ -58,9 +58,17 @@ def comparisons(results: Results) -> list[Comparison]:
     return made
 
 
+def _by_name(results: Results) -> dict[str, str]:
+    """The rankers by their names without options; of several of one name the plain one, or else the first."""
+    names: dict[str, str] = {}
+    for ranker in sorted(results.rankers, key=lambda ranker: ranker != styles.base(ranker)):
+        names.setdefault(styles.base(ranker), ranker)
+    return names
+
+
 def check(results: Results, made: Sequence[Comparison]) -> list[Claim]:
     """All claims that the results have something to say about."""
-    names = {styles.base(ranker): ranker for ranker in results.rankers}
+    names = _by_name(results)
     contests = [(subject, metric, other) for subject in SUBJECTS for metric in METRICS for other in BASELINES]
     contests += [("pairrank-c", metric, "pairrank-r") for metric in METRICS]
     found = [

@@ -99,8 +99,8 @@ class Contest:
 
     @property
     def ahead(self) -> list[Versus]:
-        """Offline, the rivals that may be above by `MARGIN`; one without runs, or with one, tells nothing."""
-        return [v for v in self.offline if math.isfinite(v.half) and v.mean - v.half < -MARGIN]
+        """Offline, the rivals that may be above by `MARGIN`: any, after one run; one without runs tells nothing."""
+        return [v for v in self.offline if math.isfinite(v.mean) and not v.mean - v.half >= -MARGIN]
 
 
 def specs(
@@ -264,8 +264,9 @@ def _verdict(good: str, bad: str, versus: Sequence[Versus], labels: Mapping[str,
     """``good`` where no rival is left, else ``bad`` and who, each with our lead: below 0 the rival is ahead."""
     if not versus:
         return good
+    half = {v.rival: "" if math.isnan(v.half) else f" ± {v.half:.2g}" for v in versus}
     return f"{bad} " + "; ".join(
-        f"{labels[v.rival]} ({'no runs' if math.isnan(v.mean) else f'our lead {v.mean:+.3g} ± {v.half:.2g}'})"
+        f"{labels[v.rival]} ({'no runs' if math.isnan(v.mean) else f'our lead {v.mean:+.3g}{half[v.rival]}'})"
         for v in versus
     )
 

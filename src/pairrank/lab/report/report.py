@@ -77,6 +77,8 @@ def _guessed(folder: Path) -> Experiment:
     if not groups:
         raise OptionError(f"{folder} has no runs; expected a folder that simulate or reproduce wrote with --out")
     runs = max(groups.values(), key=len)
+    if others := sum(map(len, groups.values())) - len(runs):
+        logger.warning("left out: %d runs on other data, or of other rounds or options than the reported", others)
     first = runs[0]
     return Experiment(
         **first.shared(),
@@ -137,7 +139,9 @@ class _Page:
         for note in r.notes:
             yield "Not read", note
         yield "Pairing", "within one seed all rankers meet the same queries and the same users' coins"
-        yield "Users", ", ".join(r.users) + ": dependent click model, stopping only after a click unless told otherwise"
+        model = "dependent click model, stopping only after a click unless told otherwise"
+        own = any(who.startswith(("position", "cascade")) for who in r.users)
+        yield "Users", f"{', '.join(r.users)}: {model}" + "; position and cascade are models of their own" * own
         labels = styles.of_rankers(r.rankers)
         yield "Rankers", "; ".join(f"{labels[text].label}: {text}" for text in r.rankers)
         yield (

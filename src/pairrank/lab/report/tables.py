@@ -41,11 +41,13 @@ def summary(results: Results) -> list[dict[str, Any]]:
 
 
 def winner(results: Results, users: str, metric: str) -> str | None:
-    """The ranker with the highest mean; the ceiling, which sees labels, does not compete."""
+    """The ranker with the highest mean; the ceiling, which sees labels, does not compete, nor what has no mean."""
     means = {
-        ranker: float(cell.final(metric).mean())
+        ranker: mean
         for ranker in results.rankers
-        if styles.base(ranker) != CEILING and (cell := results.get(ranker, users))
+        if styles.base(ranker) != CEILING
+        and (cell := results.get(ranker, users))
+        and not math.isnan(mean := float(cell.final(metric).mean()))
     }
     return max(means, key=lambda ranker: means[ranker]) if means else None
 
@@ -90,7 +92,7 @@ def leaders(results: Results, users: str) -> tuple[Row, list[Row]]:
 
 
 def _value(row: dict[str, Any] | None, metric: str) -> str:
-    if row is None:
+    if row is None or math.isnan(row[metric]):
         return "–"
     text = with_interval(row[metric], row[f"{metric}_ci"], _DIGITS[metric])
     if row.get(f"best_{metric}"):
