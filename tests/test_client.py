@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
+import os
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pairrank import client as client_module
@@ -167,14 +171,61 @@ def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wrong_use_is_told_before_anything_is_sent() -> None:
-    for url in ("ftp://x", "nonsense", "http://"):
-        with pytest.raises(OptionError, match="http://host:port"):
+    for url in ("ftp://x", "nonsense", "http://", "http://me:secret@x:99999", "http://x:y"):
+        with pytest.raises(OptionError, match="http://host:port") as told:
             Client(url)
+        assert "secret" not in str(told.value)
+    for key in ("from-a-file\n", "schlüssel"):
+        with pytest.raises(OptionError, match="no header can carry") as told:
+            Client(key=key)
+        assert key.strip() not in str(told.value)
     with pytest.raises(InputError, match="infinity"):
         Client().rank("a", {"x": [float("inf")]})
+    with pytest.raises(InputError, match="the features of document 'x' are not numbers: must be real number, not str"):
+        Client().rank("a", {"x": ["12"]})  # type: ignore[list-item]
+    for documents in ([[0.1]], [{"id": "x", "features": [0.1]}]):
+        with pytest.raises(InputError, match="documents are a list; expected a mapping from ids to features"):
+            Client().rank("a", documents)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="something that JSON cannot: Object of type int64"):
+        Client().feedback("a", "0-1", np.array([1]))  # type: ignore[arg-type]
     for clicks in ("12", {"1": False}):
         with pytest.raises(InputError, match="expected a list of ids"):
             Client().feedback("a", "0-1", clicks)
+
+
+def test_a_page_that_is_no_service_is_told(script: tuple[Script, str]) -> None:
+    scripted, url = script
+    scripted.answers = [(200, b"<html>It works!</html>")]
+    with Client(url) as client, pytest.raises(ServiceError, match="something else than JSON"):
+        client.rankers()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # the scripted server is a thread
+def test_a_forked_process_has_a_connection_of_its_own(script: tuple[Script, str]) -> None:
+    """Of one that they shared, parent and child would read each other's answers: lists of other people."""
+    scripted, url = script
+    scripted.answers = [(200, {"rankers": []})] * 3
+    with Client(url) as client:
+        client.rankers()
+        ports = {connection.sock.getsockname() for connection in client._connections.values()}
+        child = os.fork()
+        if child == 0:
+            client.rankers()
+            mine = {connection.sock.getsockname() for connection in client._connections.values()}
+            os._exit(0 if mine > ports else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert client.rankers() == []
+
+
+def test_a_copy_has_connections_of_its_own(script: tuple[Script, str]) -> None:
+    scripted, url = script
+    scripted.answers = [(200, {"rankers": []})] * 3
+    with Client(url) as client:
+        client.rankers()
+        for other in (copy.deepcopy(client), pickle.loads(pickle.dumps(client))):
+            assert other.rankers() == []
+            other.close()
 
 
 WHY = {

@@ -10,6 +10,7 @@ import asyncio
 import http.client
 import json
 import math
+import os
 import random
 import threading
 import time
@@ -132,20 +133,29 @@ class Client:
     def __init__(
         self, url: str = "http://127.0.0.1:8000", *, key: str | None = None, timeout: float = 10.0, retries: int = 5
     ) -> None:
-        parts = urlsplit(url)
+        try:
+            parts, port = urlsplit(url), urlsplit(url).port
+        except ValueError:  # a port that is none
+            parts, port = urlsplit(""), None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise OptionError(f"the service's address is {url!r}; expected http://host:port")
-        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+            raise OptionError(f"the service's address is {str(url).rpartition('@')[2]!r}; expected http://host:port")
+        if key is not None and not (key.isascii() and key.isprintable()):  # http.client's error would tell the key
+            raise OptionError("the key holds a line break or another character that no header can carry")
+        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, port
         self._prefix, self._place = parts.path.rstrip("/"), parts.netloc.rpartition("@")[2]
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._timeout, self._retries = timeout, retries
-        self._connections: dict[int, http.client.HTTPConnection] = {}  # by thread
+        # By process and thread: a forked process that used its parent's would get the answers of others.
+        self._connections: dict[tuple[int, int], http.client.HTTPConnection] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_connections": {}}
 
     def close(self) -> None:
         """Close the connections of all threads."""
@@ -173,7 +183,9 @@ class Client:
         who asks, so that experiments treat them alike each time. ``page_of`` is the impression_id of the list to go
         on with. ``explain`` asks why the documents score as they do.
         """
-        rows = [{"id": name, "features": _plain(features)} for name, features in documents.items()]
+        if not isinstance(documents, Mapping):
+            raise InputError(f"documents are a {type(documents).__name__}; expected a mapping from ids to features")
+        rows = [{"id": name, "features": _plain(name, features)} for name, features in documents.items()]
         body = {"documents": rows, "k": k, "query_id": query_id}
         more = {"client_id": client_id, "page_of": page_of, "explain": explain or None}
         answer = self._call("POST", ranker, "rank", body | _given(more))
@@ -305,7 +317,7 @@ class Client:
         path = "/".join([f"/v1/{under}", *(quote(part, safe="") for part in (name, act) if part is not None)])
         try:
             data = None if body is None else json.dumps(body, allow_nan=False).encode()
-        except ValueError as problem:
+        except (TypeError, ValueError) as problem:
             raise InputError(f"the request holds NaN, infinity or something that JSON cannot: {problem}") from None
         trouble = "it was not tried"
         for attempt in range(self._retries + 1):
@@ -314,13 +326,17 @@ class Client:
             try:
                 status, text = self._once(method, self._prefix + path, data)
             except (OSError, http.client.HTTPException) as problem:
-                broken = self._connections.pop(threading.get_ident(), None)
+                broken = self._connections.pop(_here(), None)
                 if broken is not None:
                     broken.close()
                 trouble = str(problem) or type(problem).__name__
                 continue
             if status < 300:
-                return json.loads(text)
+                try:
+                    return json.loads(text)
+                except ValueError:
+                    told = f"{self._place} answered something else than JSON; expected a PairRank service there"
+                    raise ServiceError(status, "http", told) from None
             refused = _refusal(status, text)
             if status not in (429, 503):
                 raise refused
@@ -328,11 +344,11 @@ class Client:
         raise UnreachableError(f"gave up on {self._place} after {self._retries + 1} attempts: {trouble}")
 
     def _once(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes]:
-        connection = self._connections.get(threading.get_ident())
+        connection = self._connections.get(_here())
         if connection is None:
             kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
             connection = kind(self._host, self._port, timeout=self._timeout)
-            self._connections[threading.get_ident()] = connection
+            self._connections[_here()] = connection
         connection.request(method, path, body=data, headers=self._headers)
         response = connection.getresponse()
         return response.status, response.read()
@@ -390,14 +406,21 @@ class AsyncClient:
         return await asyncio.get_running_loop().run_in_executor(self._pool, method)
 
 
+def _here() -> tuple[int, int]:
+    return os.getpid(), threading.get_ident()
+
+
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _plain(features: Row) -> Any:
-    if isinstance(features, Mapping):
-        return {name: _number(value) for name, value in features.items()}
-    return [_number(value) for value in features]
+def _plain(document: str, features: Row) -> Any:
+    try:
+        if isinstance(features, Mapping):
+            return {name: _number(value) for name, value in features.items()}
+        return [_number(value) for value in features]
+    except TypeError as problem:
+        raise InputError(f"the features of document {document!r} are not numbers: {problem}") from None
 
 
 def _number(value: float | None) -> float | None:
