@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -73,5 +74,30 @@ def test_refusals_silence_and_wrong_addresses(address: str) -> None:
         RerankEndpoint(address)("q", ["a"])
     with pytest.raises(UpstreamError, match="gave no answer"):
         RerankEndpoint("http://127.0.0.1:1/v1/rerank", timeout=1.0)("q", ["a"])
-    with pytest.raises(OptionError, match="expected http://host:port/v1/rerank"):
-        RerankEndpoint("127.0.0.1:8000")
+    for wrong in ("127.0.0.1:8000", "http://me:secret@127.0.0.1:8000/v1/rerank"):
+        with pytest.raises(OptionError, match="expected http://host:port/v1/rerank") as told:
+            RerankEndpoint(wrong)
+        assert "secret" not in str(told.value)
+
+
+def test_no_message_tells_the_key() -> None:
+    with pytest.raises(OptionError, match="no header can carry") as told:
+        RerankEndpoint("http://127.0.0.1:1/v1/rerank", key="secret\n")
+    assert "secret" not in str(told.value) + repr(RerankEndpoint("http://127.0.0.1:1/v1/rerank", key="secret"))
+
+
+@pytest.mark.parametrize("answer", [b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"])
+def test_half_an_answer_is_none(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def once() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=once)
+        thread.start()
+        with pytest.raises(UpstreamError, match="gave no answer"):
+            RerankEndpoint(f"http://127.0.0.1:{server.getsockname()[1]}/v1/rerank")("q", ["a"])
+        thread.join()

@@ -11,7 +11,8 @@ import math
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http.client import HTTPException
 from urllib.parse import urlsplit
 
 from pairrank.errors import OptionError, PairRankError
@@ -39,13 +40,16 @@ class RerankEndpoint:
 
     url: str
     model: str = ""
-    key: str | None = None
+    key: str | None = field(default=None, repr=False)
     timeout: float = 5.0
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise OptionError(f"the upstream's address is {self.url!r}; expected http://host:port/v1/rerank")
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+            place = self.url.rpartition("@")[2]  # without a password, which urllib would take for a part of the host
+            raise OptionError(f"the upstream's address is {place!r}; expected http://host:port/v1/rerank")
+        if self.key is not None and not (self.key.isascii() and self.key.isprintable()):  # urllib's error would tell it
+            raise OptionError("the upstream's key holds a line break or another character that no header can carry")
 
     def __call__(self, query: str, texts: Sequence[str]) -> list[float]:
         """(n_texts,), the other's ``relevance_score`` of each text; NaN where it gives none."""
@@ -58,7 +62,7 @@ class RerankEndpoint:
         except urllib.error.HTTPError as problem:
             problem.close()
             raise UpstreamError(f"the upstream {self.url} answered {problem.code}") from None
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, HTTPException) as problem:
             raise UpstreamError(f"the upstream {self.url} gave no answer: {problem}") from None
         scores = [math.nan] * len(texts)
         try:
