@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairrank.errors import InputError
+from pairrank.errors import InputError, OptionError
 from pairrank.features.text import TextFeatures, bm25, inverse_frequency, words
 
 EXTRACT = TextFeatures()
@@ -90,11 +90,24 @@ def test_titles_lengths_numbers_and_dates_come_from_metadata() -> None:
     np.testing.assert_allclose(column("recency", "q", documents, extract), [1.0, year, 1.0, (2 + year) / 3])
 
 
-@pytest.mark.parametrize("value", ["2020", 2020, "2020-01-01", "2020-01-01T00:00:00Z", 1577836800, 1577836800000])
+@pytest.mark.parametrize(
+    "value", ["2020", 2020, "2020-01-01", "20200101", "2020-01-01T00:00:00Z", 1577836800, 1577836800000]
+)
 def test_dates_may_be_written_in_many_ways(value: object) -> None:
     newest = {"text": "a", "date": "2021-01-01"}
     expected = 1 - math.log1p(366) / math.log1p(3652.5)
     assert column("recency", "q", [newest, {"text": "b", "date": value}])[1] == pytest.approx(expected, abs=1e-3)
+
+
+def test_what_frames_write_for_nothing_is_nothing() -> None:
+    pandas = pytest.importorskip("pandas")
+    dates = pandas.to_datetime(["2021-01-01", None, "2020-01-01"])
+    titles = [None, math.nan, "None"]
+    documents = [{"text": "a", "date": dates[n], "title": titles[n]} for n in range(3)]
+    recency = column("recency", "q", documents)
+    assert recency[1] == pytest.approx((recency[0] + recency[2]) / 2)
+    assert column("title", "none", documents).tolist() == [0.0, 0.0, 1.0]
+    assert not column("title", "nan", documents).any()
 
 
 def test_words_are_folded_and_unspaced_scripts_split() -> None:
@@ -131,8 +144,18 @@ def test_any_text_gives_finite_features_within_the_unit_interval(
         (["a"], {"scores": [math.inf]}, "scores hold infinity"),
         (["a"], {"upstream": ["x"]}, "upstream are not numbers"),
         (["a"], {"scores": [10**400]}, "scores are not numbers"),
+        ("green tea", {}, "documents are one str; expected a list"),
+        ({"text": "green tea"}, {}, "documents are one dict; expected a list"),
     ],
 )
 def test_wrong_input_is_named(documents: list, more: dict, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         EXTRACT("q", documents, **more)
+
+
+def test_one_text_is_no_list_of_names_and_none_is_no_query() -> None:
+    for wrong in ({"numbers": "views"}, {"dates": "updated"}):
+        with pytest.raises(OptionError, match=r"expected a tuple, as in \('\w+',\)"):
+            TextFeatures(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="the query is NoneType; expected a text"):
+        EXTRACT(None, ["a"])  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pairrank.errors import FeatureError, InputError
+from pairrank.errors import FeatureError, InputError, OptionError
 from pairrank.types import FloatArray
 
 # Scripts that put no spaces between words: there every character counts as a word.
@@ -99,6 +99,12 @@ class TextFeatures:
     numbers: tuple[str, ...] = ()
     dates: tuple[str, ...] = DATES
 
+    def __post_init__(self) -> None:
+        given: tuple[Any, ...] = (self.numbers, self.dates)
+        for names in given:
+            if isinstance(names, str):  # of which every letter would be a name
+                raise OptionError(f"the names in the metadata are {names!r}; expected a tuple, as in ({names!r},)")
+
     version: ClassVar[str] = "text-1"
     K1: ClassVar[float] = 1.5
     B: ClassVar[float] = 0.75
@@ -147,6 +153,10 @@ class TextFeatures:
         scores : (n_docs,), those of the first stage, higher is better; NaN where a document has none.
         upstream : (n_docs,), those of another re-ranker; NaN where a document has none.
         """
+        if not isinstance(query, str):
+            raise InputError(f"the query is {type(query).__name__}; expected a text")
+        if isinstance(documents, (str, Mapping)):  # of which every character or key would be a document
+            raise InputError(f"documents are one {type(documents).__name__}; expected a list of them")
         passages = [passage(document) for document in documents]
         n = len(passages)
         if n == 0:
@@ -158,7 +168,7 @@ class TextFeatures:
         idf = inverse_frequency(occurs)
         lengths = np.array([len(text) for text in texts], dtype=np.float64)
         early = np.array([_early(terms, text) for text in texts])
-        titles = [set(words(str(p.metadata.get("title", "")))) for p in passages]
+        titles = [set(words(_title(p.metadata))) for p in passages]
         in_title = np.array([[term in title for term in terms] for title in titles], dtype=np.float64)
         neighbours = set(pairwise(asked))
         columns = [
@@ -186,6 +196,12 @@ def words(text: str) -> list[str]:
     ['zürich', 's', 'lake', '湖']
     """
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def _title(metadata: Mapping[str, Any]) -> str:
+    """The title as a text; none where it is None or, as frames write that, NaN."""
+    title = metadata.get("title")
+    return "" if title is None or (isinstance(title, float) and math.isnan(title)) else str(title)
 
 
 def _early(terms: list[str], text: list[str]) -> list[float]:
@@ -273,13 +289,13 @@ def _number(value: Any) -> float:
 def _seconds(metadata: Mapping[str, Any], names: tuple[str, ...]) -> float:
     """A document's date in seconds since 1970, or NaN."""
     found = next((metadata[name] for name in names if metadata.get(name) is not None), None)
-    if isinstance(found, str) and math.isnan(_number(found)):
-        try:
+    try:
+        if isinstance(found, str) and (len(found) == 8 or math.isnan(_number(found))):  # 20260501 is ISO, too
             found = datetime.fromisoformat(found)
-        except ValueError:
-            return math.nan
-    if isinstance(found, datetime):
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        if isinstance(found, datetime):
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except ValueError:  # no date, or the NaT of a frame
+        return math.nan
     if isinstance(found, date):
         return datetime(found.year, found.month, found.day, tzinfo=UTC).timestamp()
     number = _number(found)
