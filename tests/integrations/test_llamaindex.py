@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 
 import pytest
 
@@ -56,6 +58,14 @@ def test_marks_are_for_us_and_not_for_prompts_embeddings_or_the_store() -> None:
         assert "source" in shown[0].node.get_content(mode)
     assert all(node.metadata.keys() == {"source"} for node in NODES)
     assert all(node.excluded_llm_metadata_keys == [] for node in NODES)
+
+
+def test_pickling_leaves_the_model_where_it_is() -> None:
+    """LlamaIndex takes away what it cannot pickle, from the object itself."""
+    postprocessor = PairRankPostprocessor()
+    shown = postprocessor.postprocess_nodes([NodeWithScore(node=node) for node in NODES], query_str=QUESTION)
+    copies = [pickle.loads(pickle.dumps(postprocessor)), copy.deepcopy(postprocessor)]
+    assert [one.feedback(shown[:1]) for one in (postprocessor, *copies)] == [1, 1, 1]
 
 
 def test_edges() -> None:

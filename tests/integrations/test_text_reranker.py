@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import threading
 from pathlib import Path
 
@@ -85,6 +87,45 @@ def test_feedback_is_taken_once_and_names_what_is_wrong() -> None:
     np.testing.assert_array_equal(reranker.ranker.weights, learned)
     assert reranker.feedback_on(third.marks()[1:]) == 1
     assert reranker.feedback_on(third.marks()[1:]) == 0
+
+
+def test_a_list_of_another_process_is_not_taken_for_an_own_one() -> None:
+    """Workers with a re-ranker each, or one before and after a restart, count their lists alike."""
+    one, other = TextReranker(), TextReranker()
+    theirs, ours = one.rerank(QUERY, TEXTS), other.rerank("cast iron", TEXTS[::-1])
+    assert theirs.impression_id != ours.impression_id
+    with pytest.raises(UnknownNameError, match="no list of this re-ranker is called"):
+        other.feedback_on(theirs.marks()[:1])
+    assert not other.ranker.state["learned"].any()
+
+
+def test_lists_that_are_gone_do_not_keep_others_from_being_learned() -> None:
+    reranker = TextReranker(max_open=2)
+    gone, first, second = (reranker.rerank(QUERY, TEXTS) for _ in range(3))
+    with pytest.raises(ExpiredImpressionError, match="no longer open"):
+        reranker.feedback_on([shown.marks()[0] for shown in (first, gone, second)])
+    assert [reranker.feedback(shown.impression_id, []) for shown in (first, second)] == [False, False]
+
+
+@pytest.mark.parametrize("row", [None, float("nan"), "x", 1.5])
+def test_marks_that_a_frame_has_lost_are_told(row: object) -> None:
+    reranker = TextReranker()
+    shown = reranker.rerank(QUERY, TEXTS)
+    for marks in ({"impression_id": shown.impression_id, "impression_row": row}, {"impression_id": row}):
+        with pytest.raises(InputError, match="a document carries no impression_id"):
+            reranker.feedback_on([marks])
+    assert reranker.feedback_on([{"impression_id": shown.impression_id, "impression_row": np.float64(2)}]) == 1
+
+
+def test_a_copy_goes_on_by_itself() -> None:
+    one = TextReranker(max_open=7)
+    waiting = one.rerank(QUERY, TEXTS)
+    copies = [copy.deepcopy(one), pickle.loads(pickle.dumps(one))]
+    for other in copies:
+        assert other.feedback(waiting.impression_id, [waiting.order[2]])
+    assert one.feedback(waiting.impression_id, [waiting.order[2]])
+    following = one.rerank(QUERY, TEXTS)
+    assert [other.rerank(QUERY, TEXTS) for other in copies] == [following, following]
 
 
 def test_a_file_continues_where_it_stopped(tmp_path: Path) -> None:

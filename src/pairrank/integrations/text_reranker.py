@@ -7,11 +7,14 @@ back with that id. A new re-ranker keeps the order that came in, as far as it is
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
+import zlib
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from pairrank import archive, rankers
 from pairrank.checking import check_whole
-from pairrank.client import Client
+from pairrank.client import Client, ServiceError
 from pairrank.errors import ExpiredImpressionError, FileFormatError, InputError, UnknownNameError
 from pairrank.features.text import OPTIONS, STRENGTH, TRUST, Document, TextFeatures
 from pairrank.kernel.relevance import falling
@@ -91,10 +94,22 @@ class Reranker(ABC):
         """Learn from the metadata of documents that were of use, of any number of lists; how many lists were new."""
         useful: dict[str, list[int]] = {}
         for marks in marked:
-            if IMPRESSION not in marks or ROW not in marks:
+            try:
+                name, row = marks[IMPRESSION], float(marks[ROW])
+            except (KeyError, TypeError, ValueError):
+                name, row = None, math.nan
+            if not isinstance(name, str) or not row.is_integer():  # frames make None, NaN and 2.0 of what they merge
                 raise InputError(f"a document carries no {IMPRESSION}; expected one that this re-ranker has returned")
-            useful.setdefault(str(marks[IMPRESSION]), []).append(int(marks[ROW]))
-        return sum(self.feedback(impression_id, rows) for impression_id, rows in useful.items())
+            useful.setdefault(name, []).append(int(row))
+        new, problems = 0, []
+        for impression_id, rows in useful.items():
+            try:
+                new += self.feedback(impression_id, rows)
+            except (InputError, ServiceError) as problem:  # of this list: the others are learned all the same
+                problems.append(problem)
+        if problems:
+            raise problems[0]
+        return new
 
     async def arerank(
         self, query: str, documents: Sequence[Document], *, scores: ArrayLike | None = None, top_n: int | None = None
@@ -157,7 +172,9 @@ class TextReranker(Reranker):
         with self._lock:
             impression = self.ranker.rank(X, k, explore=self.explore)
             scores = self.ranker.score(impression.features)
-            name = f"{impression.ranker}-{impression.number}"
+            # Another process, or this one before a restart, counts its lists from 0 too: the sum tells lists apart.
+            seen = zlib.crc32(impression.features.tobytes() + impression.ranking.tobytes())
+            name = f"{impression.ranker}-{impression.number}-{seen:08x}"
             _put(self._open, name, impression, self.max_open)
         return Reranked(name, tuple(impression.ranking.tolist()), tuple(scores.tolist()))
 
@@ -182,10 +199,18 @@ class TextReranker(Reranker):
         return True
 
     def _gone(self, impression_id: str) -> InputError:
-        own, _, number = impression_id.rpartition("-")
-        if own == self.ranker.fingerprint and number.isdecimal() and int(number) < self.ranker.n_ranked:
+        own, number, *_ = f"{impression_id}--".split("-")
+        if own == self.ranker.fingerprint and number.isdecimal() and int(number) < self.ranker.n_ranked - self.max_open:
             return ExpiredImpressionError(f"this list is no longer open: the last {self.max_open} are kept")
-        return UnknownNameError(f"no list of this re-ranker is called {impression_id[:70]!r}")
+        return UnknownNameError(f"no list of this re-ranker is called {str(impression_id)[:70]!r}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            kept = {"ranker": copy(self.ranker), "_open": self._open.copy(), "_closed": self._closed.copy()}
+            return vars(self) | kept | {"_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model and all lists that wait for feedback to one file, atomically."""
