@@ -79,6 +79,12 @@ def test_through_yaml_with_the_model_in_a_file(tmp_path: Path) -> None:
     assert fresh.get_component("ranker").reranker.ranker.n_ranked == 0
 
 
+def test_threads_that_ask_at_once_get_one_model() -> None:
+    ranker = PairRankRanker()
+    make = vars(type(ranker))["reranker"].func  # from Python 3.12 on it may run in several threads
+    assert make(ranker) is make(ranker) is ranker.reranker
+
+
 def test_edges() -> None:
     ranker = PairRankRanker()
     assert ranker.run("tea", []) == {"documents": [], "impression_id": ""}

@@ -11,7 +11,7 @@ import pandas as pd
 import pyterrier as pt
 
 from integrations.texts import ANSWER, QUESTION, TEXTS
-from pairrank.errors import DataError
+from pairrank.errors import DataError, InputError
 from pairrank.integrations.pyterrier import PairRankEstimator, PairRankTransformer
 
 # PyTerrier's own use of pandas.
@@ -88,6 +88,11 @@ def test_edges() -> None:
         estimator.transform(RESULTS)
     with pytest.raises(DataError, match="no results or no qrels"):
         estimator.fit(RESULTS[:0], RESULTS[:0])
+    gaps = RESULTS.assign(text=[None, float("nan"), *RESULTS["text"][2:]])
+    assert len(PairRankTransformer().transform(gaps)) == len(RESULTS)
+    rerank = PairRankTransformer()
+    with pytest.raises(InputError, match="a document carries no impression_id"):
+        rerank.feedback(pd.concat([rerank.transform(RESULTS).head(1), RESULTS.head(1)]))
     shuffled = RESULTS.sample(frac=1.0, random_state=0)
     ordered = PairRankTransformer().transform(shuffled)
     assert set(ordered["qid"]) == {"q1", "q2"}

@@ -26,6 +26,16 @@ def test_it_learns_what_is_cited() -> None:
     assert [result.rank for result in results.top_k(6)] == [1, 2, 3, 4, 5, 6]
 
 
+def test_images_stay_images_and_nothing_is_nothing() -> None:
+    ranker = PairRankRanker()
+    found = [Document(doc_id="a", document_type="image", base64="aa=="), Document("tea", doc_id="b")]
+    results = ranker.rank(QUESTION, found)
+    assert results.get_result_by_docid("a").document.base64 == "aa=="
+    assert ranker.feedback(results.top_k(1)) == 1
+    assert [document.metadata for document in found] == [{}, {}]
+    assert ranker.rank(QUESTION, []).results_count() == 0
+
+
 def test_async_and_texts_of_one() -> None:
     ranker = PairRankRanker()
     results = asyncio.run(ranker.rank_async(QUESTION, TEXTS, None))

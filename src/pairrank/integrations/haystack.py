@@ -57,13 +57,18 @@ class PairRankRanker:
     @cached_property
     def reranker(self) -> Reranker:
         """The model."""
+        made: Reranker
         if self._given is not None:
-            return self._given
-        if self.url is not None:
-            return ServiceReranker(self.name, self.url)
-        if self.path is not None and Path(self.path).exists():
-            return TextReranker.load(self.path)
-        return TextReranker()
+            made = self._given
+        elif self.url is not None:
+            made = ServiceReranker(self.name, self.url)
+        elif self.path is not None and Path(self.path).exists():
+            made = TextReranker.load(self.path)
+        else:
+            made = TextReranker()
+        # From Python 3.12 on several threads may be here at once: one model is for all, or lists are lost.
+        kept: Reranker = vars(self).setdefault("reranker", made)
+        return kept
 
     @component.output_types(documents=list[Document], impression_id=str)
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:

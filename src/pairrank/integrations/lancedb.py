@@ -34,7 +34,8 @@ class PairRankReranker(LanceReranker):
     Parameters
     ----------
     reranker : the model; a new `TextReranker` by default. column : where a row's text stands.
-    top_n : rows to keep; None keeps all that the search asks for.
+    top_n : rows to keep; None keeps all. A hybrid search finds up to twice its limit, and LanceDB cuts what comes back:
+        give it that limit, or rows that nobody saw count as seen and not used.
     return_score : "relevance", or "all" to keep LanceDB's own scores.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 from pairrank.errors import MissingExtraError
@@ -45,15 +46,15 @@ class PairRankRanker(BaseRanker):
         metadata: list[dict[str, Any]] | None = None,
     ) -> RankedResults:
         """All documents, best first; they come as the first stage had them."""
-        documents = prep_docs(docs, doc_ids, metadata)
-        texts = [{"text": document.text, "metadata": document.metadata} for document in documents]
-        shown = self.reranker.rerank(query, texts)
-        results = [
-            Result(Document(documents[row].text, documents[row].doc_id, documents[row].metadata | marks), score, rank)
-            for rank, (row, marks, score) in enumerate(
-                zip(shown.order, shown.marks(), shown.relevance, strict=True), start=1
-            )
-        ]
+        results: list[Result] = []
+        if docs:  # prep_docs takes no empty list
+            documents = prep_docs(docs, doc_ids, metadata)
+            texts = [{"text": document.text or "", "metadata": document.metadata} for document in documents]
+            shown = self.reranker.rerank(query, texts)
+            for row, marks, score in zip(shown.order, shown.marks(), shown.relevance, strict=True):
+                document = copy(documents[row])
+                document.metadata = document.metadata | marks
+                results.append(Result(document, score, len(results) + 1))
         return RankedResults(results, query, has_scores=True)
 
     def feedback(self, results: Iterable[Result]) -> int:
