@@ -146,6 +146,15 @@ def test_an_experiment_has_lists(of: str, tmp_path: Path, capsys: pytest.Capture
     assert "1 or more" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "wrong", [["no-data"], ["synthetic:tiny", "--clicks", "nobody"], ["synthetic:tiny", "--a", "x"]]
+)
+def test_a_wrong_name_leaves_no_folder(wrong: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trial", *wrong, "--out", str(tmp_path / "trial")]) == 2
+    assert wrong[-1] in capsys.readouterr().err
+    assert not (tmp_path / "trial").exists()
+
+
 def test_intervals_from_a_log_hold_the_truth() -> None:
     [row] = trial.run(study(logs=25, log_lists=300, a="pairrank", b="shuffled"))
     for of in ("order by score", "interleaved"):

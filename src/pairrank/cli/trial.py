@@ -81,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
     study = trial.Study(**told | {"guard": guard, "clicks": tuple(dict.fromkeys(args.clicks or USERS))})
     if not (study.experiments or study.null_experiments or study.logs or study.launches):
         raise OptionError("experiments, null, logs and launches are all 0; nothing is left to do")
+    trial.check_names(study)  # a wrong one leaves no folder behind
     executors.prepare(args.out, "")
     jobs = args.jobs or cores()
     with progress(len(study.clicks), "kinds of users") as report:

@@ -97,6 +97,16 @@ def splits(study: Study) -> tuple[Dataset, Dataset]:
     return load("train"), load("test")
 
 
+def check_names(study: Study) -> None:
+    """Raise for data, users or arms that are none."""
+    splits(study)
+    for text in study.clicks:
+        users.canonical(text)
+    for arm in (study.a, study.b):
+        if (short_text.parse(arm) or (arm,))[0] not in (AS_SENT, SHUFFLED, WORSE, REVERSED):
+            rankers.parse(arm)
+
+
 def scores(study: Study, text: str, train: Dataset, served: Dataset) -> FloatArray:
     """(n,), an arm's scores of all served documents."""
     if text == AS_SENT:
