@@ -336,9 +336,11 @@ def test_a_read_only_database_is_a_503_and_recovers(client: TestClient) -> None:
     for answer in (clicked(client, shown), client.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS})):
         assert answer.status_code == 503
         assert "readonly" in answer.json()["message"]
+    assert client.get("/readyz").status_code == 503
     assert state(client) == before
     for connection in connections:
         connection.all("PRAGMA query_only = OFF")
+    assert client.get("/readyz").status_code == 200
     assert clicked(client, shown).json() == {"status": "accepted"}
 
 

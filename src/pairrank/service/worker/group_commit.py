@@ -38,6 +38,7 @@ class GroupCommit:
         self._at_once = at_once
         self._served: list[_Job] = []
         self._clock = clock
+        self.failed = False  # the last write
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
@@ -66,6 +67,10 @@ class GroupCommit:
         """Collect events; resolved once they are on disk."""
         return self._submit("events", items)
 
+    def prove(self) -> asyncio.Future[None]:
+        """Write something that changes nothing; resolved once it is on disk."""
+        return self._submit("prove", None)
+
     async def close(self) -> None:
         """Write what waits, then stop."""
         self._serve_at_once()
@@ -84,7 +89,7 @@ class GroupCommit:
                 self._jobs.put(job)
             return
         except Exception as problem:  # a request answers with it, never the event loop
-            answers = [problem] * len(jobs)
+            answers, self.failed = [problem] * len(jobs), True
         _resolve([job.future for job in jobs], answers)
 
     def _submit(self, kind: str, item: Any) -> asyncio.Future[Any]:
@@ -106,16 +111,20 @@ class GroupCommit:
             jobs = [job for job in batch if job is not None]
             ended = len(jobs) < len(batch)
             # Impressions first: they need no flush, and feedback on them may be in the same batch.
-            for kind in ("serve", "feedback", "events"):
+            for kind in ("serve", "feedback", "events", "prove"):
                 some = [job for job in jobs if job.kind == kind]
                 if some:
                     answers = self._write(kind, [job.item for job in some])
+                    self.failed = isinstance(answers[0], Exception)
                     self._loop.call_soon_threadsafe(_resolve, [job.future for job in some], answers)
 
     def _write(self, kind: str, items: list[Any]) -> Sequence[Any]:
         try:
             if kind == "serve":
                 self._store.serve(items)
+                return [None] * len(items)
+            if kind == "prove":
+                self._store.prove()
                 return [None] * len(items)
             if kind == "feedback":
                 return self._store.feedback(items, self._clock())
