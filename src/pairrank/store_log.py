@@ -7,7 +7,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +74,19 @@ def check_postgres(address: str) -> None:
     if not readable:
         how = "in a name or password write %25 for %, %40 for @, %2F for / and %3A for :"
         raise OptionError(f"{place(address)} cannot be read as an address; {how}")
+
+
+def sqlite_uri(path: Path, mode: str) -> str:
+    """A file as SQLite shall open it: ``mode`` is ``ro``, ``rw`` or ``rwc``.
+
+    On a disk that cannot be written SQLite cannot make the files that all who use a store share; there nobody changes
+    it either, so whoever does not want to make a store reads it without them, unless a log is left to be read, too.
+    """
+    still = False
+    with suppress(OSError, AttributeError):  # where the system cannot tell
+        still = bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY) and not Path(f"{path}-wal").exists()
+    still &= mode != "rwc"
+    return f"{path.absolute().as_uri()}?mode={mode}{'&immutable=1' if still else ''}"
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -169,11 +182,12 @@ def _opened(address: str) -> Iterator[_Rows]:
     path = Path(address.removeprefix("sqlite:///"))
     if is_address(path) or not path.exists():
         raise StorageError(f"there is no store at {place(address)}")
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)) as file:
-        try:
-            file.execute("BEGIN")
-        except sqlite3.Error as problem:
-            raise StorageError(f"{path} cannot be read: {problem}") from problem
+    try:
+        file = sqlite3.connect(sqlite_uri(path, "ro"), uri=True, isolation_level=None)
+        file.execute("BEGIN")
+    except sqlite3.Error as problem:
+        raise StorageError(f"{path} cannot be read: {problem}") from problem
+    with closing(file):
         yield _Rows(file, sqlite3.Error, postgres=False)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -71,6 +75,25 @@ def test_a_tree_that_loses_any_of_its_processes_recovers(place: str, capsys: pyt
     assert main(["replay", place]) == 0
     assert "the same" in capsys.readouterr().out
     assert not Path(place.removeprefix("sqlite:///") + "-wal").exists()  # all processes are gone and have cleaned up
+
+
+@pytest.mark.slow
+def test_a_worker_that_starts_while_the_store_is_away_waits_for_it(tmp_path: Path) -> None:
+    folder = tmp_path / "disk"
+    settings = json.dumps({"store": f"sqlite:///{folder / 'store.db'}"}) + "\n"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        handle, port = listener.fileno(), listener.getsockname()[1]
+        command = [sys.executable, "-m", "pairrank.service.process", "worker", str(handle)]
+        pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, pass_fds=[handle], text=True, **pipes) as worker:  # type: ignore[call-overload]
+            worker.stdin.write(settings)
+            worker.stdin.flush()
+            assert "cannot be opened as a store" in json.loads(worker.stderr.readline())["message"]
+            folder.mkdir()
+            with Client(f"http://127.0.0.1:{port}", timeout=60.0, retries=0) as client:
+                assert client.rankers() == []
+            worker.terminate()
+            assert "Traceback" not in worker.stderr.read()
 
 
 @pytest.mark.slow
@@ -178,6 +201,8 @@ def test_a_full_disk_is_a_503_and_recovers_when_space_returns(small_disk: Path) 
         shown = tree.client.rank("a", {"x": [0.5] * 100, "y": [0.2] * 100})
         refuse(tree.client)
         assert tree.client.rankers()[0]["name"] == "a"  # reading works all the while
+        with pytest.raises(HTTPError, match="503"):
+            urlopen(f"http://127.0.0.1:{tree.client._port}/readyz")
         ballast.unlink()
         assert tree.client.feedback("a", shown.impression_id, ["x"]) == "accepted"
     finally:
@@ -188,7 +213,7 @@ def test_a_full_disk_is_a_503_and_recovers_when_space_returns(small_disk: Path) 
 
 
 def test_a_read_only_disk_is_refused_at_the_start_and_harmless(
-    small_disk: Path, capsys: pytest.CaptureFixture[str]
+    small_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = small_disk / "store.db"
     store = open_store(place)
@@ -199,6 +224,10 @@ def test_a_read_only_disk_is_refused_at_the_start_and_harmless(
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     assert main(["serve", "--store", f"sqlite:///{place}", "--port", "0"]) == 1
     assert "in a folder that can be written" in capsys.readouterr().err
+    # What only reads does, as from a backup on such a disk.
+    assert main(["store", "verify", str(place)]) == main(["replay", str(place)]) == 0
+    assert main(["store", "backup", str(place), str(tmp_path / "copy.db")]) == 0
+    assert main(["fit", str(place), "--out", str(tmp_path / "fitted.pairrank")]) == 0
     subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
     assert main(["replay", str(place)]) == 0
 
@@ -235,8 +264,6 @@ def test_another_address_demands_keys(place: str, capsys: pytest.CaptureFixture[
 def test_a_busy_port_is_one_sentence_and_leaves_nothing_behind(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import socket
-
     from pairrank.service import supervisor
 
     monkeypatch.setattr(supervisor, "BIND_SECONDS", 0.0)
@@ -276,3 +303,6 @@ def test_commands_on_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["store", "verify", place]) == 1
     assert main(["store", "keys", place, "--revoke", "nobody"]) == 2
     assert main(["store", "keys", place, "--add", "x"]) == 2
+    missing = tmp_path / "typo.db"
+    assert main(["store", "keys", str(missing)]) == main(["store", "keys", str(missing), "--revoke", "x"]) == 1
+    assert not missing.exists()

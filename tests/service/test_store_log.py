@@ -93,6 +93,7 @@ def test_no_store(tmp_path: Path) -> None:
     for address in (
         str(tmp_path / "none.db"),
         f"sqlite:///{tmp_path}/none.db",
+        f"sqlite:///{tmp_path}",
         "mysql://x",
         "postgresql://127.0.0.1:1/x",
     ):

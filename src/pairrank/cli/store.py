@@ -114,7 +114,7 @@ def _compact(args: argparse.Namespace) -> int:
 def _keys(args: argparse.Namespace) -> int:
     if args.add and not args.role:
         raise OptionError("--add needs --role rank, feedback or admin")
-    with closing(open_store(args.store)) as store:
+    with closing(open_store(args.store, create=bool(args.add))) as store:
         if args.add:
             key, secret = new_key(args.add, args.role, time.time())
             store.put_key(key, "command line")

@@ -64,6 +64,8 @@ def _work(settings: Settings, handle: int) -> None:
     # The writer needs the interpreter only for moments; it must not wait five milliseconds for each.
     sys.setswitchinterval(0.0005)
     telemetry.start("worker")
+    if store := _connect(settings.store, threading.Event()):  # a signal ends the wait, and the process
+        store.close()
     app = make_app(settings.store, settings)
     jit.load()
     # What is here now stays: a collection that walks through all of it would hold up requests for many milliseconds.
@@ -123,7 +125,7 @@ def _connect(url: str, stop: threading.Event) -> SqlStore | None:
         try:
             return open_store(url)
         except StorageError as problem:
-            logging.getLogger("pairrank.learner").error("%s", problem)
+            logging.getLogger("pairrank.process").error("%s", problem)
             time.sleep(0.5)
     return None
 

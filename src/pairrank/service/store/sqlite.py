@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 
 from pairrank.errors import StorageError
 from pairrank.service.store.database import BusyError, Database, Row, unavailable
+from pairrank.store_log import sqlite_uri
 
 BUSY_SECONDS = 10.0
 # The learner folds the write-ahead log back. From this size on nobody may write meanwhile, so that it can end; where
@@ -91,7 +92,7 @@ class SqliteDatabase(Database):
 
     def _plain(self, mode: str) -> sqlite3.Connection:
         return sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode={mode}",
+            sqlite_uri(self.path, mode),
             uri=True,
             timeout=self._busy_seconds,
             isolation_level=None,
