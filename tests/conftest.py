@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import shutil
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +49,26 @@ def reference() -> Path:
     folder = _shared("reference")
     if not folder.is_dir():
         pytest.skip("traces of the authors' program not found beside the checkout")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """A folder by its name, for all processes of a run: the first that asks for it has it filled, the others wait."""
+    base = tmp_path_factory.getbasetemp()
+    place = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def folder(name: str, fill: Callable[[Path], object]) -> Path:
+        with open(place / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (place / name).exists():
+                unfinished = place / f"{name}.unfinished"
+                shutil.rmtree(unfinished, ignore_errors=True)
+                unfinished.mkdir()
+                fill(unfinished)
+                unfinished.rename(place / name)
+        return place / name
+
     return folder
 
 

@@ -11,7 +11,7 @@ import sys
 import tarfile
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
@@ -23,6 +23,7 @@ from packaging.requirements import Requirement
 import pairrank
 
 ROOT = Path(__file__).resolve().parent.parent
+Once = Callable[[str, Callable[[Path], object]], Path]
 # Extras that a reader may install, and what shows that one is missing: a line of Python and the package it wants.
 EXTRAS = {
     "lab": ("pairrank.simulate('synthetic:tiny', rounds=2, panel=0, ideal='', out='runs')", "pyarrow"),
@@ -201,13 +202,15 @@ assert not loaded & {"fastapi", "pyarrow", "matplotlib", "ray", "onnx", "sklearn
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(once: Once) -> Path:
     """A folder with the sdist, and the wheel that is built from it."""
-    out = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=out)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out
+
+    def build(out: Path) -> None:
+        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=out)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return once("dist", build)
 
 
 @pytest.fixture(scope="module")
@@ -296,11 +299,13 @@ def install(folder: Path, *what: str, begun: Path | None = None) -> Path:
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def begun(once: Once) -> Path:
     """An environment with what every installation needs, imported once: the beginning of all those with one extra."""
-    folder = tmp_path_factory.mktemp("base")
-    run(install(folder, "numpy", "scipy"), "python -c 'import scipy.linalg, scipy.optimize, scipy.sparse'")
-    return folder / "env"
+
+    def begin(folder: Path) -> None:
+        run(install(folder, "numpy", "scipy"), "python -c 'import scipy.linalg, scipy.optimize, scipy.sparse'")
+
+    return once("base", begin) / "env"
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +23,19 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+Once = Callable[[str, Callable[[Path], object]], Path]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(once: Once) -> Path:
     """The site, built as `make docs` builds it: a warning is an error."""
-    folder = tmp_path_factory.mktemp("built") / "site"
-    command = [ROOT / "scripts" / "docs", folder]
-    done = subprocess.run(command, env=os.environ | {"PYTHON": sys.executable}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+
+    def build(folder: Path) -> None:
+        command = [ROOT / "scripts" / "docs", folder]
+        done = subprocess.run(command, env=os.environ | {"PYTHON": sys.executable}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return once("site", build)
 
 
 @pytest.mark.slow
