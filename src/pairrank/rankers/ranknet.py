@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 
 from pairrank.checking import check_choice, check_number_in
 from pairrank.errors import DataError
@@ -149,6 +148,7 @@ class OfflineRankNet(LinearRanker):
         if not spans:
             raise DataError("no query has documents of two different grades; there is nothing to learn from")
         X = X[order]
+        from scipy.optimize import minimize  # takes longer to import than the rest of a ranker, and few need it
 
         def objective(weights: FloatArray) -> tuple[float, FloatArray]:
             loss, pull = _pair_loss(X @ weights, spans)
