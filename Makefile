@@ -29,6 +29,8 @@ $(VENV)/.all: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[all,test,dev,docs]'
 	@# One of its dependencies has no build for ARM; what the tests compare with works without.
 	$(BIN)/python -m pip install --quiet --no-deps 'ir-measures>=0.3.3'
+	@# Compiled once, here: tests start many processes at a time, and each would compile what it does not find.
+	-$(BIN)/pairrank warm
 	@touch $@ $(VENV)/.lab
 
 clean:
