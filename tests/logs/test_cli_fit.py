@@ -40,6 +40,13 @@ def test_check_counts_and_says_no(
     assert "not-finite" in capsys.readouterr().err
 
 
+def test_check_tells_of_a_log_without_a_document(write: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    empty = [(X[:0], clicks[:0]) for X, clicks in lists(3)]
+    assert main(["fit", write("empty.parquet", empty), "--check"]) == 1
+    assert "3  missing-value" in capsys.readouterr().err
+    assert main(["fit", write("none.parquet", []), "--check"]) == 1  # nothing to learn from is not all right
+
+
 def test_a_table_that_is_no_click_log_is_told_by_what_it_lacks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

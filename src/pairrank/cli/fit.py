@@ -79,7 +79,7 @@ def _checked(args: argparse.Namespace) -> int:
         problems, n_lists, n_pairs = logs.validate(paths, model=_model(args), **how)
     problems.merge(facts["problems"])
     _report(args, problems, facts, n_lists=n_lists, n_pairs=n_pairs)
-    return 1 if problems else 0
+    return 1 if problems or not n_lists else 0
 
 
 def _fitted(args: argparse.Namespace) -> int:

@@ -159,7 +159,8 @@ def validate(
     problems = Problems()
     if not (chunks := reader.chunks(paths, problems)):
         return problems, 0, 0
-    total = _one_pass(chunks, model, engine, workers, progress, problems)
+    units = _units(model, chunks, otherwise=1)  # without a document any will do to say what is wrong
+    total = _one_pass(chunks, units, engine, workers, progress, problems)
     return problems, total.n_lists, total.n_pairs
 
 
@@ -167,20 +168,21 @@ def spread(
     paths: Sequence[str], *, engine: str = "serial", workers: int | None = None, progress: Progress | None = None
 ) -> FloatArray:
     """(d,): E[(x_i - x_j)_f²] over the documents of a list, of the click logs at ``paths``."""
-    total = _one_pass(reader.chunks(paths, Problems()), "linear", engine, workers, progress, Problems())
+    chunks = reader.chunks(paths, Problems())
+    total = _one_pass(chunks, _units("linear", chunks), engine, workers, progress, Problems())
     return mean_spread(total.spread, total.varied)
 
 
 def _one_pass(
-    chunks: list[Chunk], model: str, engine: str, workers: int | None, progress: Progress | None, problems: Problems
+    chunks: list[Chunk], units: Units, engine: str, workers: int | None, progress: Progress | None, problems: Problems
 ) -> Sums:
-    job = _Job(chunks, _units(model, chunks), 1.0, "all", "skip", None, progress)
+    job = _Job(chunks, units, 1.0, "all", "skip", None, progress)
     with engines.start(engine, workers) as running:
         return job.sweep(running, np.zeros(job.width), problems)
 
 
-def _units(model: str, chunks: Sequence[Chunk]) -> Units:
-    return (Additive if model == "additive" else Units)(reader.width(chunks), "spread")
+def _units(model: str, chunks: Sequence[Chunk], *, otherwise: int = 0) -> Units:
+    return (Additive if model == "additive" else Units)(reader.width(chunks, otherwise=otherwise), "spread")
 
 
 @dataclass

@@ -77,8 +77,8 @@ def chunks(paths: Sequence[str], problems: Problems) -> list[Chunk]:
     return found
 
 
-def width(found: Sequence[Chunk]) -> int:
-    """The number of features of the first document in the first chunk that has one."""
+def width(found: Sequence[Chunk], *, otherwise: int = 0) -> int:
+    """The number of features of the first document in the first chunk that has one; ``otherwise`` where none has."""
     for chunk in found:
         try:
             for table in _tables(chunk):
@@ -87,7 +87,9 @@ def width(found: Sequence[Chunk]) -> int:
                     return int(lengths[lengths > 0][0])
         except (OSError, ValueError):
             continue  # `batches` will say what is wrong with it
-    raise DataError(NO_LIST)
+    if not otherwise:
+        raise DataError(NO_LIST)
+    return otherwise
 
 
 def width_of(paths: Sequence[str]) -> int:
