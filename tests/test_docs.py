@@ -189,7 +189,11 @@ class Session:
                 assert same(block.output, printed.getvalue()), f"{page} says\n{block.output}\nand\n{printed.getvalue()}"
         elif block.language == "bash":
             lines = [line for line in block.code.splitlines() if not line.startswith(tuple(NOT_RUN))]
-            finish(["bash", "-euo", "pipefail", "-c", "\n".join(lines)])
+            if all(map(plain, lines)):
+                for line in lines:
+                    finish(shlex.split(line, comments=True))
+            else:
+                finish(["bash", "-euo", "pipefail", "-c", "\n".join(lines)])
         elif block.language == "console":
             for line in block.code.splitlines():
                 self.command(line.removeprefix("$ "))
@@ -234,12 +238,34 @@ class Session:
         assert [args for args, code in ended if code != 0] == []
 
 
+def plain(line: str) -> bool:
+    """Whether a line is one command of ours of which a shell would make the same words."""
+    words = shlex.split(line, comments=True)
+    told = shlex.shlex(line, posix=True, punctuation_chars="();<>|&")  # each of these is a word here, unless quoted
+    told.whitespace_split = True
+    if words[:1] != ["pairrank"] or words != list(told) or any(set(word) <= set("();<>|&") for word in words):
+        return False
+    return not set("$`*?[]{}~!\\") & set("".join(words))
+
+
+def test_what_a_shell_acts_on_is_left_to_it() -> None:
+    assert plain("pairrank fit a --ranker 'pairrank(model=additive)' --out b  # (why) & *")
+    for rest in ("(x)", "$HOME", '"$(ls)"', "*.json", "> out", "| head", "&", "; ls", "<in", "~/a", "{a,b}", "`ls`"):
+        assert not plain(f"pairrank simulate {rest}")
+    assert not plain("ls small")
+
+
 def finish(words: list[str]) -> None:
     """Run a command to its end; ours in this process, since to start one costs more than most commands."""
     if words[0] == "pairrank":
-        said = io.StringIO()
+        raw = io.BytesIO()
+        said = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)  # some commands write bytes
         with redirect_stdout(said), redirect_stderr(said):
-            code, told = main(words[1:]), said.getvalue()
+            try:
+                code: str | int | None = main(words[1:])
+            except SystemExit as end:  # of --help
+                code = end.code
+        told = raw.getvalue().decode()
     else:
         done = subprocess.run(words, capture_output=True, text=True)
         code, told = done.returncode, done.stdout + done.stderr
