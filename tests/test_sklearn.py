@@ -167,7 +167,10 @@ def test_wrong_input(tiny: Any) -> None:
         PairRankRanker().predict(X)
     with pytest.raises(NotFittedError):
         _ = PairRankRanker().coef_
-    with pytest.raises(DataError, match="grade for each row"):
-        PairRankRanker().partial_fit(X, y).score(X, [0.5, 1, 0, 1])
+    model = PairRankRanker().partial_fit(X, y)
+    for grades in ([0.5, 1, 0, 1], ["a", "b", "a", "b"], [0, 5000, 20, 3]):  # numbers of clicks, of which 2^y is none
+        with pytest.raises(DataError, match="grade for each row, a whole number up to 1000"):
+            model.score(X, grades)
+    assert model.score(X, np.array([0, 1, 0, 1], dtype=object)) == model.score(X, [0, 1, 0, 1])
     with pytest.raises(DataError, match="qid"):
         PairRankRanker().fit(np.ones((10_001, 1)), np.arange(10_001))

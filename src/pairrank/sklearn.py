@@ -23,6 +23,8 @@ except ImportError:
 
 # All pairs of a query are compared at once; without query ids or groups, all rows are one query.
 LONGEST = 10_000
+# Gains are 2^grade - 1, and sums of them must be finite; counts of clicks are no grades.
+MAX_GRADE = 1000
 
 
 class PairRankRanker(BaseEstimator):  # type: ignore[misc]
@@ -138,9 +140,12 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
     ) -> float:
         """The mean NDCG@10 (gain 2^y - 1) over queries with a relevant document; y are grades, below 0 as good as 0."""
         scores = self.predict(X)
-        grades = np.asarray(y)
-        if grades.shape != scores.shape or not np.array_equal(grades, np.round(grades)):
-            raise DataError("y must hold a grade for each row, a whole number")
+        try:
+            grades = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):  # no numbers
+            grades = np.empty(0)
+        if grades.shape != scores.shape or not np.array_equal(grades, np.round(grades)) or grades.max() > MAX_GRADE:
+            raise DataError(f"y must hold a grade for each row, a whole number up to {MAX_GRADE}")
         return float(NDCG(np.maximum(grades, 0).astype(np.int64), _offsets(qid, group, len(scores)), 10).mean(scores))
 
     @property
