@@ -208,7 +208,9 @@ def test_what_is_refused(ranker: PairRank, tmp_path: Path) -> None:
         export.dumps(model, "xgboost", leaves=3)
     with pytest.raises(ExportError, match="this one is linear"):
         export.dumps(export.LinearModel.from_ranker(PairRank(2)), "lightgbm")
-    with pytest.raises(ExportError, match="has no weights"):
+    with pytest.raises(ExportError, match="has the format 'pairrank-additive'; expected 'pairrank-linear'"):
+        export.loads(export.dumps(AdditiveModel.from_ranker(ranker), "json"))
+    with pytest.raises(ExportError, match="has no weights; expected a linear ranker; AdditiveModel takes"):
         export.LinearModel.from_ranker(ranker)
     with pytest.raises(ExportError, match='model="additive"'):
         AdditiveModel.from_ranker(PairRank(2))

@@ -271,8 +271,9 @@ def test_newer_files_and_unknown_formats_are_named(model: LinearModel) -> None:
         export.dumps(model, "pmml")
     with pytest.raises(UnknownNameError, match="pmml"):
         export.loads(b"", "pmml")
-    with pytest.raises(ExportError, match="no format known"):
-        export.loads(b"what is this")
+    for written_only in (b"what is this", b'{"query": {}}', export.dumps(model, "qdrant", fold=True)):
+        with pytest.raises(ExportError, match="no format known"):
+            export.loads(written_only)
 
 
 def test_a_changed_onnx_file_is_noticed(model: LinearModel) -> None:

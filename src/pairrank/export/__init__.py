@@ -85,7 +85,12 @@ _READERS: Mapping[str, Callable[..., LinearModel]] = {
 READABLE: tuple[str, ...] = tuple(_READERS)
 
 # What JSON of each format holds and the others do not.
-_MARKS = ((b'"pairrank-linear"', "json"), (b"solr.ltr", "solr"), (b'"coef_"', "sklearn"))
+_MARKS = (
+    (b'"pairrank-', "json"),
+    (b"solr.ltr", "solr"),
+    (b'"coef_"', "sklearn"),
+    (b'"definition"', "elasticsearch"),
+)
 
 
 def dumps(
@@ -186,8 +191,10 @@ def detect(blob: bytes, *, source: str = "this model") -> str:
     if start.startswith(b"##"):
         return "ranklib"
     if start.startswith(b"{"):
-        return next((name for mark, name in _MARKS if mark in blob), "elasticsearch")
-    if b"pairrank" in blob[:256]:
+        for mark, name in _MARKS:
+            if mark in blob:
+                return name
+    elif b"pairrank" in blob[:256]:
         return "onnx"
     raise ExportError(
         f"{source} is in no format known here; expected a ranker's file, a store, or one of {', '.join(READABLE)}"

@@ -143,7 +143,8 @@ class LinearModel:
         """
         weights = getattr(ranker, "weights", None)
         if weights is None:
-            raise ExportError(f"a {type(ranker).__name__} has no weights: only linear rankers can be exported")
+            kind = type(ranker).__name__
+            raise ExportError(f"this {kind} has no weights; expected a linear ranker; AdditiveModel takes others")
         if nonnegative:
             covariance = getattr(ranker, "covariance", None)
             if covariance is None:
