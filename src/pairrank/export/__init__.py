@@ -12,20 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pairrank import archive, rankers, store_log
 from pairrank.errors import ExportError, UnknownNameError
-from pairrank.export import (
-    additive,
-    elasticsearch,
-    elasticsearch_linear,
-    importers,
-    json_model,
-    onnx,
-    opensearch_hybrid,
-    qdrant,
-    ranklib,
-    solr,
-    trees,
-    vespa,
-)
+from pairrank.export import additive, elasticsearch, importers, json_model, onnx, ranklib, search_engines, solr, trees
 from pairrank.export.additive import LEAVES, AdditiveModel
 from pairrank.export.importers import from_sklearn
 from pairrank.export.model import LinearModel, MinMax, QueryMinMax, Standard
@@ -51,10 +38,10 @@ _WRITERS: Mapping[str, Callable[[LinearModel], bytes]] = {
     "elasticsearch": elasticsearch.dumps,
     "opensearch": elasticsearch.dumps,
     "solr": solr.dumps,
-    "vespa": vespa.dumps,
-    "qdrant": qdrant.dumps,
-    "elasticsearch-linear": elasticsearch_linear.dumps,
-    "opensearch-hybrid": opensearch_hybrid.dumps,
+    "vespa": search_engines.vespa,
+    "qdrant": search_engines.qdrant,
+    "elasticsearch-linear": search_engines.elasticsearch_linear,
+    "opensearch-hybrid": search_engines.opensearch_hybrid,
     "ranklib": ranklib.dumps,
     "onnx": onnx.dumps,
     "json": json_model.dumps,

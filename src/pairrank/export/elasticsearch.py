@@ -22,11 +22,10 @@ TYPE = "model/linear"
 
 def dumps(model: LinearModel) -> bytes:
     """The body of the request that creates the model."""
-    named = list(zip(model.feature_names, model.weights, model.normalisation, strict=True))
-    definition = {feature: float32_text.shortest(weight, f"the weight of {feature!r}") for feature, weight, _ in named}
+    definition = float32_text.weights(model)
     normalisers = {
         feature: write_normaliser(float32_text.normaliser(entry, feature))
-        for feature, _, entry in named
+        for feature, _, entry in model.rows()
         if entry is not None
     }
     inner: dict[str, Any] = {"type": TYPE}

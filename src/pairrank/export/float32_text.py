@@ -11,7 +11,7 @@ import numpy as np
 
 from pairrank.errors import ExportError
 from pairrank.export import strict_json
-from pairrank.export.model import MinMax, QueryMinMax, Standard
+from pairrank.export.model import LinearModel, MinMax, QueryMinMax, Standard
 
 
 def shortest(value: float, what: str) -> float:
@@ -21,6 +21,11 @@ def shortest(value: float, what: str) -> float:
     if not np.isfinite(short):
         raise ExportError(f"{what} is {value!r}, too large for the 32-bit numbers of this format: rescale the feature")
     return float(str(short))
+
+
+def weights(model: LinearModel) -> dict[str, float]:
+    """By feature, its weight as the `shortest` number."""
+    return {feature: shortest(weight, f"the weight of {feature!r}") for feature, weight, _ in model.rows()}
 
 
 def read(value: object, what: str) -> float:

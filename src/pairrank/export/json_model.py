@@ -34,9 +34,9 @@ def dumps(model: LinearModel) -> bytes:
 def document(model: LinearModel) -> dict[str, Any]:
     """The model as plain values."""
     features = []
-    for name, weight, entry in zip(model.feature_names, model.weights, model.normalisation, strict=True):
+    for name, weight, entry in model.rows():
         normaliser = {} if entry is None else {"normaliser": write_normaliser(entry)}
-        features.append({"name": name, "weight": float(weight), **normaliser})
+        features.append({"name": name, "weight": weight, **normaliser})
     return {"format": FORMAT, "version": VERSION, "name": model.name, "features": features}
 
 

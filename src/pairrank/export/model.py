@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -158,6 +158,10 @@ class LinearModel:
         """How many features the model reads."""
         return len(self.weights)
 
+    def rows(self) -> Iterator[tuple[str, float, Normalisation]]:
+        """Name, weight and normalisation of each feature."""
+        return zip(self.feature_names, self.weights.tolist(), self.normalisation, strict=True)
+
     @property
     def is_normalised(self) -> bool:
         """Whether any feature is changed before it is weighed."""
@@ -191,7 +195,7 @@ class LinearModel:
 
     def reordered(self, names: Sequence[str]) -> FloatArray:
         """(len(names),), the weights in the order of ``names``; NaN where the model has no such feature."""
-        known = dict(zip(self.feature_names, self.weights, strict=True))
+        known = {name: weight for name, weight, _ in self.rows()}
         return np.array([known.get(name, np.nan) for name in names])
 
 

@@ -23,11 +23,6 @@ DEFAULT_STORE = "_DEFAULT_"
 
 def dumps(model: LinearModel, *, store: str = DEFAULT_STORE) -> bytes:
     """The body of the request; ``store`` is the feature store that the names belong to."""
-    named = list(zip(model.feature_names, model.normalisation, strict=True))
-    weights = {
-        feature: float32_text.shortest(weight, f"the weight of {feature!r}")
-        for feature, weight in zip(model.feature_names, model.weights, strict=True)
-    }
     return strict_json.write(
         {
             "class": CLASS,
@@ -35,9 +30,9 @@ def dumps(model: LinearModel, *, store: str = DEFAULT_STORE) -> bytes:
             "name": model.name,
             "features": [
                 {"name": feature} if entry is None else {"name": feature, "norm": _write(entry, feature)}
-                for feature, entry in named
+                for feature, _, entry in model.rows()
             ],
-            "params": {"weights": weights},
+            "params": {"weights": float32_text.weights(model)},
         }
     )
 
