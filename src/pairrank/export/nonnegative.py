@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.optimize import nnls
 
 from pairrank.types import FloatArray
 
@@ -18,6 +17,8 @@ def nonnegative(weights: FloatArray, covariance: FloatArray) -> FloatArray:
     >>> nonnegative(np.array([1.0, -1.0]), np.array([[1.0, 0.9], [0.9, 1.0]])).round(2)
     array([1.9, 0. ])
     """
+    from scipy.optimize import nnls  # takes longer to import than the rest, and few need it
+
     unit = np.sqrt(np.diagonal(covariance))
     # With C = KKᵀ the distance is ‖K⁻¹(θ - θ̂)‖², a least-squares problem; in standard deviations units do not matter.
     K = np.linalg.cholesky(covariance / np.outer(unit, unit))
