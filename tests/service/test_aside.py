@@ -64,10 +64,10 @@ def test_an_entry_that_fails_is_set_aside_and_the_others_are_learned(store: SqlS
     poisoned.learn()
     row = poisoned.row
     assert (row.applied, row.learned, row.set_aside, row.version) == (8, 5, 3, 6)
-    assert row.aside is not None
-    assert row.aside.seq == 8
-    assert row.aside.reason == "LearningError: impression 7 cannot be learned: Matrix is not positive definite"
-    assert [item.seq for item in store.set_aside(row.id)] == [4, 7, 8]
+    assert row.last_set_aside is not None
+    assert row.last_set_aside.log_entry == 8
+    assert row.last_set_aside.reason == "LearningError: impression 7 cannot be learned: Matrix is not positive definite"
+    assert [item.log_entry for item in store.set_aside(row.id)] == [4, 7, 8]
     assert row.stopped is None
     assert other.row.learned == 5
     result = replay(store, row)

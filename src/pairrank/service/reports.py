@@ -14,7 +14,7 @@ from pairrank.rankers import LinearRanker, Ranker
 from pairrank.service.learning.model import Model
 from pairrank.service.log_statistics import LogStatistics, kept_orders, point, points
 from pairrank.service.store.log import SqlStore
-from pairrank.service.store.values import ImpressionRow, RankerRow
+from pairrank.service.store.values import RankerRow
 from pairrank.service.worker.models import Models
 from pairrank.types import Impression
 
@@ -45,7 +45,7 @@ class Reports:
         return {
             "name": row.name,
             "model_version": row.version,
-            "lag": row.log_seq - row.applied,
+            "lag": row.lag,
             "lag_seconds": await self.lag_seconds(row),
             "points": points(lists),
             "oldest": point(lists[:tenth]),
@@ -71,26 +71,6 @@ class Reports:
             "features": None if features is None else features[:limit],
             "functions": None if functions is None else functions[:limit],
         }
-
-    async def versions(self, row: RankerRow) -> list[dict[str, Any]]:
-        """The versions that can be pinned or gone back to, newest first."""
-        return [
-            {
-                "version": kept.version,
-                "created": kept.created,
-                "state_digest": kept.digest,
-                "learned_count": kept.learned,
-                "kept": kept.kept,
-                "current": kept.version == row.version,
-                "pinned": kept.version == row.pinned,
-            }
-            for kept in await self._models.read(self._store.versions, row.id)
-        ]
-
-    async def impressions(self, row: RankerRow, limit: int, offset: int = 0) -> list[dict[str, Any]]:
-        """Some of the newest impressions, newest first."""
-        found = await self._models.read(self._store.impressions, row.id, offset + limit)
-        return [brief(item) for item in found[offset:]]
 
     async def model(self, row: RankerRow, version: int) -> Ranker | None:
         """A version of the ranker's model, or None when it is not kept."""
@@ -134,19 +114,3 @@ def weights_of(model: Ranker | None, names: tuple[str, ...] | None) -> list[dict
         }
         for i in np.argsort(-np.abs(weights), kind="stable").tolist()
     ]
-
-
-def brief(item: ImpressionRow) -> dict[str, Any]:
-    """An impression without its features."""
-    return {
-        "impression_id": f"{item.number}-{item.token}",
-        "number": item.number,
-        "state": item.state,
-        "time": item.created,
-        "closes": item.closes,
-        "model_version": item.version,
-        "query_id": item.query_id,
-        "ids": item.ids,
-        "clicks": item.clicks,
-        "log_entry": item.seq,
-    }

@@ -25,8 +25,9 @@ from pairrank.service.http.schemas import (
     StatusAnswer,
     VersionAnswer,
     listed,
+    shown,
 )
-from pairrank.service.store.values import Config, Limits, Prior, RankerRow
+from pairrank.service.store.values import Config, Limits, Prior, RankerRow, Snapshot
 from pairrank.service.worker.state import WorkerState
 
 _LIMITS = set(LimitsBody.model_fields)
@@ -86,34 +87,21 @@ async def create_ranker(worker: WorkerState, name: str, body: CreateBody, actor:
 
 def describe(row: RankerRow) -> dict[str, Any]:
     """A ranker as the API shows it."""
-    return {
-        "name": row.name,
-        "n_features": row.config.n_features,
-        "ranker": row.config.ranker,
-        "seed": row.config.seed,
-        "options": dict(row.config.options),
-        "feature_names": row.config.feature_names,
-        "start": None if row.config.prior is None else asdict(row.config.prior),
-        "limits": asdict(row.limits),
-        "frozen": row.frozen,
-        "pinned": row.pinned,
-        "launch": None if row.launch is None else row.launch.mode,
-        "created": row.created,
-        "model_version": row.version,
-        "served_version": row.version if row.pinned is None else row.pinned,
-        "state_digest": row.digest,
-        "feedback_count": row.feedback_count,
-        "learned_count": row.learned,
-        "skipped_count": row.skipped,
-        "set_aside": row.set_aside,
-        "last_set_aside": None if row.aside is None else {"log_entry": row.aside.seq, "reason": row.aside.reason},
-        "stopped": row.stopped,
-        "log_length": row.log_seq,
-        "log_applied": row.applied,
-        "lag": row.log_seq - row.applied,
-        "open_impressions": row.open_count,
-        "updated": row.updated,
-    }
+    config = asdict(row.config)
+    return shown(
+        RankerAnswer,
+        row,
+        **config,
+        start=config["prior"],
+        launch=row.launch and row.launch.mode,
+        model_version=row.version,
+        state_digest=row.digest,
+        learned_count=row.learned,
+        skipped_count=row.skipped,
+        log_length=row.log_seq,
+        log_applied=row.applied,
+        open_impressions=row.open_count,
+    )
 
 
 def routes(worker: WorkerState) -> APIRouter:
@@ -157,7 +145,9 @@ def routes(worker: WorkerState) -> APIRouter:
 
     @get("/{name}/versions", "The versions that can be pinned or gone back to", listed("versions", VersionAnswer))
     async def versions(name: str) -> Response:
-        return answer({"versions": await worker.reports.versions(await worker.ranker(name))})
+        row = await worker.ranker(name)
+        kept = await worker.models.read(worker.store.versions, row.id)
+        return answer({"versions": [_version(row, snapshot) for snapshot in kept]})
 
     def act(what: str, summary: str, model: type[B], change: Callable[[str, B, str], Awaitable[Any]]) -> None:
         """Add the administrative act ``what``: ``change(name, body, actor)`` does it, the answer is the ranker then."""
@@ -190,6 +180,12 @@ def routes(worker: WorkerState) -> APIRouter:
     act("pin", "Serve one version; learning goes on", PinBody, pin)
     act("rollback", "Go on learning from a version", RollbackBody, roll_back)
     return router
+
+
+def _version(row: RankerRow, kept: Snapshot) -> dict[str, Any]:
+    version = kept.version
+    named = {"state_digest": kept.digest, "learned_count": kept.learned}
+    return shown(VersionAnswer, kept, **named, current=version == row.version, pinned=version == row.pinned)
 
 
 def _given(body: LimitsBody) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pairrank.service.http.schemas import (
     StatusAnswer,
     WeightsAnswer,
     listed,
+    shown,
 )
 from pairrank.service.worker.metrics import CONTENT_TYPE
 from pairrank.service.worker.state import WorkerState
@@ -59,7 +60,9 @@ def routes(worker: WorkerState) -> APIRouter:
         name: str, limit: Annotated[int, Query(ge=1, le=500)] = 50, offset: Annotated[int, Query(ge=0, le=500)] = 0
     ) -> Response:
         row = await worker.ranker(name)
-        return answer({"impressions": await worker.reports.impressions(row, limit, offset)})
+        found = await worker.models.read(worker.store.impressions, row.id, offset + limit)
+        brief = [shown(ImpressionAnswer, i, impression_id=f"{i.number}-{i.token}") for i in found[offset:]]
+        return answer({"impressions": brief})
 
     told = "Clicks, exploration and kept orders over time, by the newest of the log"
 

@@ -385,6 +385,11 @@ class ActAnswer(Answer):
     detail: Any
 
 
+def shown(model: type[Answer], row: object, **more: Any) -> dict[str, Any]:
+    """A row of the store as ``model`` has it, in its order; ``more`` is what the row has not, or by another name."""
+    return {name: more[name] if name in more else getattr(row, name) for name in model.model_fields}
+
+
 def listed(name: str, model: type[Answer]) -> type[Answer]:
     """The answer that has a list of ``model`` under ``name``, newest first where that has a meaning."""
     fields: dict[str, Any] = {name: list[model]}  # type: ignore[valid-type]

@@ -53,14 +53,14 @@ def replay(store: SqlStore, row: RankerRow) -> Replay:
     return Replay(
         row.name,
         model.applied - row.base,
-        row.log_seq - row.applied,
+        row.lag,
         row.version,
         row.digest,
         model.ranker.digest(),
         checked,
         tuple(wrong),
-        tuple(item.seq for item in model.aside),
-        tuple(item.seq for item in store.set_aside(row.id, row.base) if item.seq <= row.applied),
+        tuple(item.log_entry for item in model.aside),
+        tuple(item.log_entry for item in store.set_aside(row.id, row.base) if item.log_entry <= row.applied),
         replayed(store, row, Log(store, row.id).entries(row.base, row.applied)),
     )
 

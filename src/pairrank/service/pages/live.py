@@ -38,7 +38,7 @@ async def drawn(worker: WorkerState, name: str, number: int, *, as_served: bool)
     found = await worker.models.read(worker.store.impressions, row.id, 1, number)
     if not found or found[0].body is None:
         raise UnknownNameError(f"impression {number} of ranker {name!r} is not kept; it may have expired")
-    version = found[0].version if as_served else row.version
+    version = found[0].model_version if as_served else row.version
     model = await worker.reports.model(row, version)
     if model is None:
         version, model = row.version, await worker.reports.model(row, row.version)
@@ -63,8 +63,8 @@ def _panel(worker: WorkerState, name: str, shown: ImpressionRow, model: Ranker, 
 def impression_page(name: str, item: ImpressionRow, panel: Panel | None, nav: Nav) -> Markup:
     """One impression by itself, with its drawing."""
     title = f"Impression {item.number} of {name}"
-    at = time.strftime("%d %b %H:%M:%S", time.localtime(item.created))  # where the server stands
-    about = f"Query: {item.query_id or 'none given'}. Served by model {item.version} on {at}."
+    at = time.strftime("%d %b %H:%M:%S", time.localtime(item.time))  # where the server stands
+    about = f"Query: {item.query_id or 'none given'}. Served by model {item.model_version} on {at}."
     picture: Child = tag("p", "This ranker has no notion of blocks.", class_="empty")
     if panel is not None:
         picture = tag("div", trusted(drawing.blocks(panel, standalone=False)), class_="drawing")

@@ -284,14 +284,15 @@ class ImpressionTables(LaunchTables):
         where, values = ("number >= 0", ()) if number is None else ("number = ?", (number,))
         column = "NULL" if number is None else "body"
         waiting = (
-            "SELECT number, token, CASE collecting WHEN 1 THEN 'collecting' ELSE 'open' END AS state, created, "
-            f"version, query_id, ids, clicks, NULL AS seq, {column} AS body, closes "
-            f"FROM impressions WHERE ranker_id = ? AND {where} ORDER BY number DESC LIMIT ?"
+            "SELECT number, token, CASE collecting WHEN 1 THEN 'collecting' ELSE 'open' END AS state, "
+            "created AS time, version AS model_version, query_id, ids, clicks, NULL AS log_entry, "
+            f"{column} AS body, closes FROM impressions WHERE ranker_id = ? AND {where} ORDER BY number DESC LIMIT ?"
         )
         logged = (
             "SELECT l.number, l.token, CASE WHEN l.kind = 'frozen' THEN 'logged' WHEN l.seq <= h.applied THEN "
-            "'learned' ELSE 'logged' END AS state, l.served AS created, l.version, l.query_id, l.ids, l.clicks, "
-            f"l.seq, {column} AS body, NULL AS closes FROM log l JOIN heads h ON h.ranker_id = l.ranker_id "
+            "'learned' ELSE 'logged' END AS state, l.served AS time, l.version AS model_version, l.query_id, l.ids, "
+            f"l.clicks, l.seq AS log_entry, {column} AS body, NULL AS closes "
+            "FROM log l JOIN heads h ON h.ranker_id = l.ranker_id "
             f"WHERE l.ranker_id = ? AND l.{where} ORDER BY l.number DESC LIMIT ?"
         )
         with self.database.reading():

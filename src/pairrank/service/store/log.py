@@ -101,7 +101,7 @@ class SqlStore(ImpressionTables):
             self.database.insert("snapshots", row, "ON CONFLICT (ranker_id, version) DO NOTHING")
             self.database.many(
                 "INSERT INTO set_aside (ranker_id, seq, reason) VALUES (?, ?, ?)",
-                [(ranker_id, item.seq, item.reason) for item in aside],
+                [(ranker_id, item.log_entry, item.reason) for item in aside],
             )
             self._put_states(ranker_id, trials or {})
             if move is not None:

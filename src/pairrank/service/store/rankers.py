@@ -234,7 +234,7 @@ def _row(row: dict[str, Any]) -> RankerRow:
             "config": Config.from_json(row["config"]),
             "limits": Limits(**json.loads(row["limits"])),
             "frozen": bool(row["frozen"]),
-            "aside": None if seq is None else Aside(seq, reason),
+            "last_set_aside": None if seq is None else Aside(seq, reason),
             "launch": launch,
         }
     )

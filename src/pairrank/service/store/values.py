@@ -133,10 +133,11 @@ class Limits:
         return merged
 
 
-class Aside(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Aside:
     """A log entry that was set aside: it made the ranker fail, changed nothing, and is passed over by every replay."""
 
-    seq: int
+    log_entry: int
     reason: str
 
 
@@ -179,9 +180,19 @@ class RankerRow:
     updated: float
     open_count: int
     set_aside: int  # entries that the ranker refused or failed on
-    aside: Aside | None  # the last of them
+    last_set_aside: Aside | None  # the last of them
     stopped: str | None  # why the learner does not follow this ranker's log any further
     launch: LaunchHead | None = None
+
+    @property
+    def served_version(self) -> int:
+        """The version that lists are made with."""
+        return self.version if self.pinned is None else self.pinned
+
+    @property
+    def lag(self) -> int:
+        """How many entries are logged and not yet applied."""
+        return self.log_seq - self.applied
 
 
 class Head(NamedTuple):
@@ -325,12 +336,12 @@ class ImpressionRow(NamedTuple):
     number: int
     token: str
     state: str
-    created: float
-    version: int
+    time: float
+    model_version: int
     query_id: str | None
     ids: tuple[str, ...]
     clicks: tuple[bool, ...] | None  # of a collecting impression: those that have come so far
-    seq: int | None
+    log_entry: int | None
     body: bytes | None
     closes: float | None  # when the window of single events closes; None once the impression is logged
 

@@ -86,7 +86,7 @@ class _Gauges:
         for name, text, value in (
             ("model_version", "Log entry of the newest model", lambda row: row.version),
             ("feedback_logged", "Feedback in the log", lambda row: row.feedback_count),
-            ("learner_lag_events", "Entries logged and not yet applied", lambda row: row.log_seq - row.applied),
+            ("learner_lag_events", "Entries logged and not yet applied", lambda row: row.lag),
             ("learner_lag_seconds", "Age of the oldest entry not applied", lambda row: self._lags.get(row.name, 0.0)),
             ("open_impressions", "Impressions waiting for feedback", lambda row: row.open_count),
             ("skipped_entries", "Entries that taught nothing", lambda row: row.skipped),

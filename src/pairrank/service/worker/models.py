@@ -199,10 +199,9 @@ class Models:
         row = await self.read(self._store.ranker, name)
         if row is None:
             raise UnknownNameError(f"no ranker is called {name!r}")
-        version = row.pinned if row.pinned is not None else row.version
-        ranker = await self.read(self._open, row, version)
+        ranker = await self.read(self._open, row, row.served_version)
         self._heads[row.id] = Head(row.version, row.applied, row.log_seq, row.open_count, bool(row.stopped), row.launch)
-        return self._items.setdefault(name, LoadedModel(row, ranker, version))
+        return self._items.setdefault(name, LoadedModel(row, ranker, row.served_version))
 
     def _open(self, row: RankerRow, version: int) -> rankers.Ranker:
         snapshot = self._store.snapshot(row.id, version)
