@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,6 +65,35 @@ def test_items_are_taken_as_they_are_needed() -> None:
 def test_a_dead_worker_is_reported() -> None:
     with start("processes", 1) as engine, pytest.raises(PairRankError, match="a worker died"):
         list(engine.map(die, range(5)))
+
+
+PARENT = """
+import time
+from pairrank.engines import start
+
+if __name__ == "__main__":
+    with start("processes", 1) as engine:
+        assert list(engine.map(abs, [-1])) == [1]
+        print("ready", flush=True)
+        time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_parent_and_without_a_word(tmp_path: Path, ended_by: signal.Signals) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "ready\n"
+        # Ctrl-C in a terminal reaches the whole group, a kill one process.
+        (os.killpg if ended_by == signal.SIGINT else os.kill)(parent.pid, ended_by)
+        # A worker that is left holds its end of the pipe.
+        _, told = parent.communicate(timeout=30)
+        assert "SpawnProcess" not in told
 
 
 def test_wrong_engines() -> None:

@@ -15,10 +15,10 @@ from multiprocessing import get_context
 
 from pairrank import threads
 from pairrank.checking import check_choice, check_whole
-from pairrank.engines.base import Engine, Item, Pool, Result, call, cores
+from pairrank.engines.base import Engine, Item, Pool, Result, call, cores, end_with_parent, enlist
 from pairrank.engines.ray import connected
 
-__all__ = ["ENGINES", "Engine", "cores", "over_processes", "start"]
+__all__ = ["ENGINES", "Engine", "cores", "end_with_parent", "over_processes", "start"]
 
 ENGINES = ("serial", "processes", "ray")
 
@@ -43,7 +43,7 @@ def _started(name: str, workers: int | None) -> Iterator[Engine]:
         elif name == "processes":
             # Not fork: Arrow and BLAS have threads, and a forked copy of a held lock is never released.
             n = workers or cores()
-            pool = ProcessPoolExecutor(n, mp_context=get_context("spawn"))
+            pool = ProcessPoolExecutor(n, mp_context=get_context("spawn"), initializer=enlist)
             try:
                 with threads.single_in_children():
                     yield Pool(n, lambda *task: pool.submit(call, *task), Future.result, (BrokenExecutor,))

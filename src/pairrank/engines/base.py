@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from multiprocessing import parent_process
 from typing import Any, TypeVar
 
 from pairrank import threads
@@ -64,3 +67,21 @@ def call(function: Callable[[Any], Any], item: Any) -> Any:
     """On a worker: the function of an item, with one BLAS thread."""
     with threads.single():
         return function(item)
+
+
+def enlist() -> None:
+    """On a worker process, as it starts: end with the parent, and at Ctrl-C, which reaches every process, silently."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """On a worker process: a killed parent leaves nobody behind."""
+    threading.Thread(target=_follow, daemon=True).start()
+
+
+def _follow() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

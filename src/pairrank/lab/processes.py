@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from typing import Any
 
 from pairrank import threads
+from pairrank.engines import end_with_parent
 from pairrank.errors import PairRankError
 from pairrank.lab.outcomes import RETRIES, Failure, Out, Report, Result, attempt
 from pairrank.sim import RunSpec
@@ -78,15 +77,7 @@ def _enlist(rounds: Any, stop: Any) -> None:
     global _shared
     _shared = rounds, stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
-    threading.Thread(target=_follow, daemon=True).start()
-
-
-def _follow() -> None:
-    """End with the parent: a killed sweep leaves nobody behind who still writes. Files are whole or not there."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    end_with_parent()  # a killed sweep leaves nobody behind who still writes; files are whole or not there
 
 
 def _work(index: int, spec: RunSpec, out: Out) -> Result:
