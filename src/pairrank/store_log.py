@@ -84,7 +84,8 @@ def sqlite_uri(path: Path, mode: str) -> str:
     """
     still = False
     with suppress(OSError, AttributeError):  # where the system cannot tell
-        still = bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY) and not Path(f"{path}-wal").exists()
+        log = Path(f"{path}-wal")
+        still = bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY) and not (log.exists() and log.stat().st_size)
     still &= mode != "rwc"
     return f"{path.absolute().as_uri()}?mode={mode}{'&immutable=1' if still else ''}"
 

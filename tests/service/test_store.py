@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
+from cluster import Postgres
 from scene import RETENTION, SHOWN, WINDOW, Scene
 
 from pairrank.errors import NewerFormatError, StorageError, UnknownNameError
@@ -21,6 +24,7 @@ from pairrank.service.learning.verify import verify
 from pairrank.service.store import SqlStore, database, log, open_store
 from pairrank.service.store.log import NEWEST_KEPT
 from pairrank.service.store.schema import MIGRATIONS, TABLES, VERSION
+from pairrank.service.store.sqlite import SqliteDatabase
 from pairrank.service.store.transfer import backup, restore
 from pairrank.service.store.values import Config, Feedback, Limits, RankerExistsError, Status, VersionError
 
@@ -442,6 +446,41 @@ def test_backup_and_restore_carry_everything(store: SqlStore, store_url: str, tm
         assert [row.name for row in (copy.create("b", Config(2), Limits(), 1.0, "me")[0],)] == ["b"]
     finally:
         copy.close()
+
+
+def test_a_damaged_backup_is_not_restored_and_leaves_nothing(store: SqlStore, tmp_path: Path) -> None:
+    scene = Scene(store)
+    scene.feedback(scene.serve(3))
+    file, target = tmp_path / "copy.db", tmp_path / "restored.db"
+    backup(store, file)
+    assert [*tmp_path.glob("*.part*"), *tmp_path.glob(".*")] == []
+    with closing(sqlite3.connect(file)) as copy:
+        (root,), (size,) = (
+            copy.execute(sql).fetchone()
+            for sql in ("SELECT rootpage FROM sqlite_master WHERE name = 'log'", "PRAGMA page_size")
+        )
+    with open(file, "r+b") as bytes_of:
+        bytes_of.seek((root - 1) * size)
+        bytes_of.write(b"\xff" * size)
+    with pytest.raises(StorageError, match="malformed"):
+        restore(str(file), str(target))
+    assert list(tmp_path.glob("restored*")) == []
+
+
+@pytest.mark.postgres
+def test_a_backup_whose_server_goes_says_so_and_leaves_nothing(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = postgres.new_database()
+    with closing(open_store(address)) as store, closing(open_store(address)) as other:
+        store.create("a", Config(2), Limits(), 1.0, "me")
+        process = store.database.one("SELECT pg_backend_pid()")
+        assert process is not None
+        ended = partial(other.database.all, "SELECT pg_terminate_backend(?)", process)
+        monkeypatch.setattr(SqliteDatabase, "many", lambda *_: ended())
+        with pytest.raises(StorageError, match=r"terminating|closed|lost"):
+            backup(store, tmp_path / "copy.db")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_one_learner_of_a_ranker_at_a_time(store: SqlStore, open_another: Callable[[], SqlStore]) -> None:

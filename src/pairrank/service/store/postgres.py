@@ -204,10 +204,13 @@ class PostgresDatabase(Database):
 
     def batches(self, sql: str, size: int) -> Iterator[list[Row]]:
         """The rows of a statement, some at a time, from a cursor on the server."""
-        with self._connect().cursor(name="rows") as cursor:
-            cursor.execute(sql)
-            while rows := cursor.fetchmany(size):
-                yield rows
+        try:
+            with self._connect().cursor(name="rows") as cursor:
+                cursor.execute(sql)
+                while rows := cursor.fetchmany(size):
+                    yield rows
+        except psycopg.Error as problem:
+            raise unavailable(problem) from problem
 
     def restart_serial(self, table: str) -> None:
         """Number new rows from above the highest."""

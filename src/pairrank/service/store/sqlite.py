@@ -272,9 +272,12 @@ class SqliteDatabase(Database):
         return [line for line in lines if line != "ok"]
 
     def batches(self, sql: str, size: int) -> Iterator[list[Row]]:
-        cursor = self._connection.execute(sql)
-        while rows := cursor.fetchmany(size):
-            yield rows
+        try:
+            cursor = self._connection.execute(sql)
+            while rows := cursor.fetchmany(size):
+                yield rows
+        except sqlite3.Error as problem:
+            raise self._unavailable(problem) from problem
 
     def restart_serial(self, table: str) -> None:
         """Nothing: SQLite numbers new rows from above the highest by itself."""

@@ -21,7 +21,7 @@ def backup(store: SqlStore, target: str | os.PathLike[str]) -> None:
     if path.exists():
         raise StorageError(f"{path} exists; a backup never overwrites")
     partial = path.with_name(f".{path.name}.part")
-    partial.unlink(missing_ok=True)
+    _remove(partial)
     try:
         if isinstance(store.database, SqliteDatabase):
             store.database.copy_to(partial)
@@ -32,9 +32,8 @@ def backup(store: SqlStore, target: str | os.PathLike[str]) -> None:
         with open(partial, "rb") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    finally:
+        _remove(partial)
 
 
 def restore(source: str, target: str) -> None:
@@ -42,10 +41,21 @@ def restore(source: str, target: str) -> None:
     path = sqlite_path(target)
     if path is not None and path.exists():
         raise StorageError(f"{path} exists; restore into a new file")
-    with closing(open_store(source, create=False)) as origin, closing(open_store(target)) as copy:
-        if copy.rankers() or copy.access_keys():
-            raise StorageError("the store to restore into is not empty")
-        copy_rows(origin, copy)
+    try:
+        with closing(open_store(source, create=False)) as origin, closing(open_store(target)) as copy:
+            if copy.rankers() or copy.access_keys():
+                raise StorageError("the store to restore into is not empty")
+            copy_rows(origin, copy)
+    except BaseException:
+        if path is not None:  # an empty store is not what was asked for, and would be in the way of the next try
+            _remove(path)
+        raise
+
+
+def _remove(path: Path) -> None:
+    """Delete a store's file, if it is there, and what lies beside it."""
+    for suffix in ("", "-wal", "-shm", ".learner"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def copy_rows(source: SqlStore, target: SqlStore) -> None:
