@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,29 @@ def test_a_ranker_is_created_once_and_its_configuration_is_frozen(store: SqlStor
         store.create("a", Config(3), Limits(), 2.0, "me")
     assert store.ranker("a") == row
     assert store.ranker("b") is None
+
+
+def at_once(*works: Callable[[], object]) -> None:
+    """Each in a thread of its own; raises what one of them has raised."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        for done in [pool.submit(work) for work in works]:
+            done.result(60)
+
+
+def test_who_creates_the_same_ranker_at_the_same_moment_gets_it(open_another: Callable[[], SqlStore]) -> None:
+    stores = [open_another() for _ in range(4)]
+    for name in "abcdef":
+        at_once(*(partial(each.create, name, Config(2), Limits(), 1.0, "me") for each in stores))
+    assert [row.name for row in stores[0].rankers()] == [*"abcdef"]
+
+
+def test_limits_that_two_change_at_the_same_moment_are_both_changed(open_another: Callable[[], SqlStore]) -> None:
+    stores = [open_another() for _ in range(2)]
+    stores[0].create("a", Config(2), Limits(), 1.0, "me")
+    for value in range(1, 9):
+        changes = ({"locked": value}, {"max_open": value})
+        at_once(*(partial(each.set_limits, "a", c, 1.0, "me") for each, c in zip(stores, changes, strict=True)))
+        assert stores[0].rankers()[0].limits == Limits(locked=value, max_open=value)
 
 
 def test_a_configuration_survives_the_store(store: SqlStore) -> None:
@@ -279,7 +303,7 @@ def test_every_act_leaves_a_line_and_a_new_epoch(store: SqlStore) -> None:
     scene = Scene(store)
     key, secret = new_key("k", ["rank", "feedback"], 5.0)
     acts: dict[str, Callable[[], object]] = {
-        "limits": lambda: store.set_limits("a", Limits(locked=2), 2.0, "me"),
+        "limits": lambda: store.set_limits("a", {"locked": 2}, 2.0, "me"),
         "freeze": lambda: store.set_frozen("a", True, 2.0, "me"),
         "unfreeze": lambda: store.set_frozen("a", False, 2.0, "me"),
         "pin": lambda: store.pin("a", 0, 2.0, "me"),

@@ -165,8 +165,7 @@ def routes(worker: WorkerState) -> APIRouter:
         await worker.administer(worker.store.set_frozen, name, body.frozen, worker.clock(), actor)
 
     async def limit(name: str, body: LimitsBody, actor: str) -> None:
-        limits = (await worker.ranker(name)).limits.changed(_given(body))
-        await worker.administer(worker.store.set_limits, name, limits, worker.clock(), actor)
+        await worker.administer(worker.store.set_limits, name, _given(body), worker.clock(), actor)
 
     async def pin(name: str, body: PinBody, actor: str) -> None:
         await worker.administer(worker.store.pin, name, body.version, worker.clock(), actor)

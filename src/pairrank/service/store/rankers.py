@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pairrank.errors import UnknownNameError
@@ -53,17 +53,19 @@ class RankerTables:
         model = start or config.make()
         body, digest = model.to_bytes(), model.digest()
         with self.database.transaction():
-            found = self.ranker(name)
-            if found is not None:
+            made = {"name": name, "config": config.to_json(), "limits": limits.to_json(), "created": now}
+            numbered = {"secret": secrets.token_hex(16), "next_number": model.n_ranked}
+            new = "ON CONFLICT (name) DO NOTHING RETURNING id"  # somebody else may be making it at this moment
+            ids = [] if self.ranker(name) else self.database.insert("rankers", made | numbered, new)
+            if not ids:
+                found = self._get(name)
                 if found.config.to_json() != config.to_json():
                     raise RankerExistsError(
                         f"ranker {name!r} exists with another configuration, and configurations are frozen: "
                         "choose another name, or delete it first"
                     )
                 return found, False
-            made = {"name": name, "config": config.to_json(), "limits": limits.to_json(), "created": now}
-            numbered = {"secret": secrets.token_hex(16), "next_number": model.n_ranked}
-            ((ranker_id,),) = self.database.insert("rankers", made | numbered, "RETURNING id")
+            ((ranker_id,),) = ids
             head = {"ranker_id": ranker_id, "version": 0, "learned": 0, "skipped": 0, "digest": digest}
             self.database.insert("snapshots", head | {"created": now, "kept": 1, "body": body})
             self.database.insert("heads", head | {"applied": 0, "updated": now})
@@ -90,11 +92,12 @@ class RankerTables:
         rows = self.database.named(f"{_RANKER} WHERE r.id = ?", (ranker_id,))
         return _row(rows[0]) if rows else None
 
-    def set_limits(self, name: str, limits: Limits, now: float, actor: str) -> None:
-        """Replace the limits; impressions served before keep the times they were served with."""
+    def set_limits(self, name: str, values: Mapping[str, Any], now: float, actor: str) -> None:
+        """Change some limits; impressions served before keep the times they were served with."""
         with self.database.transaction():
-            self._set(name, "limits", limits.to_json())
-            self._record(now, actor, "limits", name, limits.to_json())
+            limits = self._get(name, lock=True).limits.changed(values).to_json()
+            self._set(name, "limits", limits)
+            self._record(now, actor, "limits", name, limits)
 
     def set_frozen(self, name: str, frozen: bool, now: float, actor: str) -> None:
         """Stop or resume learning; feedback that comes while frozen is logged and never learned."""
