@@ -85,7 +85,7 @@ def test_a_worker_that_starts_while_the_store_is_away_waits_for_it(tmp_path: Pat
         handle, port = listener.fileno(), listener.getsockname()[1]
         command = [sys.executable, "-m", "pairrank.service.process", "worker", str(handle)]
         pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen(command, pass_fds=[handle], text=True, **pipes) as worker:  # type: ignore[call-overload]
+        with subprocess.Popen(command, pass_fds=[handle], text=True, **pipes) as worker:
             worker.stdin.write(settings)
             worker.stdin.flush()
             assert "cannot be opened as a store" in json.loads(worker.stderr.readline())["message"]
