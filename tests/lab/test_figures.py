@@ -102,6 +102,14 @@ def test_variants_of_one_ranker_differ_in_label_and_look() -> None:
     assert len({look.label for look in found.values()}) == len({look.colour for look in found.values()}) == 3
 
 
+def test_classes_of_one_name_can_be_told_apart() -> None:
+    texts = ["mine.py:Mine@000000000001", "mine.py:Mine@000000000002", "pdgd"]
+    found = styles.of_rankers(texts)
+    assert [found[text].label for text in texts] == [*texts[:2], "PDGD"]
+    assert found[texts[0]].colour != found[texts[1]].colour
+    assert styles.of_rankers(texts[1:])[texts[1]].label == "Mine"
+
+
 def test_windows_average_what_falls_into_them() -> None:
     rounds = np.array([1, 100, 200, 201, 400, 500])
     curves = {"n_blocks": np.arange(12.0).reshape(2, 6)}

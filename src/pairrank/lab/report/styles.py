@@ -5,6 +5,7 @@ Colours are Okabe and Ito's, which colour-blind people can tell apart; styles an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
@@ -74,13 +75,18 @@ def base(ranker: str) -> str:
 
 
 def of_rankers(texts: Sequence[str]) -> dict[str, Look]:
-    """Looks by text. A name that occurs once keeps its own look, whatever its options; variants get spare ones."""
+    """Looks by text. A label that occurs once keeps its own look, whatever its options; variants get spare ones.
+
+    Classes of one name, in two files or in two states of a file, are called by their whole names.
+    """
     names, spare = [base(text) for text in texts], cycle(_SPARE)
+    labels = [rankers.label(name) for name in names]
+    alike = Counter(map(rankers.label, set(names)))
     return {
         text: _own(name)
-        if names.count(name) == 1
-        else replace(next(spare), label=_variant(name, rankers.parse(text)[1]))
-        for text, name in zip(texts, names, strict=True)
+        if labels.count(label) == 1
+        else replace(next(spare), label=_variant(label if alike[label] == 1 else name, rankers.parse(text)[1]))
+        for text, name, label in zip(texts, names, labels, strict=True)
     }
 
 
@@ -109,6 +115,6 @@ def _own(name: str) -> Look:
     return Look(rankers.label(name), *drawn)
 
 
-def _variant(name: str, options: Mapping[str, Any]) -> str:
+def _variant(label: str, options: Mapping[str, Any]) -> str:
     told = ", ".join(f"{key} = {value}" for key, value in sorted(options.items()))
-    return f"{rankers.label(name)}, {told}" if told else rankers.label(name)
+    return f"{label}, {told}" if told else label
