@@ -324,7 +324,6 @@ def _logged(path: Path, lists: int) -> None:
     """Lists with feedback, written to the log directly: HTTP would take minutes."""
     store = open_store(path)
     row = store.ranker("shop")
-    assert row is not None
     ranker = row.config.make()
     X = np.random.default_rng(0).random((6, 2))
     first = store.allocate(row.id, lists)

@@ -104,7 +104,6 @@ def read(notes: Path) -> Iterator[Record]:
 def check(store: SqlStore, ranker: str, records: Iterable[Record], window: float, forgetful: bool) -> list[str]:
     """Say which records of a ranker's lists cannot be explained by what the store has logged."""
     row = store.ranker(ranker)
-    assert row is not None
     logged = {
         number: (served, clicks)
         for number, served, clicks in store.database.all(

@@ -73,9 +73,7 @@ class Users:
 
 
 def row_of(store: SqlStore) -> RankerRow:
-    row = store.ranker("a")
-    assert row is not None
-    return row
+    return store.ranker("a")
 
 
 def report(store: SqlStore, path: Path, learner: int, began: float) -> None:

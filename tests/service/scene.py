@@ -40,9 +40,7 @@ class Scene:
 
     @property
     def row(self) -> RankerRow:
-        row = self.store.ranker(self.name)
-        assert row is not None
-        return row
+        return self.store.ranker(self.name)
 
     def serve(self, count: int = 1) -> list[Served]:
         """Show lists, of the documents d0 to d4, and keep them."""

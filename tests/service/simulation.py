@@ -302,12 +302,12 @@ class World:
 
     def _create(self, choice: int) -> bool:
         name, kind = NAMES[choice & 1], RANKERS[(self._seed + (choice & 1)) % len(RANKERS)]
-        if self._admin.ranker(name) is not None:
+        if self._admin.find(name) is not None:
             return False
         try:
             self._admin.create(name, Config(2, kind, seed=choice >> 8 & 3), LIMITS, self._now, "simulation")
         finally:
-            if row := self._admin.ranker(name):
+            if row := self._admin.find(name):
                 self.plain.create(row)
         return True
 
@@ -315,7 +315,7 @@ class World:
         self._admin.set_frozen(NAMES[choice & 1], not choice & 6, self._now, "simulation")
 
     def _roll_back(self, choice: int) -> bool:
-        row = self._admin.ranker(NAMES[choice & 1])
+        row = self._admin.find(NAMES[choice & 1])
         if row is not None:
             versions = self._admin.versions(row.id)
             self._admin.roll_back(row.name, versions[(choice >> 8) % len(versions)].version, self._now, "simulation")

@@ -144,7 +144,6 @@ class Life:
         scene = self._scene
         try:
             row = self._writing.ranker(scene.name)
-            assert row is not None
             item = scene._served(row, replace(self._list, number=self._writing.allocate(row.id, 1)))
             self._at_once.serve([item])
             name = f"{item.number}-{item.token}"

@@ -39,7 +39,7 @@ def test_a_ranker_is_created_once_and_its_configuration_is_frozen(store: SqlStor
     with pytest.raises(RankerExistsError, match="frozen"):
         store.create("a", Config(3), Limits(), 2.0, "me")
     assert store.ranker("a") == row
-    assert store.ranker("b") is None
+    assert store.find("b") is None
 
 
 def at_once(*works: Callable[[], object]) -> None:

@@ -93,7 +93,7 @@ def _import(args: argparse.Namespace) -> int:
         feature_names=names,
     )
     with closing(open_store(args.store)) as store:
-        if store.ranker(args.ranker) is not None:
+        if store.find(args.ranker) is not None:
             raise OptionError(f"there is a ranker {args.ranker!r} already; choose another name, or delete it first")
         store.create(args.ranker, config, Limits(), time.time(), "command line", start=model)
     print(f"{args.ranker}: {model.n_features} features, {model.n_ranked} lists ranked before; digest {model.digest()}")

@@ -129,10 +129,7 @@ def routes(worker: WorkerState) -> APIRouter:
 
     @get("/{name}", "One ranker, its model's version and digest", RankerAnswer)
     async def read(name: str, wait: Wait = WAIT_SECONDS) -> Response:
-        row = await worker.models.caught_up(name, wait)
-        if row is None:
-            raise UnknownNameError(f"no ranker is called {name[:70]!r}")
-        return answer(describe(row))
+        return answer(describe(await worker.models.caught_up(name, wait)))
 
     @router.delete(
         "/{name}", summary="Delete a ranker with its log and models", responses=answers(StatusAnswer, 404, 409, 422)

@@ -122,9 +122,8 @@ def launch_routes(worker: WorkerState) -> APIRouter:
 
 async def _told(worker: WorkerState, name: str, wait: float) -> dict[str, Any]:
     row = await worker.models.caught_up(name, wait)
-    if row is None or row.launch is None:
-        known = "no ranker is called" if row is None else "no launch was ever decided for"
-        raise UnknownNameError(f"{known} {name[:70]!r}")
+    if row.launch is None:
+        raise UnknownNameError(f"no launch was ever decided for {name[:70]!r}")
     states = await worker.models.read(worker.store.trial_states, row.id)
     course = LaunchCourse.from_json(json.loads(states[LAUNCH])) if LAUNCH in states else None
     return describe_launch(row, row.launch, course)

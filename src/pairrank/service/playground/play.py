@@ -52,7 +52,7 @@ class Playground:
 
     async def ensure(self) -> None:
         """Make the ranker if it is not there, and serve from its newest model."""
-        if await self._worker.models.read(self._worker.store.ranker, RANKER) is None:
+        if await self._worker.models.read(self._worker.store.find, RANKER) is None:
             await self._create()
         await self._worker.models.refresh()
 

@@ -76,14 +76,12 @@ class ExperimentTables(RankerTables):
         return owner, replace(wanted, ranker=name, learn=wanted.learn and able)
 
     def _arm(self, arm: Arm, *, lock: bool = False) -> RankerRow:
-        found = self.ranker(str(arm.ranker), lock=lock)
-        if found is None:
-            raise InputError(f"arm {str(arm)!r} is unknown: no ranker is called {arm.ranker!r}")
-        if arm.version is not None:
-            try:
+        try:
+            found = self.ranker(str(arm.ranker), lock=lock)
+            if arm.version is not None:
                 self._keep(found, arm.version)
-            except VersionError as problem:
-                raise InputError(f"arm {str(arm)!r} is unknown: {problem}") from None
+        except (UnknownNameError, VersionError) as problem:
+            raise InputError(f"arm {str(arm)!r} is unknown: {problem}") from None
         return found
 
     def end(self, name: str, now: float, actor: str) -> ExperimentRow:
@@ -118,7 +116,7 @@ class ExperimentTables(RankerTables):
     def delete(self, name: str, now: float, actor: str) -> bool:
         """Forget a ranker with its log, models, impressions and experiments; False when there was none."""
         with self.database.transaction():
-            found = self.ranker(name, lock=True)
+            found = self.find(name, lock=True)
             if found is None:
                 return False
             for row in self.running():

@@ -43,7 +43,7 @@ class LaunchTables(ExperimentTables):
         """Begin a mode; False when it was decided like that before and still holds. Counting begins anew."""
         text = json.dumps(dict(wanted), sort_keys=True)
         with self.database.transaction():
-            found = self._get(name, lock=True)
+            found = self.ranker(name, lock=True)
             if wanted["mode"] != "free" and not learns_from_any_list(found):
                 raise InputError(
                     f"ranker {name!r} ({found.config.ranker}) cannot learn from lists that it did not draw alone, so "

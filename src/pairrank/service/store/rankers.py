@@ -56,9 +56,9 @@ class RankerTables:
             made = {"name": name, "config": config.to_json(), "limits": limits.to_json(), "created": now}
             numbered = {"secret": secrets.token_hex(16), "next_number": model.n_ranked}
             new = "ON CONFLICT (name) DO NOTHING RETURNING id"  # somebody else may be making it at this moment
-            ids = [] if self.ranker(name) else self.database.insert("rankers", made | numbered, new)
+            ids = [] if self.find(name) else self.database.insert("rankers", made | numbered, new)
             if not ids:
-                found = self._get(name)
+                found = self.ranker(name)
                 if found.config.to_json() != config.to_json():
                     raise RankerExistsError(
                         f"ranker {name!r} exists with another configuration, and configurations are frozen: "
@@ -70,9 +70,16 @@ class RankerTables:
             self.database.insert("snapshots", head | {"created": now, "kept": 1, "body": body})
             self.database.insert("heads", head | {"applied": 0, "updated": now})
             self._record(now, actor, "create", name, config.to_json())
-            return self._get(name), True
+            return self.ranker(name), True
 
-    def ranker(self, name: str, *, lock: bool = False) -> RankerRow | None:
+    def ranker(self, name: str, *, lock: bool = False) -> RankerRow:
+        """The ranker of this name, which must be there; ``lock`` as in `find`."""
+        found = self.find(name, lock=lock)
+        if found is None:
+            raise UnknownNameError(f"no ranker is called {name[:70]!r}")
+        return found
+
+    def find(self, name: str, *, lock: bool = False) -> RankerRow | None:
         """The ranker of this name, or None; ``lock``: nobody else changes it before the transaction ends."""
         if lock:  # so that the log's numbers are given out in the order of commits
             self.database.all("UPDATE rankers SET log_seq = log_seq WHERE name = ?", (name,))
@@ -85,7 +92,7 @@ class RankerTables:
 
     def chosen(self, name: str | None) -> list[RankerRow]:
         """The ranker of this name, which must be there; without a name all rankers."""
-        return self.rankers() if name is None else [self._get(name)]
+        return self.rankers() if name is None else [self.ranker(name)]
 
     def ranker_by_id(self, ranker_id: int) -> RankerRow | None:
         """The ranker with this number, or None."""
@@ -95,7 +102,7 @@ class RankerTables:
     def set_limits(self, name: str, values: Mapping[str, Any], now: float, actor: str) -> None:
         """Change some limits; impressions served before keep the times they were served with."""
         with self.database.transaction():
-            limits = self._get(name, lock=True).limits.changed(values).to_json()
+            limits = self.ranker(name, lock=True).limits.changed(values).to_json()
             self._set(name, "limits", limits)
             self._record(now, actor, "limits", name, limits)
 
@@ -116,7 +123,7 @@ class RankerTables:
     def roll_back(self, name: str, version: int, now: float, actor: str) -> int:
         """Log an order to go on learning from a kept version; the answer is its number in the log."""
         with self.database.transaction():
-            found = self._get(name, lock=True)
+            found = self.ranker(name, lock=True)
             self._keep(found, version)
             seq = self._log_act(found, "rollback", now, target=version)
             self._record(now, actor, "rollback", name, json.dumps({"version": version, "seq": seq}))
@@ -198,15 +205,9 @@ class RankerTables:
         self.database.all("UPDATE rankers SET log_seq = ? WHERE id = ?", (seq, ranker.id))
         return seq
 
-    def _get(self, name: str, *, lock: bool = False) -> RankerRow:
-        found = self.ranker(name, lock=lock)
-        if found is None:
-            raise UnknownNameError(f"no ranker is called {name!r}")
-        return found
-
     def _set(self, name: str, column: str, value: Any) -> RankerRow:
         """Change one column of a ranker; the ranker as it was."""
-        found = self._get(name)
+        found = self.ranker(name)
         self.database.all(f"UPDATE rankers SET {column} = ? WHERE id = ?", (value, found.id))
         return found
 

@@ -116,15 +116,15 @@ class Models:
             self._pinned[key] = await self.read(self._open, found.row, arm.version)
         return self._pinned[key]
 
-    async def caught_up(self, name: str, seconds: float) -> RankerRow | None:
+    async def caught_up(self, name: str, seconds: float) -> RankerRow:
         """The ranker's row once its model has caught up with its log as it is now, ``seconds`` later at the latest.
 
         From then on this worker serves that model.
         """
         deadline = time.monotonic() + seconds
         row = await self.read(self._store.ranker, name)
-        target = row.log_seq if row else 0
-        while row is not None and row.applied < target and time.monotonic() < deadline:
+        target = row.log_seq
+        while row.applied < target and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
             row = await self.read(self._store.ranker, name)
         await self.refresh()
@@ -197,8 +197,6 @@ class Models:
 
     async def _load(self, name: str) -> LoadedModel:
         row = await self.read(self._store.ranker, name)
-        if row is None:
-            raise UnknownNameError(f"no ranker is called {name!r}")
         ranker = await self.read(self._open, row, row.served_version)
         self._heads[row.id] = Head(row.version, row.applied, row.log_seq, row.open_count, bool(row.stopped), row.launch)
         return self._items.setdefault(name, LoadedModel(row, ranker, row.served_version))

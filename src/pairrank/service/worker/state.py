@@ -14,7 +14,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Scope
 
-from pairrank.errors import StorageError, UnknownNameError
+from pairrank.errors import StorageError
 from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError
 from pairrank.service.auth import authorise
@@ -123,10 +123,7 @@ class WorkerState:
 
     async def ranker(self, name: str) -> RankerRow:
         """The ranker of this name, from the store."""
-        row = await self.models.read(self.store.ranker, name)
-        if row is None:
-            raise UnknownNameError(f"no ranker is called {name[:70]!r}")
-        return row
+        return await self.models.read(self.store.ranker, name)
 
     async def administer(self, work: Callable[..., Any], *args: Any) -> Any:
         """Do an administrative act and show its effect in this worker at once; others see it within a moment."""
