@@ -593,10 +593,13 @@ def test_an_older_schema_is_migrated(store: SqlStore, store_url: str, version: i
             store.database.all(f"DROP TABLE {table}")
         for script in MIGRATIONS[:version]:
             store.database.script(script)
+        if version == 2:
+            store.database.script("CREATE TABLE shown (minute BIGINT); CREATE TABLE clicked (minute BIGINT)")
         store.database.all("UPDATE meta SET value = ? WHERE name = 'schema'", (version,))
     migrated = open_store(store_url)
     try:
         assert migrated.database.schema() == VERSION
+        assert not any(map(migrated.database.has_table, ("shown", "clicked")))
         scene = Scene(migrated)
         scene.feedback(scene.serve())
         scene.learn()
