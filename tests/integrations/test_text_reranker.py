@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import multiprocessing
+import os
 import pickle
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -204,6 +207,29 @@ def test_threads_share_it() -> None:
         thread.join()
     assert problems == []
     assert reranker.ranker.n_ranked == 80
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_waits_until_no_thread_is_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    reranker, inside, score = TextReranker(), threading.Event(), TextReranker().ranker.score
+
+    def slowly(X: object) -> object:
+        inside.set()
+        time.sleep(0.2)
+        return score(X)
+
+    monkeypatch.setattr(reranker.ranker, "score", slowly)
+    thread = threading.Thread(target=reranker.rerank, args=(QUERY, TEXTS))
+    thread.start()
+    inside.wait()
+    child = multiprocessing.get_context("fork").Process(target=reranker.rerank, args=(QUERY, TEXTS))
+    child.start()
+    child.join(20.0)
+    if child.exitcode is None:
+        child.kill()
+    thread.join()
+    assert child.exitcode == 0
 
 
 def test_async() -> None:
