@@ -87,7 +87,7 @@ ADDED = {
     "pairrank tune": "--rounds 5 --seeds 1 --trials 2 --clicks navigational --engine serial",
     "pairrank ablate": f"{SMALL} --clicks navigational --engine serial",
     "pairrank quality": f"{SMALL} --clicks navigational --rival pdgd --engine serial",
-    "pairrank calibrate": f"{SMALL} --clicks navigational --jobs 1",
+    "python benchmarks/calibration.py": f"{SMALL} --clicks navigational --jobs 1",
     "pairrank trial": "--experiments 1 --lists 200 --null 1 --null-lists 100 --logs 1 --log-lists 110 --launches 1 "
     "--launch-lists 50 --learn 20 --k 4 --clicks navigational --jobs 1",
     "pairrank serve": "--port {port}",
@@ -295,6 +295,7 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def session(tmp_path: Path, small_data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     for data_set in DATA_SETS:
         (tmp_path / data_set).symlink_to(small_data, target_is_directory=True)
+    (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks", target_is_directory=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PAIRRANK_CACHE", str(tmp_path / "cache"))

@@ -135,7 +135,7 @@ def test_an_interrupted_command_says_what_is_kept(tmp_path: Path) -> None:
     assert kept == "; nothing is kept: with --out DIR the same command goes on where it stopped"
     assert cli._kept(argparse.Namespace(resume=False, out="x")).endswith("without --no-resume goes on from there")
     assert (
-        cli._kept(cli.parser("calibrate").parse_args(["--out", "x"]))
+        cli._kept(cli.parser("trial").parse_args(["synthetic:tiny", "--a", "pdgd", "--b", "mgd", "--out", "x"]))
         == "; nothing is kept, and the same command begins again"
     )
     fit = cli.parser("fit").parse_args(["log", "--out", str(tmp_path / "model")])

@@ -107,19 +107,6 @@ def test_numpy_and_scipy_are_enough(tmp_path: Path) -> None:
     runs = ["--rounds", "12", "--seeds", "2", "--rival", "pdgd", "--clicks", "perfect", "--jobs", "2"]
     commands = [
         ["quality", "synthetic:tiny", *runs, "--out", str(tmp_path / "out")],
-        [
-            "calibrate",
-            "--rounds",
-            "20",
-            "--seeds",
-            "2",
-            "--clicks",
-            "perfect",
-            "--jobs",
-            "2",
-            "--out",
-            str(tmp_path / "c"),
-        ],
         ["simulate", "synthetic:tiny", "--ranker", "p2linrank", "--rounds", "10", "--clicks", "perfect(drift=5)"],
     ]
     for command in commands:

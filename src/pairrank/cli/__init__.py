@@ -29,7 +29,6 @@ FACES = {
         "reproduce": "every experiment and figure of the paper, on your data",
         "tune": "find hyper-parameters by validation performance",
         "ablate": "vary one choice of PairRank's, draw one figure",
-        "calibrate": "how often kept orders are wrong, and why",
         "trial": "how many lists an experiment needs, and what a guarded launch costs",
         "report": "make figures and report again from records",
         "figure": "draw a picture",

@@ -1,1 +1,1 @@
-"""What runs say: curves with intervals, corrected tests, the paper's claims, quality and calibration."""
+"""What runs say: curves with intervals, corrected tests, the paper's claims and quality."""

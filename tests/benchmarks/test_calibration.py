@@ -7,15 +7,14 @@ from dataclasses import asdict, replace
 from itertools import combinations
 from pathlib import Path
 
+import calibration
 import numpy as np
 import pytest
+from calibration import LOGISTIC, Case, Look, Study, Z
 
 from pairrank import rankers
-from pairrank.cli import main
 from pairrank.errors import OptionError
 from pairrank.kernel import pairs
-from pairrank.lab.analysis import calibration
-from pairrank.lab.analysis.calibration import LOGISTIC, Case, Look, Study, Z
 from pairrank.rankers.pairrank import PairRank
 
 SMALL = Study(features=5, docs=12, k=6, rounds=(30, 200), seeds=12, users=())
@@ -135,9 +134,9 @@ def test_what_teaches_confidence_that_is_not_deserved() -> None:
     assert found["explores, learns from all pairs"] > found["explores, all that was shown"]
 
 
-def test_the_command_writes_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_writes_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--rounds", "40", "--seeds", "2", "--features", "4", "--clicks", "perfect"]
-    assert main(["calibrate", "--out", str(tmp_path / "out"), *words, "--jobs", "2"]) == 0
+    calibration.main(["--out", str(tmp_path / "out"), *words, "--jobs", "2"])
     content = json.loads((tmp_path / "out" / "calibration.json").read_text())
     study = Study(features=4, rounds=(30, 40), seeds=2, users=("perfect",))
     assert content["rows"] == [asdict(row) for row in calibration.run(study)], "processes change nothing"
