@@ -77,10 +77,10 @@ def run(args: argparse.Namespace) -> int:
     kept = summaries.load(args.out)
     done = [kept[spec.run_id] for spec in specs if spec.run_id in kept]
     found = quality.contests(done, subject=args.ranker, rivals=rivals)
-    made = f"pairrank {__version__}, {args.rounds} rounds, {args.seeds} seeds. {quality.LEGEND}"
-    text = f"# {args.ranker} against its rivals\n\n{made}\n\n{quality.as_markdown(found)}\n"
+    made = f"pairrank {__version__}, {args.rounds} rounds, {args.seeds} seeds; {quality.LEGEND}"
+    text = f"# {args.ranker} against its rivals\n\n{made}\n\n{quality.as_markdown(found, args.ranker)}\n"
     archive.write_atomically(Path(args.out) / "quality.md", text.encode())
-    print(f"{quality.as_text(found, args.ranker)}\nas one table: {Path(args.out) / 'quality.md'}")
+    print(f"{quality.as_text(found, args.ranker)}\nas Markdown: {Path(args.out) / 'quality.md'}")
     if failed is not None:
         raise failed
     return 0

@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,8 @@ WHO = (
     "position(eta=0.5, trust=0.3, table=informational)",
     "cascade(table=informational)",
 )
-LEGEND = (
-    f"Means over runs; the highest in bold; a star where the difference to a rival is sure (p < {ONLINE_P}, Holm). "
-    "*Our lead* is our mean less the rival's, ± half its 95 % interval: below 0 the rival is ahead."
-)
+LEGEND = f"our lead: our mean less the rival's, ± half its 95 % interval; * sure (p < {ONLINE_P}, Holm)"
+_HEAD = ["ranker", "cNDCG@10", "our lead", "NDCG@10", "our lead"]
 # Seeds that no constant of a ranker was chosen on.
 FIRST_SEED = 2000
 
@@ -213,92 +212,51 @@ def _fell(runs: Iterable[Summary]) -> tuple[int, float]:
     return sum(fall > 0 for fall in falls), max([0.0, *falls])
 
 
-def as_markdown(found: Sequence[Contest]) -> str:
-    """The tables of a study, one for what happened while learning and one for what was learned."""
-    # One call for all of them, and for every cell's: alone, each variant of a ranker would have the ranker's label.
-    rankers = list(dict.fromkeys(r for cell in found for r in (*cell.cndcg, *(v.rival for v in cell.online))))
-    labels = {ranker: look.label for ranker, look in styles.of_rankers(rankers).items()}
-    online = [
-        [
-            cell.data,
-            cell.users,
-            str(cell.runs),
-            *(_marked(cell.cndcg, ranker, cell.online, ".1f") for ranker in labels),
-            _verdict("won", "not shown to be ahead of", cell.unbeaten, labels),
-        ]
-        for cell in found
-    ]
-    offline = [
-        [
-            cell.data,
-            cell.users,
-            *(_marked(cell.ndcg, ranker, cell.offline, ".4f") for ranker in labels),
-            f"{cell.ceiling:.4f}",
-            _verdict("no worse", "perhaps worse than", cell.ahead, labels),
-            f"{cell.fell[0]} of {cell.runs} (at most {cell.fell[1]:.4f})" if cell.fell[0] else "none",
-        ]
-        for cell in found
-    ]
-    learned = ["data", "users", *labels.values(), "offline RankNet", f"no worse by {MARGIN}", "ended below round 100"]
+def as_markdown(found: Sequence[Contest], subject: str = SUBJECT) -> str:
+    """A table per data set and users, with what came out."""
     return "\n\n".join(
-        [
-            "### While learning: cNDCG@10",
-            tables.as_markdown(["data", "users", "runs", *labels.values(), "won"], online),
-            "### What was learned: held-out NDCG@10",
-            tables.as_markdown(learned, offline),
-        ]
-    )
-
-
-def _marked(means: Mapping[str, float], ranker: str, versus: Sequence[Versus], form: str) -> str:
-    """A mean, in bold where it is the highest; a rival's with a star where the difference is sure."""
-    if ranker not in means:
-        return "–"
-    text = f"{means[ranker]:{form}}"
-    text = f"**{text}**" if means[ranker] == max(means.values()) else text
-    sure = any(v.rival == ranker and v.p < ONLINE_P for v in versus)
-    return text + ("*" if sure else "")
-
-
-def _verdict(good: str, bad: str, versus: Sequence[Versus], labels: Mapping[str, str]) -> str:
-    """``good`` where no rival is left, else ``bad`` and who, each with our lead: below 0 the rival is ahead."""
-    if not versus:
-        return good
-    half = {v.rival: "" if math.isnan(v.half) else f" ± {v.half:.2g}" for v in versus}
-    return f"{bad} " + "; ".join(
-        f"{labels[v.rival]} ({'no runs' if math.isnan(v.mean) else f'our lead {v.mean:+.3g}{half[v.rival]}'})"
-        for v in versus
+        f"## {title}\n\n{tables.as_markdown(_HEAD, rows)}\n\n" + "\n".join(f"- {line}" for line in told)
+        for title, rows, told in _cells(found, subject)
     )
 
 
 def as_text(found: Sequence[Contest], subject: str = SUBJECT) -> str:
-    """The same for a terminal: a small table per data set and users, and two sentences of what came out."""
-    subject, parts = canonical(subject), []
+    """The same for a terminal."""
+    parts = [
+        f"{title}\n" + indent("\n".join([tables.as_text(_HEAD, rows, right=True), *told, ""]), "  ")
+        for title, rows, told in _cells(found, subject)
+    ]
+    return "\n".join([*parts, LEGEND])
+
+
+def _cells(found: Sequence[Contest], subject: str) -> Iterator[tuple[str, list[tables.Row], list[str]]]:
+    """Of each data set with one kind of users: the title, a row per ranker and what came out."""
     for cell in found:
-        labels = {r: look.label for r, look in styles.of_rankers(list(dict.fromkeys((subject, *cell.cndcg)))).items()}
-        leads = {v.rival: (v, o) for v, o in zip(cell.online, cell.offline, strict=True)}
+        leads = {v.rival: (_lead(v, 1), _lead(o, 4)) for v, o in zip(cell.online, cell.offline, strict=True)}
+        looks = styles.of_rankers(list(dict.fromkeys((canonical(subject), *cell.cndcg, *leads))))
         rows = [
             [
-                f"  {labels[ranker]}",
-                f"{cell.cndcg[ranker]:.1f}",
-                _lead(leads[ranker][0], 1) if ranker in leads else "",
-                f"{cell.ndcg[ranker]:.4f}",
-                _lead(leads[ranker][1], 4) if ranker in leads else "",
+                look.label,
+                _figure(cell.cndcg.get(ranker, math.nan), 1),
+                leads.get(ranker, ("", ""))[0],
+                _figure(cell.ndcg.get(ranker, math.nan), 4),
+                leads.get(ranker, ("", ""))[1],
             ]
-            for ranker in labels
-            if ranker in cell.cndcg
+            for ranker, look in looks.items()
         ]
-        lost, worse = ([labels.get(v.rival, v.rival) for v in versus] for versus in (cell.unbeaten, cell.ahead))
-        online = f"not shown to be ahead of {', '.join(lost)}" if lost else "ahead of every rival"
-        offline = f"perhaps worse than {', '.join(worse)}" if worse else f"no worse than any by {MARGIN}"
-        parts += [
-            f"{cell.data}, {cell.users} users, {cell.runs} runs of each",
-            tables.as_text(["  ranker", "cNDCG@10", "our lead", "NDCG@10", "our lead"], rows, right=True),
-            f"  while learning: {online}",
-            f"  what was learned: {offline}\n",
+        lost, worse = ("; ".join(looks[v.rival].label for v in versus) for versus in (cell.unbeaten, cell.ahead))
+        fallen, most = cell.fell
+        told = [
+            "while learning: " + (f"not shown to be ahead of {lost}" if lost else "ahead of every rival"),
+            "what was learned: " + (f"perhaps worse than {worse}" if worse else f"no worse than any by {MARGIN}"),
+            f"NDCG@10 of a RankNet that saw the labels: {_figure(cell.ceiling, 4)}",
+            f"ended below round {EARLY}: " + (f"{fallen} of {cell.runs} (at most {most:.4f})" if fallen else "none"),
         ]
-    parts.append(f"our lead: the difference to that rival, ± half its 95 % interval; * sure (p < {ONLINE_P}, Holm)")
-    return "\n".join(parts)
+        yield f"{cell.data}, {cell.users} users, {cell.runs} runs of each", rows, told
+
+
+def _figure(value: float, digits: int) -> str:
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def _lead(versus: Versus, digits: int) -> str:
