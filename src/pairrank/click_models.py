@@ -15,7 +15,7 @@ import os
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -237,24 +237,6 @@ class Cascade(_Attracted):
 
 
 @dataclass(frozen=True)
-class Attackers(Users):
-    """Users who want the worst on top: they click as perfect users would if grade g were g_max - g.
-
-    >>> Attackers(make("perfect", n_grades=2)).clicks(np.array([1, 0]), coins=np.full((2, 2), 0.5))
-    array([False,  True])
-    """
-
-    perfect: Users
-
-    @property
-    def n_grades(self) -> int:  # noqa: D102
-        return self.perfect.n_grades
-
-    def _clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
-        return self.perfect.clicks(self.n_grades - 1 - grades, coins)
-
-
-@dataclass(frozen=True)
 class Unruly(Users):
     """Users of whom some attack, or who come to want something else; what they click otherwise is up to ``users``.
 
@@ -337,19 +319,18 @@ def _unruly(name: str, options: dict[str, Any], n_grades: int, stop: str) -> Use
     """The users with what they have in the way of drift and attacks; none of it leaves them as they are."""
     own = {key: options.pop(key) for key in ("drift", "hostile") if key in options}
     users = _build(name, options, n_grades, stop)
-    checked = Unruly(users, users, **own)
-    if checked.drift is None and not checked.hostile:
-        return users
-    if not checked.hostile:
-        return checked
-    return replace(checked, attackers=Attackers(_perfect(n_grades)))
+    unruly = Unruly(users, _attackers(n_grades) if own.get("hostile") else users, **own)
+    return users if unruly.drift is None and not unruly.hostile else unruly
 
 
-def _perfect(n_grades: int) -> Users:
-    """Perfect users of any scale: where no table is published the chance of a click rises evenly with the grade."""
-    if n_grades in _SCALES:
-        return _build("perfect", {}, n_grades, "click")
-    return DependentClicks("perfect", tuple(np.linspace(0.0, 1.0, n_grades).tolist()), (0.0,) * n_grades)
+def _attackers(n_grades: int) -> Users:
+    """Users who want the worst on top: they click as perfect users would if grade g were g_max - g.
+
+    On a scale without a published table the chance of a click falls evenly with the grade.
+    """
+    even = tuple(np.linspace(0.0, 1.0, n_grades).tolist())
+    click, _ = _TABLES["perfect"].get(n_grades, (even, even))
+    return DependentClicks("attackers", click[::-1], (0.0,) * n_grades)
 
 
 def _build(name: str, options: dict[str, Any], n_grades: int, stop: str) -> Users:
