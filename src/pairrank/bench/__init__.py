@@ -1,4 +1,4 @@
-"""Benchmarks: every figure a ratio taken within one run. One module each; this table is the only list of them."""
+"""Benchmarks: every figure a ratio taken within one run. This table is the only list of them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from pairrank import threads
-from pairrank.bench import (
-    additive,
-    beside,
-    exactness,
-    many_candidates,
-    parsing,
-    raw_units,
-    round,
-    streams,
-    sweep,
-    whole_run,
-)
+from pairrank.bench import beside, exactness, many_candidates, parsing, raw_units, round, streams, whole_run
 from pairrank.bench.measure import CLOCK, Row
 from pairrank.errors import UnknownNameError
 from pairrank.kernel import jit
@@ -31,21 +20,21 @@ _TABLE: dict[str, Callable[..., Iterator[Row]]] = {
     "many": many_candidates.measure,
     "exactness": exactness.measure,
     "units": raw_units.measure,
-    "additive": additive.measure,
+    "additive": round.additive,
     "whole-run": whole_run.measure,
     "parsing": parsing.measure,
-    "sweep": sweep.measure,
+    "sweep": whole_run.sweep,
     "baselines": round.baselines,
 }
 NAMES = tuple(_TABLE)
 
 
-def run(names: Sequence[str], runs: sweep.Sweep, *, quick: bool = False, until: int = 0) -> Iterator[Row]:
+def run(names: Sequence[str], runs: whole_run.Sweep, *, quick: bool = False, until: int = 0) -> Iterator[Row]:
     """The rows of the benchmarks called ``names``, as they come.
 
     ``runs`` plays specs in a number of processes; ``until`` is the round that ``streams`` goes on to.
     """
-    table = _TABLE | {"streams": partial(streams.measure, until=until), "sweep": partial(sweep.measure, runs)}
+    table = _TABLE | {"streams": partial(streams.measure, until=until), "sweep": partial(whole_run.sweep, runs)}
     unknown = [name for name in names if name not in table]
     if unknown:
         raise UnknownNameError(f"no benchmark is called {unknown[0]!r}; there are: {', '.join(NAMES)}")

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pairrank.bench.lists import Stream, candidates, make, two_products
+from pairrank import rankers
+from pairrank.bench.lists import Stream, candidates, make, timed_round, two_products
 from pairrank.bench.measure import Row, amortised, quartiles
 from pairrank.types import FloatArray
 
@@ -16,6 +17,8 @@ RANKERS = ("pairrank", "pairrank-c(refine=true)")
 # The other online rankers, of which a round may cost so much.
 BASELINES = ("dbgd", "epsilon-greedy", "mgd", "mgd(multileaving=team-draft)", "pdgd", "sgd-ranknet")
 BASELINE = 5.0
+# Documents, features, and how many times a linear round an additive one may cost.
+ADDITIVE = ((24, 20, 2.0), (100, 136, 4.0))
 
 
 def measure(quick: bool) -> Iterator[Row]:
@@ -33,6 +36,24 @@ def baselines(quick: bool) -> Iterator[Row]:
     queries = candidates(*SHAPES[0][:2], 10 if quick else 100)
     for name in BASELINES:
         yield over_floor("baselines", name, Stream(queries), before, rounds, BASELINE)
+
+
+def additive(quick: bool) -> Iterator[Row]:
+    """A row per shape: the mean round of an additive model, its pieces fixed, over that of a linear one, in turns."""
+    warm, rounds = (70, 30) if quick else (300, 500)
+    for documents, features, limit in ADDITIVE:
+        both = [rankers.make("pairrank", n_features=features, seed=1, model=m) for m in ("linear", "additive")]
+        rng = np.random.default_rng(0)
+        seconds = np.empty((rounds, 2))
+        for t in range(-warm, rounds):
+            X, coins = rng.random((documents, features)), rng.random(documents)
+            clicked = coins < X[:, 0] * (1.0 - X[:, 0]) * 3.0
+            spent = [timed_round(ranker, X, clicked)[0] for ranker in both]
+            if t >= 0:
+                seconds[t] = spent
+        linear, pieces = seconds.T
+        figure = "mean additive round over a linear one"
+        yield Row("additive", f"{documents} x {features}", figure, *amortised(pieces, linear), limit=limit)
 
 
 def over_floor(benchmark: str, name: str, stream: Stream, before: int, rounds: int, limit: float | None) -> Row:
