@@ -76,8 +76,8 @@ def _clicks(impression: Impression) -> BoolArray:
     return np.asarray(coins < 0.1 + 0.8 * impression.features[:, 0])
 
 
-def _turn(ranker: Ranker, number: int, n: int = 12, k: int | None = 5) -> Impression:
-    impression = ranker.rank(_candidates(n, number), k)
+def _turn(ranker: Ranker, number: int) -> Impression:
+    impression = ranker.rank(_candidates(12, number), k=5)
     ranker.learn(impression, _clicks(impression))
     return impression
 

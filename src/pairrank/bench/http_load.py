@@ -190,15 +190,15 @@ def service(serve: Sequence[str], folder: Path, workers: int) -> Iterator[Target
         process.wait(120)
 
 
-def wait_until_ready(port: int, seconds: float = 60.0) -> None:
-    """Return when the service at ``port`` says that it is ready."""
+def wait_until_ready(port: int) -> None:
+    """Return when the service at ``port`` says that it is ready, within a minute."""
 
     async def ready() -> bool:
         async with connected(port, 1) as (connection,):
             status, _ = await connection.ask(request("GET", "/readyz", b""))
         return status == 200
 
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + 60.0
     while not asyncio.run(ready()):
         if time.monotonic() > deadline:
             raise StorageError("the service did not become ready")

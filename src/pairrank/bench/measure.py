@@ -88,11 +88,11 @@ def ratio(upper: ArrayLike, lower: ArrayLike) -> tuple[float, float, float]:
     return (float(np.median(above) / np.median(below)), *quartiles(above / below))
 
 
-def amortised(upper: FloatArray, lower: FloatArray, batches: int = 10) -> tuple[float, float, float]:
-    """(value, low, high): the ratio of totals, so that rare long turns count, and quartiles over batches of turns."""
+def amortised(upper: FloatArray, lower: FloatArray) -> tuple[float, float, float]:
+    """(value, low, high): the ratio of totals, so that rare long turns count, and quartiles over ten batches."""
     parts = [
         float(above.sum() / below.sum())
-        for above, below in zip(np.array_split(upper, batches), np.array_split(lower, batches), strict=True)
+        for above, below in zip(np.array_split(upper, 10), np.array_split(lower, 10), strict=True)
         if len(below)
     ]
     return (float(upper.sum() / lower.sum()), *quartiles(parts))

@@ -38,7 +38,6 @@ logger = logging.getLogger(__name__)
 
 
 def folder() -> Path:
-    """Where entries are kept."""
     return Path(os.environ.get("PAIRRANK_CACHE") or Path.home() / ".cache" / "pairrank")
 
 

@@ -26,11 +26,9 @@ class Counts:
 
     @property
     def documents_per_query(self) -> float:
-        """The mean length of a query's list."""
         return self.documents / self.queries
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
         return asdict(self) | {"grades": list(self.grades), "documents_per_query": self.documents_per_query}
 
 
@@ -60,7 +58,6 @@ KNOWN = (
 
 
 def summary(dataset: Dataset) -> Counts:
-    """The figures of one split."""
     sizes = np.diff(dataset.offsets)
     relevant = np.add.reduceat(dataset.grades > 0, dataset.offsets[:-1])
     counts = np.bincount(dataset.grades, minlength=dataset.n_grades)
@@ -76,7 +73,6 @@ def summary(dataset: Dataset) -> Counts:
 
 
 def total(parts: Sequence[Counts]) -> Counts:
-    """The figures of several splits together."""
     width = max(len(part.grades) for part in parts)
     padded = [part.grades + (0,) * (width - len(part.grades)) for part in parts]
     return Counts(

@@ -19,7 +19,6 @@ Result = TypeVar("Result")
 
 
 def cores() -> int:
-    """How many cores are ours."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not every system tells which cores are ours

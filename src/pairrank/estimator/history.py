@@ -43,7 +43,6 @@ class History(Saved):
 
     @property
     def n_documents(self) -> int:
-        """Rows of documents kept."""
         return len(self._documents)
 
     @property
@@ -164,7 +163,6 @@ class History(Saved):
         return other
 
     def scale(self, factor: float) -> None:
-        """Multiply all weights."""
         self._weight = Growing(factor * self._weight.rows)
 
     def drop(self, n_lists: int) -> None:
@@ -197,7 +195,6 @@ class History(Saved):
 
     @property
     def n_lists(self) -> int:
-        """Lists whose pairs are kept."""
         return len(self._ends)
 
 

@@ -167,7 +167,6 @@ def dumps(model: AdditiveModel) -> bytes:
 
 
 def document(model: AdditiveModel) -> dict[str, Any]:
-    """The model as plain values."""
     features = []
     for name, function in zip(model.feature_names, model.functions, strict=True):
         missing = {} if function.missing is None else {"missing": function.missing}
@@ -182,7 +181,6 @@ def document(model: AdditiveModel) -> dict[str, Any]:
 
 
 def loads(blob: bytes, *, source: str = "this model") -> AdditiveModel:
-    """The model that `dumps` wrote."""
     content, features = strict_json.model(blob, FORMAT, VERSION, source)
     names, functions = [], []
     for feature in features:

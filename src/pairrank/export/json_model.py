@@ -27,12 +27,10 @@ KINDS: Mapping[str, type[MinMax | Standard | QueryMinMax]] = {
 
 
 def dumps(model: LinearModel) -> bytes:
-    """The model as JSON text."""
     return strict_json.write(document(model))
 
 
 def document(model: LinearModel) -> dict[str, Any]:
-    """The model as plain values."""
     features = []
     for name, weight, entry in model.rows():
         normaliser = {} if entry is None else {"normaliser": write_normaliser(entry)}
@@ -41,7 +39,6 @@ def document(model: LinearModel) -> dict[str, Any]:
 
 
 def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
-    """The model that `dumps` wrote."""
     content, features = strict_json.model(blob, FORMAT, VERSION, source)
     names = [strict_json.entry(feature, "name", str, source) for feature in features]
     weights = [

@@ -25,7 +25,6 @@ KEY = "pairrank"
 
 
 def dumps(model: LinearModel) -> bytes:
-    """The model as an ONNX file."""
     onnx = import_extra("onnx", "onnx")
     node, kind = onnx.helper.make_node, onnx.TensorProto
     shift, scale = model.affine()

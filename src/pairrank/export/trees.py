@@ -13,7 +13,7 @@ import numpy as np
 
 from pairrank.errors import ExportError
 from pairrank.export import strict_json
-from pairrank.export.additive import LEAVES, AdditiveModel, Steps, largest_error
+from pairrank.export.additive import AdditiveModel, Steps, largest_error
 
 # Above every number that XGBoost, in 32 bits, can be given here: only what is missing goes the other way.
 ABOVE_ALL = 3e38
@@ -57,7 +57,7 @@ def balanced(feature: int, steps: Steps) -> Tree:
     return tree
 
 
-def trees(model: AdditiveModel, leaves: int = LEAVES) -> tuple[list[Tree], float]:
+def trees(model: AdditiveModel, leaves: int) -> tuple[list[Tree], float]:
     """All trees, and the largest error between the knots."""
     steps = model.steps(leaves)
     found = [balanced(f, step) for f, step in enumerate(steps)]
@@ -69,7 +69,7 @@ def trees(model: AdditiveModel, leaves: int = LEAVES) -> tuple[list[Tree], float
     return found, largest_error(steps)
 
 
-def xgboost(model: AdditiveModel, leaves: int = LEAVES) -> bytes:
+def xgboost(model: AdditiveModel, leaves: int) -> bytes:
     """What ``xgboost.Booster(model_file=…)`` reads."""
     found, error = trees(model, leaves)
     learner = {
@@ -135,7 +135,7 @@ def _xgboost_tree(number: int, tree: Tree, n_features: int) -> dict[str, Any]:
     }
 
 
-def lightgbm(model: AdditiveModel, leaves: int = LEAVES) -> bytes:
+def lightgbm(model: AdditiveModel, leaves: int) -> bytes:
     """What ``lightgbm.Booster(model_str=…)`` reads. Its feature names hold no blanks."""
     found, error = trees(model, leaves)
     bodies = [_lightgbm_tree(i, tree) for i, tree in enumerate(found)]
@@ -188,7 +188,7 @@ def _lightgbm_tree(number: int, tree: Tree) -> str:
     return f"Tree={number}\n{text}\n\n\n"
 
 
-def solr(model: AdditiveModel, store: str, leaves: int = LEAVES) -> bytes:
+def solr(model: AdditiveModel, store: str, leaves: int) -> bytes:
     """A ``MultipleAdditiveTreesModel``. Solr knows no missing values: a feature that has none is 0 there."""
     found, _ = trees(model, leaves)
     for tree in found:

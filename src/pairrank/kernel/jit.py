@@ -36,7 +36,6 @@ class Twin:
     compiled: Callable[..., Any] | None = None
 
     def find(self, loops: ModuleType) -> None:
-        """Take the loop of this name."""
         name, returns = self.array.__name__, self.returns
         loop = getattr(loops, name, None)
         if loop is None:

@@ -36,7 +36,6 @@ def _compiled(signature: Any, **options: Any) -> Callable[[F], F]:
 
 @_compiled((_READ_ONLY, types.float64[::1], types.float64))
 def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray:
-    """`confidence.standardised`."""
     n, d = X.shape
     inputs, mean, first, scale = np.empty((n, d)), np.zeros(d), X[0], 1.0 / unit
     for i in range(n):
@@ -54,7 +53,6 @@ def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray
 
 @_compiled(["b1[:,::1](f4[::1], f4[::1], f4[:,::1])", "b1[:,::1](f8[::1], f8[::1], f8[:,::1])"])
 def wider_apart(scores: AnyArray, below: AnyArray, squared: AnyArray) -> BoolArray:
-    """`partition.wider_apart`."""
     m, n = squared.shape
     certain = np.empty((m, n), dtype=np.bool_)
     for i in range(m):
@@ -67,7 +65,6 @@ def wider_apart(scores: AnyArray, below: AnyArray, squared: AnyArray) -> BoolArr
 
 @_compiled("i8[::1](b1[:,::1], i8)")
 def first_blocks(certain: BoolArray, k: int) -> IntArray:
-    """`partition.first_blocks`."""
     n = len(certain)
     ends = np.empty(k, dtype=np.int64)
     n_ends, furthest = 0, 0
@@ -103,7 +100,6 @@ def _certain_in_order(G: Float32Array, scores: Float32Array) -> BoolArray:
 
 @_compiled("Tuple((i8[::1], i8[::1]))(b1[:,::1], i8[::1], i8, f8[::1])")
 def draw_blocks_by_key(certain: BoolArray, ends: IntArray, k: int, keys: FloatArray) -> tuple[IntArray, IntArray]:
-    """`exploration.draw_blocks_by_key`."""
     places, blocks = np.arange(k), np.empty(k, dtype=np.int64)
     waiting = np.empty(len(certain), dtype=np.int32)
     start = used = 0
@@ -133,7 +129,6 @@ def draw_blocks_by_key(certain: BoolArray, ends: IntArray, k: int, keys: FloatAr
 
 @_compiled((_READ_ONLY, types.float64[::1], types.float32[:, ::1]))
 def in_order(X: FloatArray, weights: FloatArray, inverse: Float32Array) -> tuple[IntArray, Float32Array, Float32Array]:
-    """`confidence.in_order`."""
     n, d = X.shape
     scores, order = np.dot(X, weights), np.arange(n)
     for i in range(1, n):  # few enough to put each into its place; equal ones stay in order
@@ -155,7 +150,6 @@ def in_order(X: FloatArray, weights: FloatArray, inverse: Float32Array) -> tuple
 def show_by_score(
     X: FloatArray, weights: FloatArray, inverse: Float32Array, z: float, k: int, keys: FloatArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """`candidates.show_by_score`."""
     order, falling, G = in_order(X, weights, inverse)
     certain = _certain_in_order(G, falling / np.float32(z))
     ends = first_blocks(certain, k)
@@ -168,7 +162,6 @@ def show_by_score(
 
 @_compiled((_CLICKS,))
 def shown(clicks: BoolArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """`pairs.shown`."""
     k, n_clicked, last, before = len(clicks), 0, -1, -1
     for i in range(k):
         if clicks[i]:
@@ -299,7 +292,6 @@ def _solve_list(
 def take_in_short(
     D: FloatArray, winner: IntArray, loser: IntArray, weight: FloatArray, theta: FloatArray, inverse: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """`list_newton.take_in_short`."""
     weights = np.zeros((len(D), len(D)))
     for pair in range(len(winner)):
         weights[winner[pair], loser[pair]] += weight[pair]
@@ -326,7 +318,6 @@ def take_in_shown(
     loser: IntArray,
     weight: FloatArray,
 ) -> tuple[FloatArray, FloatArray, float]:
-    """`list_newton.take_in_shown`."""
     winners, losers, weights = shown(clicks)
     for pair in range(len(winners)):
         winner[pair], loser[pair], weight[pair] = winners[pair] + first, losers[pair] + first, weights[pair]
@@ -348,7 +339,6 @@ def _row(place: int, first: int) -> Any:
 
 @_compiled(["f8[::1](f4[::1], i8[::1], i8[::1], i8)", "f8[::1](f8[::1], i8[::1], i8[::1], i8)"])
 def gaps(scores: AnyArray, winner: IntArray, loser: IntArray, first: int) -> FloatArray:
-    """`history.gaps`."""
     result = np.empty(len(winner))
     for pair in range(len(winner)):
         upper, lower = _row(winner[pair], first), _row(loser[pair], first)
@@ -358,7 +348,6 @@ def gaps(scores: AnyArray, winner: IntArray, loser: IntArray, first: int) -> Flo
 
 @_compiled("f8[::1](i8[::1], i8[::1], f8[::1], i8, i8)")
 def scatter(winner: IntArray, loser: IntArray, force: FloatArray, first: int, n: int) -> FloatArray:
-    """`history.scatter`."""
     won, lost = np.zeros(n), np.zeros(n)
     for pair in range(len(winner)):
         won[_row(winner[pair], first)] += force[pair]
@@ -372,7 +361,6 @@ def scatter(winner: IntArray, loser: IntArray, force: FloatArray, first: int, n:
 def differences(
     documents: AnyArray, winner: IntArray, loser: IntArray, first: int, scale: FloatArray, out: AnyArray
 ) -> None:
-    """`history.differences`."""
     for pair in range(len(winner)):
         upper, lower = winner[pair] - first, loser[pair] - first
         for j in range(documents.shape[1]):

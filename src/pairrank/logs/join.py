@@ -40,9 +40,7 @@ class Join:
     noted in ``problems``; ``missing`` says whether NaN is a value of a feature.
     """
 
-    def __init__(
-        self, problems: Problems, folder: str | os.PathLike[str] | None = None, *, missing: bool = False
-    ) -> None:
+    def __init__(self, problems: Problems, folder: str | os.PathLike[str], *, missing: bool) -> None:
         self.problems, self._missing = problems, missing
         self._folder = tempfile.TemporaryDirectory(prefix="pairrank-join-", dir=folder)
         self._db = sqlite3.connect(Path(self._folder.name) / "join.db")

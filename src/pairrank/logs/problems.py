@@ -17,7 +17,7 @@ class Reason(StrEnum):
 
     meaning: str
 
-    def __new__(cls, name: str, meaning: str = "") -> Reason:  # noqa: D102
+    def __new__(cls, name: str, meaning: str = "") -> Reason:
         made = str.__new__(cls, name)
         made._value_, made.meaning = name, meaning
         return made
@@ -78,7 +78,6 @@ class Problems:
         return "\n".join(lines) or "  no bad rows"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
         return {
             reason.value: {"count": self.counts[reason], "meaning": reason.meaning, "examples": self.examples[reason]}
             for reason in Reason

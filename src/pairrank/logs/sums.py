@@ -105,7 +105,6 @@ class Sums:
 
     @classmethod
     def zero(cls, n_features: int) -> Sums:
-        """Nothing yet."""
         square, row = (n_features, n_features), np.zeros(n_features)
         return cls(0.0, row, np.zeros(square), np.zeros(square), row, row)
 
@@ -164,7 +163,6 @@ class Compensated:
         self._error = Sums.zero(n_features)
 
     def add(self, part: Sums) -> None:
-        """Take in the next part."""
         total, error = self._total, self._error
         for name in _SUMMED:
             old, new = np.asarray(getattr(total, name)), np.asarray(getattr(part, name))
@@ -176,6 +174,5 @@ class Compensated:
         total.n_pairs += part.n_pairs
 
     def total(self) -> Sums:
-        """The sum so far."""
         sums = {name: getattr(self._total, name) + getattr(self._error, name) for name in _SUMMED}
         return replace(self._total, **sums | {name: float(sums[name]) for name in ("loss", "weight")})

@@ -123,7 +123,6 @@ def _evaluate(world: World, ranker: Ranker, progress: Progress, t: int) -> None:
 
 
 def records(world: World, progress: Progress) -> Records:
-    """The records of a run that is done."""
     for column in progress.columns.values():
         column.setflags(write=False)
     return Records(world.spec, progress.columns, progress.profiles, progress.seconds)

@@ -34,7 +34,6 @@ class RunFolder:
         return load_records(self.path, self.spec)
 
     def open(self) -> None:
-        """Make the folder and write the spec."""
         archive.make_folder(self.path)
         archive.write_atomically(self.path / "spec.json", self.spec.to_json().encode() + b"\n")
 
@@ -56,7 +55,6 @@ class RunFolder:
             archive.write_atomically(self.path / "functions.json", told)
 
     def save_checkpoint(self, ranker: Ranker, progress: Progress) -> None:
-        """Write what is needed to play on."""
         values = {"spec": self.spec.to_json(), "done": progress.done, "seconds": progress.seconds}
         arrays = {f"column.{name}": column[: progress.done] for name, column in progress.columns.items()}
         arrays |= {f"profile.{t}": profile for t, profile in progress.profiles.items()}

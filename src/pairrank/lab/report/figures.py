@@ -125,9 +125,9 @@ def share_of_ceiling(results: Results, shares: Mapping[str, FloatArray], *, of_c
     return Plate("share-of-ceiling", title, caption, _sheet(1, 1, fill, legend=3, size=(5.4, 4.0)))
 
 
-def functions(label: str, told: Sequence[Mapping[str, Any]], n: int = 9) -> Plate:
-    """What the strongest features of an additive model add to the score, with a band of one standard deviation."""
-    shown = list(told[:n])
+def functions(label: str, told: Sequence[Mapping[str, Any]]) -> Plate:
+    """What the nine strongest features of an additive model add to the score, with a band of one standard deviation."""
+    shown = list(told[:9])
     columns = min(3, len(shown))
     rows = -(-len(shown) // columns)
 
@@ -278,12 +278,12 @@ def _block_numbers(results: Results, blocked: Sequence[str]) -> Plate:
     return Plate("figure-7b-number-of-blocks", "Figure 7b. Number of blocks", caption, draw)
 
 
-def windows(cell: Cell, name: str, width: int = WINDOW) -> tuple[IntArray, FloatArray]:
-    """The middles (w,) of windows of ``width`` rounds and the means (n, w) of a curve's values that fall into each."""
-    number = (cell.rounds - 1) // width
+def windows(cell: Cell, name: str) -> tuple[IntArray, FloatArray]:
+    """The middles (w,) of windows of `WINDOW` rounds and the means (n, w) of a curve's values that fall into each."""
+    number = (cell.rounds - 1) // WINDOW
     filled = np.unique(number)
     means = np.array([cell.curves[name][:, number == w].mean(axis=1) for w in filled]).T
-    return filled * width + width // 2, means
+    return filled * WINDOW + WINDOW // 2, means
 
 
 def _line(axis: Any, x: IntArray, runs: FloatArray, look: Look) -> None:

@@ -151,12 +151,12 @@ class ImpressionTables(LaunchTables):
         )
         return Verdict(Status.ACCEPTED, positions=(int(new[0][0]),), shown=len(found.ids))
 
-    def close_windows(self, now: float, limit: int = 500) -> int:
+    def close_windows(self, now: float) -> int:
         """Log the impressions that collect and whose window is over, in the order of that; how many there were."""
         due = self.database.all(
             "SELECT ranker_id, number FROM impressions WHERE collecting = 1 AND closes <= ? "
-            "ORDER BY closes, number LIMIT ?",
-            (now, limit),
+            "ORDER BY closes, number LIMIT 500",
+            (now,),
         )
         if not due:
             return 0
