@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import pairrank
 from pairrank.kernel import confidence, exploration, jit, list_newton, pairs, partition
 from pairrank.rankers.base import Draw
-from pairrank.rankers.pairrank.candidates import AllPairs, show
+from pairrank.rankers.candidates import AllPairs, show
 from pairrank.rng import Purpose, generator
 
 numba = pytest.importorskip("numba")

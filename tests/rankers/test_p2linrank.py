@@ -44,16 +44,13 @@ def agreed(scores: np.ndarray, i: int, j: int) -> bool:
 @given(few_scores)
 def test_agreement_equals_brute_force(scores: np.ndarray) -> None:
     n = scores.shape[1]
-    expected = [[agreed(scores, i, j) for j in range(n)] for i in range(n)]
     agreement = Agreement(scores)
-    certain = agreement.rows(0, n)
-    assert certain.tolist() == expected
-    assert agreement.rows(n // 2, n).tolist() == expected[n // 2 :]
+    assert agreement.order.tolist() == sorted(range(n), key=lambda i: -scores.mean(axis=0)[i])
+    certain = agreement.certain()
+    assert certain.tolist() == [[agreed(scores, i, j) for j in agreement.order] for i in agreement.order]
     whole = partition.block_ends(partition.reaches(certain))
     for k in range(1, n + 1):
         assert agreement.ends(k).tolist() == whole[: np.searchsorted(whole, k - 1) + 1].tolist()
-    documents = np.arange(n)[::-2]
-    assert agreement.predecessors(documents).tolist() == [[expected[j][i] for j in range(n)] for i in documents]
     for i, j, k in permutations(range(n), 3):
         assert not (certain[i, j] and certain[j, k]) or certain[i, k], "agreement is transitive"
 
@@ -95,7 +92,7 @@ def test_random_exploration_shuffles_blocks_whole() -> None:
 def test_long_blocks_are_drawn_as_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     lists = []
     for whole in (256, 3):
-        monkeypatch.setattr(p2linrank, "_WHOLE", whole)
+        monkeypatch.setattr(p2linrank, "FEW", whole)
         ranker, _ = taught(nu=0.5)
         lists.append([ranker.rank(np.random.default_rng(t).random((90, WIDTH)), 7).to_bytes() for t in range(20)])
     assert lists[0] == lists[1]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,9 +14,10 @@ from pairrank import threads
 from pairrank.checking import check_choice, check_number_in, check_whole, import_extra
 from pairrank.documents import Features
 from pairrank.errors import OptionError
-from pairrank.kernel import exploration, partition
+from pairrank.kernel import partition
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, Ranker
+from pairrank.rankers.candidates import Known, show
 from pairrank.rankers.pairwise import PAIRS, PairKind, preferred
 from pairrank.rng import Purpose, generator
 from pairrank.state import Growing
@@ -126,15 +126,7 @@ class OlRankNet(Ranker):
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         order, _, _, certain = self._compare(inputs)
-        ends = partition.first_blocks(certain, k)
-        places, blocks = exploration.draw_blocks(ends, k, partial(self._draw, certain, rng))
-        return Draw(order[places], blocks, bool(ends[-1] >= len(ends)), {"ends": ends})
-
-    def _draw(self, certain: BoolArray, rng: np.random.Generator, start: int, stop: int, n_draws: int) -> IntArray:
-        """The first ``n_draws`` places of the block from ``start`` to ``stop``."""
-        if self.exploration == "random":
-            return start + exploration.draw_random(stop - start, n_draws, rng)
-        return start + exploration.draw_conservative(certain[start:stop, start:stop], n_draws, rng)
+        return show(Known(order, certain), k, rng, shuffled=self.exploration == "random").draw()
 
     def _compare(self, X: FloatArray) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
         """Rows by falling score; and in that order scores (n,), squared widths and certain orders (n, n)."""

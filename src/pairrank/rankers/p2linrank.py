@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -14,14 +13,13 @@ from pairrank.errors import OptionError
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import exploration, partition
 from pairrank.rankers.base import Draw
+from pairrank.rankers.candidates import FEW, Candidates, show
 from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker, preferred
 from pairrank.rankers.posterior_sampling import TOLERANCE
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression, Inspection, IntArray
 
 MAX_MODELS = 1000
-# Up to this many documents, comparing all of a block costs less than finding out which comparisons can be spared.
-_WHOLE = 256
 
 
 @dataclass(eq=False, kw_only=True)
@@ -100,36 +98,16 @@ class P2LinRank(PairwiseRanker):
         return Posterior(self.lam * self._units.precisions, tolerance=TOLERANCE)
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
-        order, agreement = self._sorted(inputs)
-        ends = agreement.ends(k)
-        places, blocks = exploration.draw_blocks(ends, k, partial(self._draw, agreement, rng))
-        return Draw(order[places], blocks, bool(ends[-1] >= len(ends)), {"ends": ends})
-
-    def _draw(self, agreement: Agreement, rng: np.random.Generator, start: int, stop: int, n_draws: int) -> IntArray:
-        """The first ``n_draws`` places of the block from ``start`` to ``stop``."""
-        if self.exploration == "random":
-            return start + exploration.draw_random(stop - start, n_draws, rng)
-        inside = Agreement(agreement.scores[:, start:stop])
-        if stop - start <= _WHOLE:
-            return start + exploration.draw_conservative(inside.rows(0, stop - start), n_draws, rng)
-        return start + exploration.draw_conservative_lazily(
-            inside.rows, inside.predecessors, stop - start, n_draws, rng
-        )
-
-    def _sorted(self, inputs: FloatArray) -> tuple[IntArray, Agreement]:
-        """Rows by falling mean score, and the models' agreement on them in that order."""
-        scores = self._models @ inputs.T
-        order = np.argsort(-scores.mean(axis=0), kind="stable")
-        return order, Agreement(scores[:, order])
+        return show(Agreement(self._models @ inputs.T), k, rng, shuffled=self.exploration == "random").draw()
 
     def inspect(self, features: Features) -> Inspection:
         """What the models agree on; a width is half the range of the models' score differences."""
         X = self.check_features(features)
         with self._turn:
-            order, agreement = self._sorted(self._inputs(X))
-        scores = agreement.scores[:, np.argsort(order)]
+            scores = self._models @ self._inputs(X).T
+        agreement = Agreement(scores)
         width = 0.5 * np.ptp(scores[:, :, None] - scores[:, None, :], axis=0)
-        return partition.inspected(scores.mean(axis=0), order, agreement.rows(0, len(X)), width, "score")
+        return partition.inspected(scores.mean(axis=0), agreement.order, agreement.certain(), width, "score")
 
     def _follow(self, impression: Impression, clicks: BoolArray) -> None:
         found = preferred(self.pairs, impression, clicks)
@@ -142,33 +120,45 @@ class P2LinRank(PairwiseRanker):
         self._weights = self._models.mean(axis=0)
 
 
-class Agreement:
-    """Which orders all models agree on: certain (i, j) when every row of ``scores`` (N, n) has i above j.
+class Agreement(Candidates):
+    """Candidates by falling mean of ``scores`` (N, n): (i, j) is certain when all N models score i above j.
 
     An intersection of total orders: transitive, so there is nothing to refine.
     """
 
     def __init__(self, scores: FloatArray) -> None:
-        self.scores = scores
-
-    def rows(self, start: int, stop: int) -> BoolArray:
-        """(stop - start, n), the certain orders of documents start to stop - 1 over all."""
-        return self._all_above(self.scores[:, start:stop, None], self.scores[:, None, :])
+        self.order = np.argsort(-scores.mean(axis=0), kind="stable")
+        self.scores = scores[:, self.order]
 
     def ends(self, k: int) -> IntArray:
-        """The ends of the blocks with the first ``k`` places: in every model all above an end are over all below it."""
+        # In every model all above an end are over all below it.
         lowest = np.minimum.accumulate(self.scores, axis=1)[:, :-1]
         highest_below = np.maximum.accumulate(self.scores[:, :0:-1], axis=1)[:, ::-1]
         ends = np.append(np.flatnonzero((lowest > highest_below).all(axis=0)), self.scores.shape[1] - 1)
         return ends[: np.searchsorted(ends, k - 1) + 1]
 
-    def predecessors(self, documents: IntArray) -> BoolArray:
-        """(m, n), which documents are certainly above each of ``documents``."""
-        return self._all_above(self.scores[:, None, :], self.scores[:, documents, None])
+    def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        def draw(start: int, stop: int, n: int) -> IntArray:
+            own, size = self.scores[:, start:stop], stop - start
+            if size <= FEW:
+                return start + exploration.draw_conservative(_above(own[:, :, None], own[:, None, :]), n, rng)
+            return start + exploration.draw_conservative_lazily(
+                lambda first, last: _above(own[:, first:last, None], own[:, None, :]),
+                lambda documents: _above(own[:, None, :], own[:, documents, None]),
+                size,
+                n,
+                rng,
+            )
 
-    @staticmethod
-    def _all_above(upper: FloatArray, lower: FloatArray) -> BoolArray:
-        agreed: BoolArray = upper[0] > lower[0]
-        for above, below in zip(upper[1:], lower[1:], strict=True):  # model by model: no (N, n, n) in memory
-            agreed &= above > below
-        return agreed
+        return exploration.draw_blocks(ends, k, draw)
+
+    def certain(self) -> BoolArray:
+        return _above(self.scores[:, :, None], self.scores[:, None, :])
+
+
+def _above(upper: FloatArray, lower: FloatArray) -> BoolArray:
+    """Where all of N models score ``upper`` (N, …) above ``lower`` (N, …)."""
+    agreed: BoolArray = upper[0] > lower[0]
+    for above, below in zip(upper[1:], lower[1:], strict=True):  # model by model: no (N, n, n) in memory
+        agreed &= above > below
+    return agreed

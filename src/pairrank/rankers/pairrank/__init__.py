@@ -20,7 +20,7 @@ from pairrank.features import position
 from pairrank.features.additive import Additive
 from pairrank.kernel import confidence, logistic, pairs, partition
 from pairrank.rankers.base import Draw
-from pairrank.rankers.pairrank.candidates import FEW, Candidates, compared, show, show_by_score
+from pairrank.rankers.candidates import FEW, Candidates, compared, show, show_by_score
 from pairrank.rankers.pairrank.options import PRESETS, PairRankOptions
 from pairrank.rankers.pairwise import preferred
 from pairrank.state import restore, state_of
@@ -80,13 +80,8 @@ class PairRank(PairRankOptions):
         n, shuffled = len(inputs), self.exploration == "random"
         if self.width == "score" and not shuffled and n <= FEW:
             z, keys = max(float(self.z), partition.TINY), rng.random(k * n)
-            ends, ranking, blocks = show_by_score(inputs, self._weights, self._metric32(), z, k, keys)
-        else:
-            candidates = self._compare(inputs)
-            ends, places, blocks = show(candidates, k, rng, shuffled=shuffled)
-            ranking = candidates.order[places]
-        # With the blocks, the ends tell their sizes even where a block runs on below what was shown.
-        return Draw(ranking, blocks, bool(ends[-1] >= len(ends)), {"ends": ends})
+            return show_by_score(inputs, self._weights, self._metric32(), z, k, keys).draw()
+        return show(self._compare(inputs), k, rng, shuffled=shuffled).draw()
 
     def _compare(self, inputs: FloatArray) -> Candidates:
         """Which orders of the candidates are certain."""

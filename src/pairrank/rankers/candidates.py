@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pairrank.kernel import confidence, exploration, jit, partition
+from pairrank.rankers.base import Draw
 from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
 
 # Up to this many candidates, comparing all of them costs less than finding out which comparisons can be spared.
@@ -23,46 +25,52 @@ HALF: dict[Rule, Callable[[Float32Array, float], Any]] = {
 }
 
 
-class Candidates(Protocol):
+class Candidates(ABC):
     """Sorted candidates; places count in the order of scores, ``order`` (n,) has their rows."""
 
     order: IntArray
 
+    @abstractmethod
     def ends(self, k: int) -> IntArray:
         """The ends of the blocks that hold the first ``k`` places, rising."""
 
+    @abstractmethod
     def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         """The first ``k`` places, drawn block by block without breaking a certain order, and the block of each."""
 
+    @abstractmethod
     def certain(self) -> BoolArray:
         """(n, n), the certain orders of all places."""
 
 
 class Shown(NamedTuple):
-    """What is shown: the ``ends`` of the blocks that hold it, the ``places`` (k,) drawn, and the block of each (k,)."""
+    """What is shown: the ``ends`` of the blocks that hold it, the ``rows`` (k,) drawn, and the block of each (k,)."""
 
     ends: IntArray
-    places: IntArray
+    rows: IntArray
     blocks: IntArray
+
+    def draw(self) -> Draw:
+        """With the blocks, the ends tell their sizes even where a block runs on below what was shown."""
+        return Draw(self.rows, self.blocks, bool(self.ends[-1] >= len(self.ends)), {"ends": self.ends})
 
 
 def show(candidates: Candidates, k: int, rng: np.random.Generator, *, shuffled: bool) -> Shown:
     """Find the blocks that hold the first ``k`` places, and draw those; ``shuffled`` heeds no order inside a block."""
-    ends = candidates.ends(k)
-    if not shuffled:
-        return Shown(ends, *candidates.draw(ends, k, rng))
 
     def draw(start: int, stop: int, n: int) -> IntArray:
         return start + exploration.draw_random(stop - start, n, rng)
 
-    return Shown(ends, *exploration.draw_blocks(ends, k, draw))
+    ends = candidates.ends(k)
+    places, blocks = exploration.draw_blocks(ends, k, draw) if shuffled else candidates.draw(ends, k, rng)
+    return Shown(ends, candidates.order[places], blocks)
 
 
 @jit.twin(Shown)
 def show_by_score(
     X: FloatArray, weights: FloatArray, inverse: Float32Array, z: float, k: int, keys: FloatArray
 ) -> Shown:
-    """`show` in one go, with rows in the place of places, for up to `FEW` candidates and widths of scores.
+    """`show` in one go, for up to `FEW` candidates and widths of scores.
 
     ``inverse`` (d, d) is H⁻¹, ``z`` above zero, and ``keys`` (k n,) are random numbers, not all of which are needed.
     """
@@ -84,33 +92,37 @@ def compared(
     return LazyPairs(X, weights, inverse, rule, factor)
 
 
-class AllPairs:
+class Known(Candidates):
+    """Candidates of which all orders are known: ``certain`` (n, n)."""
+
+    def __init__(self, order: IntArray, certain: BoolArray) -> None:
+        self.order, self._certain = order, certain
+
+    def ends(self, k: int) -> IntArray:
+        return partition.first_blocks(self._certain, k)
+
+    def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        return exploration.draw_blocks_by_key(self._certain, ends, k, rng.random(exploration.n_keys(ends, k)))
+
+    def certain(self) -> BoolArray:
+        return self._certain
+
+
+class AllPairs(Known):
     """Few candidates, or ones whose certain orders are to be closed: all are compared, once."""
 
     def __init__(
         self, X: FloatArray, weights: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
     ) -> None:
-        self.order, sorted_scores, G = confidence.in_order(X, weights, inverse)
+        order, sorted_scores, G = confidence.in_order(X, weights, inverse)
         if rule is partition.certain_by_score:
             certain = partition.certain_in_order(G, sorted_scores / np.float32(max(factor, partition.TINY)))
         else:
             certain = rule(sorted_scores, sorted_scores, confidence.squared_widths_of(G), factor)
-        self._certain = partition.transitive_closure(certain) if closed else certain
-
-    def ends(self, k: int) -> IntArray:
-        """The ends of the blocks that hold the first ``k`` places, rising."""
-        return partition.first_blocks(self._certain, k)
-
-    def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        """The first ``k`` places, and the block of each."""
-        return exploration.draw_blocks_by_key(self._certain, ends, k, rng.random(exploration.n_keys(ends, k)))
-
-    def certain(self) -> BoolArray:
-        """(n, n), the certain orders of all places."""
-        return self._certain
+        super().__init__(order, partition.transitive_closure(certain) if closed else certain)
 
 
-class LazyPairs:
+class LazyPairs(Candidates):
     """Any number of candidates: only what is asked for is compared."""
 
     def __init__(self, X: FloatArray, weights: FloatArray, inverse: Float32Array, rule: Rule, factor: float) -> None:
@@ -124,14 +136,11 @@ class LazyPairs:
         self._own = np.einsum("ij,ij->i", self._projected, self._X)
 
     def ends(self, k: int) -> IntArray:
-        """The ends of the blocks that hold the first ``k`` places, rising."""
         half = HALF[self._rule](np.sqrt(np.maximum(self._own, 0.0)), self._factor)
         margins = (self._scores - half, self._scores + half)
         return partition.leading_blocks(self._rows, self._over, margins, k)
 
     def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        """The first ``k`` places, and the block of each."""
-
         def draw(start: int, stop: int, n: int) -> IntArray:
             block = slice(start, stop)
             return start + exploration.draw_conservative_lazily(
@@ -145,7 +154,6 @@ class LazyPairs:
         return exploration.draw_blocks(ends, k, draw)
 
     def certain(self) -> BoolArray:
-        """(n, n), the certain orders of all places."""
         return self._rows(0, len(self.order))
 
     def _rows(self, start: int, stop: int) -> BoolArray:
