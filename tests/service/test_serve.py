@@ -200,9 +200,9 @@ def test_a_full_disk_is_a_503_and_recovers_when_space_returns(small_disk: Path) 
         ballast.write_bytes(bytes(max(0, free.f_bavail * free.f_frsize - 300_000)))
         shown = tree.client.rank("a", {"x": [0.5] * 100, "y": [0.2] * 100})
         refuse(tree.client)
-        assert tree.client.rankers()[0]["name"] == "a"  # reading works all the while
-        with pytest.raises(HTTPError, match="503"):
+        with pytest.raises(HTTPError, match="503"):  # for five seconds; then what comes shows
             urlopen(f"http://127.0.0.1:{tree.client._port}/readyz")
+        assert tree.client.rankers()[0]["name"] == "a"  # reading works all the while
         ballast.unlink()
         assert tree.client.feedback("a", shown.impression_id, ["x"]) == "accepted"
     finally:

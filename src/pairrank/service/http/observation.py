@@ -105,11 +105,11 @@ def routes(worker: WorkerState) -> APIRouter:
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await worker.models.refresh()
-                if worker.writer.failed:  # else what comes shows whether it can be written
-                    await worker.writer.prove()
                 library = await worker.models.read(lambda: worker.store.database.library)
         except TimeoutError:
             raise RefusalError(503, "slow", f"the store has not answered within {READY_SECONDS:g} seconds") from None
+        if problem := worker.writer.failure:
+            raise StorageError(str(problem))
         if worker.models.recovering:
             raise RefusalError(503, "recovering", "the learner still applies the log of before the start")
         return answer({"status": "ready", "store": library})

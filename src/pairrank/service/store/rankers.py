@@ -134,11 +134,6 @@ class RankerTables:
         row = self.database.one("SELECT value FROM meta WHERE name = 'epoch'")
         return int(row[0]) if row else 0
 
-    def prove(self) -> None:
-        """Write to the disk, and change nothing."""
-        with self.database.transaction():
-            self.database.all("UPDATE meta SET value = value WHERE name = 'schema'")
-
     def ranker_ids(self) -> list[int]:
         """The numbers of all rankers."""
         return [int(row[0]) for row in self.database.all("SELECT id FROM rankers")]

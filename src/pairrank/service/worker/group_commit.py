@@ -20,6 +20,7 @@ from pairrank.service.store.values import Event, Feedback, Served, Verdict
 
 MAX_BATCH = 512
 MAX_WAITING = 20_000
+AILING_SECONDS = 5.0
 
 
 class _Job(NamedTuple):
@@ -38,7 +39,7 @@ class GroupCommit:
         self._at_once = at_once
         self._served: list[_Job] = []
         self._clock = clock
-        self.failed = False  # the last write
+        self._failure: tuple[float, StorageError] | None = None  # when the last write failed, and why
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
@@ -67,9 +68,14 @@ class GroupCommit:
         """Collect events; resolved once they are on disk."""
         return self._submit("events", items)
 
-    def prove(self) -> asyncio.Future[None]:
-        """Write something that changes nothing; resolved once it is on disk."""
-        return self._submit("prove", None)
+    @property
+    def failure(self) -> StorageError | None:
+        """Why the last write failed, for some seconds: then what comes shows whether the store can be written."""
+        since, problem = self._failure or (-AILING_SECONDS, None)
+        return problem if time.monotonic() - since < AILING_SECONDS else None
+
+    def _look_at(self, answer: Any) -> None:
+        self._failure = (time.monotonic(), answer) if isinstance(answer, StorageError) else None
 
     async def close(self) -> None:
         """Write what waits, then stop."""
@@ -89,7 +95,8 @@ class GroupCommit:
                 self._jobs.put(job)
             return
         except Exception as problem:  # a request answers with it, never the event loop
-            answers, self.failed = [problem] * len(jobs), True
+            answers = [problem] * len(jobs)
+            self._look_at(problem)
         _resolve([job.future for job in jobs], answers)
 
     def _submit(self, kind: str, item: Any) -> asyncio.Future[Any]:
@@ -111,20 +118,17 @@ class GroupCommit:
             jobs = [job for job in batch if job is not None]
             ended = len(jobs) < len(batch)
             # Impressions first: they need no flush, and feedback on them may be in the same batch.
-            for kind in ("serve", "feedback", "events", "prove"):
+            for kind in ("serve", "feedback", "events"):
                 some = [job for job in jobs if job.kind == kind]
                 if some:
                     answers = self._write(kind, [job.item for job in some])
-                    self.failed = isinstance(answers[0], Exception)
+                    self._look_at(answers[0])
                     self._loop.call_soon_threadsafe(_resolve, [job.future for job in some], answers)
 
     def _write(self, kind: str, items: list[Any]) -> Sequence[Any]:
         try:
             if kind == "serve":
                 self._store.serve(items)
-                return [None] * len(items)
-            if kind == "prove":
-                self._store.prove()
                 return [None] * len(items)
             if kind == "feedback":
                 return self._store.feedback(items, self._clock())
