@@ -340,8 +340,19 @@ def test_a_read_only_database_is_a_503_and_recovers(client: TestClient) -> None:
     assert state(client) == before
     for connection in connections:
         connection.all("PRAGMA query_only = OFF")
-    assert client.get("/readyz").status_code == 200
     assert clicked(client, shown).json() == {"status": "accepted"}
+    assert client.get("/readyz").status_code == 200
+
+
+def test_a_worker_is_ready_again_some_seconds_after_a_failed_write(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = client.app.state.worker.writer._at_once.database
+    database.all("PRAGMA query_only = ON")
+    assert client.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS}).status_code == 503
+    assert client.get("/readyz").status_code == 503
+    monkeypatch.setattr("pairrank.service.worker.group_commit.AILING_SECONDS", 0.0)
+    assert client.get("/readyz").status_code == 200
 
 
 def test_a_fault_in_the_program_tells_the_client_nothing(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
