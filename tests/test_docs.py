@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -23,6 +24,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -194,6 +197,8 @@ class Session:
                     finish(shlex.split(line, comments=True))
             else:
                 finish(["bash", "-euo", "pipefail", "-c", "\n".join(lines)])
+            if "--revoke" in block.code:
+                self.wait_for_no_keys()
         elif block.language == "console":
             for line in block.code.splitlines():
                 self.command(line.removeprefix("$ "))
@@ -217,6 +222,17 @@ class Session:
             self.serve(words)
         else:
             finish(words)
+
+    def wait_for_no_keys(self) -> None:
+        """Until the first server has seen that the last key is gone: a worker asks the store now and then only."""
+        for _ in range(100):
+            try:
+                urlopen(f"http://127.0.0.1:{self.port}/v1/rankers").close()
+                return
+            except HTTPError as problem:
+                problem.close()
+                time.sleep(0.1)
+        raise AssertionError("a service whose last key was revoked still asks for one")
 
     def serve(self, words: list[str]) -> None:
         server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
