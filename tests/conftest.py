@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import multiprocessing
 import os
 import shutil
 import signal
@@ -50,6 +51,23 @@ def reference() -> Path:
     if not folder.is_dir():
         pytest.skip("traces of the authors' program not found beside the checkout")
     return folder
+
+
+@pytest.fixture
+def in_a_fork() -> Callable[..., int | None]:
+    """Calls a function in a forked process, and answers its exit code; None where it did not come to an end."""
+    if not hasattr(os, "fork"):
+        pytest.skip("nothing forks here")
+
+    def call(function: Callable[..., object], *args: object) -> int | None:
+        child = multiprocessing.get_context("fork").Process(target=function, args=args)
+        child.start()
+        child.join(20.0)
+        code = child.exitcode
+        child.kill()
+        return code
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event, Thread
 
@@ -92,9 +92,8 @@ print(inside, threads.counts())
     assert python(program, OPENBLAS_NUM_THREADS="2") == "[1, 1] [2, 2]\n"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_fork_waits_until_no_thread_is_inside_a_ranker() -> None:
+def test_a_fork_waits_until_no_thread_is_inside_a_ranker(in_a_fork: Callable[..., int | None]) -> None:
     ranker, inside, leave = PairRank(2), Event(), Event()
 
     def learn() -> None:
@@ -105,13 +104,9 @@ def test_a_fork_waits_until_no_thread_is_inside_a_ranker() -> None:
     thread = Thread(target=learn)
     thread.start()
     inside.wait()
-    child = multiprocessing.get_context("fork").Process(target=ranker.rank, args=([[1.0, 2.0]],))
-    child.start()
-    child.join(20.0)
-    if child.exitcode is None:
-        child.kill()
+    code = in_a_fork(ranker.rank, [[1.0, 2.0]])
     thread.join()
-    assert child.exitcode == 0
+    assert code == 0
     assert len(ranker.rank([[1.0, 2.0]])) == 1
 
 

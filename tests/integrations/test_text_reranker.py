@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import multiprocessing
-import os
 import pickle
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -209,9 +208,10 @@ def test_threads_share_it() -> None:
     assert reranker.ranker.n_ranked == 80
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_fork_waits_until_no_thread_is_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_waits_until_no_thread_is_inside(
+    monkeypatch: pytest.MonkeyPatch, in_a_fork: Callable[..., int | None]
+) -> None:
     reranker, inside, score = TextReranker(), threading.Event(), TextReranker().ranker.score
 
     def slowly(X: object) -> object:
@@ -223,13 +223,9 @@ def test_a_fork_waits_until_no_thread_is_inside(monkeypatch: pytest.MonkeyPatch)
     thread = threading.Thread(target=reranker.rerank, args=(QUERY, TEXTS))
     thread.start()
     inside.wait()
-    child = multiprocessing.get_context("fork").Process(target=reranker.rerank, args=(QUERY, TEXTS))
-    child.start()
-    child.join(20.0)
-    if child.exitcode is None:
-        child.kill()
+    code = in_a_fork(reranker.rerank, QUERY, TEXTS)
     thread.join()
-    assert child.exitcode == 0
+    assert code == 0
 
 
 def test_async() -> None:
