@@ -55,6 +55,7 @@ def test_the_site_is_whole_and_asks_nobody(site: Path) -> None:
     assert "set_prior" in reference
     http_reference = (site / "reference" / "http.html").read_text()
     assert all(path in http_reference for path in make_app("sqlite:///never-opened.db").openapi()["paths"])
+    assert all(word in http_reference for word in ("start.strength", "reformulation", "shadow", "to wait until"))
     listed = (site / "reference" / "rankers.html").read_text()
     assert all(path.rpartition(".")[2] in listed for path in rankers.paths())
     commands = (site / "reference" / "cli.html").read_text()

@@ -72,48 +72,51 @@ def _operation(method: str, path: str, operation: dict[str, Any], answer: Any) -
     lines = [f"### {method} {path}\n", f"{operation['summary']}.\n"]
     asked = [p for p in operation.get("parameters", []) if p["in"] == "query"]
     if asked:
-        lines += ["| query parameter | type | default |", "| --- | --- | --- |"]
-        lines += [f"| `{p['name']}` | {_type(p['schema'])} | {p['schema'].get('default', '')} |" for p in asked] + [""]
+        lines += ["| query parameter | type | default | meaning |", "| --- | --- | --- | --- |"]
+        for p in asked:
+            default, told = p["schema"].get("default", ""), p.get("description", "")
+            lines.append(f"| `{p['name']}` | {_type(p['schema'])} | {default} | {told} |")
+        lines.append("")
     for kind, body in operation.get("requestBody", {}).get("content", {}).items():
-        lines += [f"Body, `{kind}`: {_type(body['schema'])}\n", *_fields(body["schema"])]
+        told = body["schema"].get("items", body["schema"])["description"]
+        lines += [f"Body, `{kind}`: {_type(body['schema'])}. {told}\n", *_fields(body["schema"])]
     if answer is not None:
         lines += ["Answer:\n", "```json", json.dumps(answer, indent=1, ensure_ascii=False), "```\n"]
     return "\n".join(lines)
 
 
-def _fields(schema: dict[str, Any], prefix: str = "") -> list[str]:
+def _fields(schema: dict[str, Any]) -> list[str]:
     """A table of a body's fields, those of objects within it after them."""
-    rows = _rows(schema, prefix)
-    return ["| field | type | default |", "| --- | --- | --- |", *rows, ""] if rows else []
+    rows = _rows(schema, "")
+    return ["| field | type | default | meaning |", "| --- | --- | --- | --- |", *rows, ""] if rows else []
 
 
 def _rows(schema: dict[str, Any], prefix: str) -> list[str]:
     if schema.get("type") == "array":
         return _rows(schema["items"], f"{prefix}[]." if not prefix else f"{prefix[:-1]}[].")
-    rows = []
+    rows = [row for variant in schema.get("anyOf", ()) for row in _rows(variant, prefix)]
     for name, field in schema.get("properties", {}).items():
         default = f"`{json.dumps(field['default'])}`" if field.get("default") is not None else ""
         default = "required" if name in schema.get("required", ()) else default
-        rows.append(f"| `{prefix}{name}` | {_type(field)} | {default} |")
+        rows.append(f"| `{prefix}{name}` | {_type(field)} | {default} | {field.get('description', '')} |")
         rows += _rows(field, f"{prefix}{name}.")
     return rows
 
 
 def _type(schema: dict[str, Any]) -> str:
     """A schema in a few words."""
-    told = schema.get("description", "")
     variants = schema.get("anyOf") or schema.get("oneOf")
     if variants:
-        text = " or ".join(_type(variant) for variant in variants)
-    elif schema.get("type") == "array":
-        text = f"array of {_type(schema['items'])}"
-    elif isinstance(schema.get("type"), list):
-        text = " or ".join(schema["type"]) + _bounds(schema)
-    elif isinstance(schema.get("additionalProperties"), dict):
-        text = f"object of {_type(schema['additionalProperties'])}"
-    else:
-        text = schema.get("type", "anything") + _bounds(schema)
-    return f"{text}. {told}" if told else text
+        return " or ".join(_type(variant) for variant in variants)
+    if "enum" in schema:
+        return " or ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
+    if schema.get("type") == "array":
+        return f"array of {_type(schema['items'])}"
+    if isinstance(schema.get("type"), list):
+        return " or ".join(schema["type"]) + _bounds(schema)
+    if isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_type(schema['additionalProperties'])}"
+    return str(schema.get("type", "anything")) + _bounds(schema)
 
 
 def _bounds(schema: dict[str, Any]) -> str:

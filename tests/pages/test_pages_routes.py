@@ -126,6 +126,9 @@ def test_the_api_is_a_page_that_tells_every_operation(client: TestClient) -> Non
     for path in paths:
         assert f"<code>{path}</code>" in page.text
     assert "&quot;impression_id&quot;: string" in page.text
+    assert "&quot;clicks&quot;: [string, …]" in page.text  # the fields of a body, not only what it is for
+    assert "&quot;kind&quot;?: &quot;interleave&quot; or &quot;split&quot; = interleave" in page.text
+    assert "by hand" not in page.text
     assert "All under http://127.0.0.1." in page.text
     assert "curl -X PUT http://127.0.0.1/v1/rankers/mine" in page.text
 

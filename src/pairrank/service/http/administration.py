@@ -33,7 +33,7 @@ from pairrank.service.worker.state import WorkerState
 _LIMITS = set(LimitsBody.model_fields)
 # How long an administrative answer waits for the learner to catch up, so that it tells of what was just sent.
 WAIT_SECONDS = 1.0
-Wait = Annotated[float, Query(ge=0, le=30)]
+Wait = Annotated[float, Query(ge=0, le=30, description="seconds to wait until what was logged is learned")]
 ROLLBACK_SECONDS = 5.0
 
 

@@ -24,13 +24,24 @@ class Body(BaseModel):
 class LimitsBody(Body):
     """Limits to change; those left out stay."""
 
-    explore_share: Annotated[float, Field(ge=0, le=1)] | None = None
-    locked: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    window_seconds: Annotated[float, Field(gt=0, le=3650 * 86_400)] | None = None
-    retention_seconds: Annotated[float, Field(gt=0, le=3650 * 86_400)] | None = None
-    max_open: Annotated[int, Field(ge=1, le=2**62)] | None = None
+    explore_share: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None,
+        description="share of the lists that may explore (a new ranker: 1); the rest is by score and teaches nothing",
+    )
+    locked: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
+        None, description="positions at the top that are always by score (0)"
+    )
+    window_seconds: Annotated[float, Field(gt=0, le=3650 * 86_400)] | None = Field(
+        None, description="how long single events are collected before a list is learned (600)"
+    )
+    retention_seconds: Annotated[float, Field(gt=0, le=3650 * 86_400)] | None = Field(
+        None, description="how long a list waits for feedback before it expires (86,400)"
+    )
+    max_open: Annotated[int, Field(ge=1, le=2**62)] | None = Field(
+        None, description="lists that may wait for feedback at once (1,000,000)"
+    )
     keep_candidates: Annotated[int, Field(ge=0, le=10_000)] | None = Field(
-        default=None, description="lists of up to so many documents are logged whole, for pairrank evaluate"
+        None, description="lists of up to so many documents are logged whole, for pairrank evaluate (0)"
     )
 
 
@@ -55,10 +66,12 @@ class CreateBody(LimitsBody):
     """A new ranker: n_features is all that it needs."""
 
     n_features: Annotated[int, Field(ge=1, le=100_000)]
-    ranker: Annotated[str, Field(min_length=1, max_length=1000)] = "pairrank"
+    ranker: Annotated[str, Field(min_length=1, max_length=1000)] = Field("pairrank", description="see pairrank rankers")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    options: dict[Annotated[str, Field(max_length=64)], Any] = Field(default_factory=dict)
-    feature_names: list[Text] | None = None
+    options: dict[Annotated[str, Field(max_length=64)], Any] = Field(
+        default_factory=dict, description="of the ranker, by name: pairrank rankers NAME lists them"
+    )
+    feature_names: list[Text] | None = Field(None, description="so that features can be sent by name")
     start: StartBody | None = Field(None, description="what is known before the first click: the present ranking, say")
 
 
@@ -84,7 +97,7 @@ class FeedbackBody(Body):
     """The clicks on one impression, whole and final."""
 
     impression_id: Text
-    clicks: list[Annotated[str, Field(max_length=MAX_ID)]]
+    clicks: list[Annotated[str, Field(max_length=MAX_ID)]] = Field(description="ids of clicked documents; may be empty")
 
 
 class EventBody(Body):
@@ -107,13 +120,15 @@ class DocumentBody(Body):
 
 
 class RankBody(Body):
-    """Documents to order; `rank_request` reads it by hand."""
+    """Documents to order."""  # `rank_request` reads it by hand
 
-    query_id: str | None = Field(None, max_length=MAX_ID)
+    query_id: str | None = Field(
+        None, max_length=MAX_ID, description="for the log; a guarded launch proves a gain sooner with it"
+    )
     documents: list[DocumentBody] = Field(
         min_length=1, description="in the order of the present system, which experiments call as-sent"
     )
-    k: Annotated[int, Field(ge=1, lt=2**63)] | None = None
+    k: Annotated[int, Field(ge=1, lt=2**63)] | None = Field(None, description="positions to show; all, if left out")
     client_id: str | None = Field(
         None, max_length=MAX_ID, description="who asks, so that experiments treat them alike each time"
     )
@@ -128,7 +143,7 @@ class TextDocument(BaseModel):
 
 
 class RerankBody(BaseModel):
-    """Texts to order; `rerank_request` reads it by hand, and passes over what else clients send."""
+    """Texts to order; fields that are not listed here are passed over."""  # `rerank_request` reads it by hand
 
     model: str | None = Field(None, description="the ranker's name")
     query: str = Field(min_length=1)

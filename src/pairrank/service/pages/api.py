@@ -39,7 +39,8 @@ def _operation(method: str, path: str, operation: Node, text: Node) -> Markup:
         parts.append(tag("p", "After a question mark: ", tag("code", shown)))
     for kind, body in operation.get("requestBody", {}).get("content", {}).items():
         schema = body["schema"]
-        parts += [tag("h3", f"Send ({kind})"), tag("pre", schema.get("description") or _shape(schema, text))]
+        parts += [tag("h3", f"Send ({kind})"), tag("p", schema["description"]) if "description" in schema else None]
+        parts += [tag("pre", _shape(schema, text))] if schema["type"] != "string" else []  # of bytes
     refused, good = [], dict[tuple[str, str], list[str]]()
     for status, answer in sorted(operation["responses"].items()):
         if status >= "400":
@@ -73,9 +74,9 @@ def _shape(schema: Node, text: Node, depth: int = 0) -> str:
     if schema.get("type") == "object":
         more = schema.get("additionalProperties")
         return f"{{name: {_shape(more, text, depth) if isinstance(more, Mapping) else 'anything'}, …}}"
-    if "enum" in schema or "const" in schema:
-        return " or ".join(f'"{value}"' for value in schema.get("enum", [schema.get("const")]))
     kind = schema.get("type", "anything")
     told = kind if isinstance(kind, str) else " or ".join(kind)
+    if "enum" in schema or "const" in schema:
+        told = " or ".join(f'"{value}"' for value in schema.get("enum", [schema.get("const")]))
     default = schema.get("default")
     return f"{told} = {default}" if default is not None else told
