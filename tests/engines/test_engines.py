@@ -68,8 +68,12 @@ def test_a_dead_worker_is_reported() -> None:
 
 
 PARENT = """
-import time
+import sys, time
 from pairrank.engines import start
+
+if __name__ == "__mp_main__" and "slow" in sys.argv:  # a worker that still imports
+    print("ready", flush=True)
+    time.sleep(1)
 
 if __name__ == "__main__":
     with start("processes", 1) as engine:
@@ -80,12 +84,16 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("workers", ["ready", "slow"])
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT])
-def test_workers_end_with_their_parent_and_without_a_word(tmp_path: Path, ended_by: signal.Signals) -> None:
+def test_workers_end_with_their_parent_and_without_a_word(
+    tmp_path: Path, ended_by: signal.Signals, workers: str
+) -> None:
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
+    command = [sys.executable, str(script), workers]
     with subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "ready\n"
@@ -94,6 +102,7 @@ def test_workers_end_with_their_parent_and_without_a_word(tmp_path: Path, ended_
         # A worker that is left holds its end of the pipe.
         _, told = parent.communicate(timeout=30)
         assert "SpawnProcess" not in told
+        assert "spawn_main" not in told
 
 
 def test_wrong_engines() -> None:

@@ -144,3 +144,37 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+SWEEP = """
+import time
+from pairrank.lab.executors import run_all
+from pairrank.sim import RunSpec
+
+if __name__ == "__mp_main__":  # a worker that still imports
+    print("ready", flush=True)
+    time.sleep(1)
+
+if __name__ == "__main__":
+    specs = [RunSpec(data="synthetic:tiny", ranker="pdgd", rounds=60, seed=seed) for seed in range(4)]
+    run_all(specs, None, "processes")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+@needs_proc
+def test_ctrl_c_while_workers_start_is_told_by_the_driver_alone(tmp_path: Path) -> None:
+    script = tmp_path / "sweep.py"
+    script.write_text(SWEEP)
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "ready\n"
+        os.killpg(driver.pid, signal.SIGINT)
+        _, told = driver.communicate(timeout=60)
+    assert told.count("Traceback") == 1
+    assert told.endswith("KeyboardInterrupt\n")
+    assert driver.returncode == -signal.SIGINT

@@ -11,14 +11,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from multiprocessing import get_context
 
 from pairrank import threads
 from pairrank.checking import check_choice, check_whole
-from pairrank.engines.base import Engine, Item, Pool, Result, call, cores, end_with_parent, enlist
+from pairrank.engines.base import Engine, Item, Pool, Result, call, cores, enlist, submit
 from pairrank.engines.ray import connected
 
-__all__ = ["ENGINES", "Engine", "cores", "end_with_parent", "over_processes", "start"]
+__all__ = ["ENGINES", "Engine", "cores", "enlist", "over_processes", "start", "submit"]
 
 ENGINES = ("serial", "processes", "ray")
 
@@ -46,7 +47,7 @@ def _started(name: str, workers: int | None) -> Iterator[Engine]:
             pool = ProcessPoolExecutor(n, mp_context=get_context("spawn"), initializer=enlist)
             try:
                 with threads.single_in_children():
-                    yield Pool(n, lambda *task: pool.submit(call, *task), Future.result, (BrokenExecutor,))
+                    yield Pool(n, partial(submit, pool, call), Future.result, (BrokenExecutor,))
             finally:
                 pool.shutdown(cancel_futures=True)
         else:

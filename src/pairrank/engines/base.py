@@ -7,6 +7,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from multiprocessing import parent_process
 from typing import Any, TypeVar
@@ -68,9 +69,22 @@ def call(function: Callable[[Any], Any], item: Any) -> Any:
         return function(item)
 
 
-def enlist() -> None:
+def submit(pool: Executor, *task: Any) -> Future[Any]:
+    """``pool.submit`` with Ctrl-C held back: a worker that it starts hears none before its initialiser has run."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return pool.submit(*task)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(*task)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def enlist(at_ctrl_c: signal.Handlers = signal.SIG_DFL) -> None:
     """On a worker process, as it starts: end with the parent, and at Ctrl-C, which reaches every process, silently."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, at_ctrl_c)
+    if hasattr(signal, "pthread_sigmask"):  # held back since `submit`
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     end_with_parent()
 
 

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from pairrank import threads
-from pairrank.engines import end_with_parent
+from pairrank.engines import enlist, submit
 from pairrank.errors import PairRankError
 from pairrank.lab.outcomes import RETRIES, Failure, Out, Report, Result, attempt
 from pairrank.sim import RunSpec
@@ -47,23 +47,20 @@ def _pool(
     rounds = context.Array("q", [_NOT_STARTED] * len(specs))
     stop = context.Event()
     before = sum(specs[index].rounds for index in results)
-    with (
-        threads.single_in_children(),
-        ProcessPoolExecutor(
-            min(jobs, len(indices)), mp_context=context, initializer=_enlist, initargs=(rounds, stop)
-        ) as pool,
-    ):
-        futures: dict[Future[Result], int] = {}
-        try:
-            futures |= {pool.submit(_work, index, specs[index], out): index for index in indices}
+    workers = min(jobs, len(indices))
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_enlist, initargs=(rounds, stop))
+    futures: dict[Future[Result], int] = {}
+    try:
+        with threads.single_in_children():
+            for index in indices:
+                futures[submit(pool, _work, index, specs[index], out)] = index
             while wait(futures, timeout=_TICK).not_done:
                 tell(before + sum(max(0, done) for done in rounds[:]))
-        except BrokenProcessPool:
-            pass
-        finally:
-            stop.set()  # whatever still runs writes a checkpoint and ends
-            for future in futures:
-                future.cancel()
+    except BrokenProcessPool:
+        pass
+    finally:
+        stop.set()  # whatever still runs writes a checkpoint and ends
+        pool.shutdown(cancel_futures=True)
     ended = {index: future for future, index in futures.items() if future.exception() is None}
     results |= {index: future.result() for index, future in ended.items()}
     return [index for index in indices if index not in ended and rounds[index] != _NOT_STARTED]
@@ -76,8 +73,7 @@ _shared: tuple[Any, Any] | None = None
 def _enlist(rounds: Any, stop: Any) -> None:
     global _shared
     _shared = rounds, stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
-    end_with_parent()  # a killed sweep leaves nobody behind who still writes; files are whole or not there
+    enlist(signal.SIG_IGN)  # at Ctrl-C the parent decides
 
 
 def _work(index: int, spec: RunSpec, out: Out) -> Result:
