@@ -172,7 +172,7 @@ def test_nothing_to_learn_from(write: Callable[..., str], tmp_path: Path) -> Non
 
 def test_wrong_options(write: Callable[..., str]) -> None:
     path = write("a.parquet", lists(5))
-    for options in ({"lam": 0}, {"pairs": "matched"}, {"engine": "spark"}, {"workers": 0}, {"on_error": "cry"}):
+    for options in ({"lam": 1e-20}, {"pairs": "matched"}, {"engine": "spark"}, {"workers": 0}, {"on_error": "cry"}):
         with pytest.raises(OptionError):
             fit([path], **options)  # type: ignore[arg-type]
 

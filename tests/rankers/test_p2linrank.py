@@ -155,7 +155,7 @@ def test_more_models_explore_more() -> None:
         {"n_models": 2.5},
         {"n_models": True},
         {"nu": -0.1},
-        {"lam": 0.0},
+        {"lam": 1e-20},
         {"pairs": "some"},
         {"exploration": "wild"},
     ],

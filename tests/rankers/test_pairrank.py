@@ -139,7 +139,7 @@ def test_a_prior_is_for_the_start_only() -> None:
         {"pairs": "some"},
         {"alpha": -1.0},
         {"alpha": "theorem"},
-        {"lam": 0.0},
+        {"lam": 1e-20},
         {"lam": float("nan")},
         {"Q": 0.0},
         {"delta1": 2.0},

@@ -96,7 +96,7 @@ def test_the_square_root_of_a_singular_covariance() -> None:
         np.testing.assert_allclose(R @ R.T, covariance, atol=1e-8)
 
 
-@pytest.mark.parametrize("wrong", [{"v": -1.0}, {"v": float("nan")}, {"lam": 0.0}, {"pairs": "some"}])
+@pytest.mark.parametrize("wrong", [{"v": -1.0}, {"v": float("nan")}, {"lam": 1e-20}, {"pairs": "some"}])
 def test_impossible_options_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(OptionError):
         PosteriorSampling(3, **wrong)  # type: ignore[arg-type]

@@ -129,7 +129,7 @@ def fit(
     progress : called with what is going on, how many row groups are done, and of how many.
     """
     if lam is not None:
-        check_number_in("lam", lam, 0.0, 1e12, open_low=True)
+        check_number_in("lam", lam, 1e-12, 1e12)
     check_choice("pairs", pairs, KINDS)
     check_choice("model", model, ("linear", "additive"))
     check_choice("on_error", on_error, ("skip", "stop"))

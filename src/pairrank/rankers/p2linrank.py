@@ -73,7 +73,7 @@ class P2LinRank(PairwiseRanker):
             raise OptionError(f"n_models is {self.n_models!r}; expected a whole number")
         check_number_in("n_models", self.n_models, 1, MAX_MODELS)
         check_number_in("nu", self.nu, 0.0, 1e6)
-        check_number_in("lam", self.lam, 0.0, 1e12, open_low=True)
+        check_number_in("lam", self.lam, 1e-12, 1e12)
         check_choice("pairs", self.pairs, PAIRS)
         check_choice("exploration", self.exploration, ("conservative", "random"))
         super()._reset()

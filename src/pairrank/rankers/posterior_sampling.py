@@ -55,7 +55,7 @@ class PosteriorSampling(PairwiseRanker):
 
     def _reset(self) -> None:
         check_number_in("v", self.v, 0.0, 1e9)
-        check_number_in("lam", self.lam, 0.0, 1e12, open_low=True)
+        check_number_in("lam", self.lam, 1e-12, 1e12)
         check_choice("pairs", self.pairs, PAIRS)
         super()._reset()
         self._root: FloatArray | None = None  # of H⁻¹, until the next `learn`

@@ -49,7 +49,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 # Lowest and highest value; the lowest itself is out where the third says so.
 RANGES: Mapping[str, tuple[float, float, bool]] = {
     "z": (0.0, 1e9, False),
-    "lam": (0.0, 1e12, True),
+    "lam": (1e-12, 1e12, False),  # less is lost beside one list, and H or M has no inverse
     "delta1": (0.0, 1.0, True),
     "c_mu": (0.0, 0.25, True),
     "tolerance": (0.0, 1.0, False),
