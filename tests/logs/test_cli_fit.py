@@ -70,10 +70,13 @@ def test_event_logs_are_joined_first(tmp_path: Path, capsys: pytest.CaptureFixtu
     records.append({"type": "click", "impression_id": "ghost", "document_id": "1"})
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
     assert main(["fit", str(log), "--out", str(out), "--keep", str(keep)]) == 0
-    assert "click-without-impression" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "click-without-impression" in told
+    assert "50 good lists" in told
     np.testing.assert_allclose(pairrank.load(out).weights, fit([str(keep)]).theta, rtol=1e-12)
     assert main(["fit", str(log), "--out", str(tmp_path / "other"), "--on-error", "stop"]) == 2
     assert not (tmp_path / "other").exists()
+    assert "good lists" not in capsys.readouterr().err  # they are there, and nobody has counted them
 
 
 def test_what_was_left_out_on_the_way_is_told_where_nothing_is_left_to_learn(

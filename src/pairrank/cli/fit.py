@@ -166,7 +166,8 @@ def _files(path: str) -> list[str]:
 
 def _report(args: argparse.Namespace, problems: Problems, facts: dict[str, Any], **numbers: int) -> None:
     if problems or args.check:
-        print(f"{numbers['n_lists']:,} good lists; bad rows:\n{problems.text()}", file=sys.stderr)
+        good = f"{numbers['n_lists']:,} good lists; " if numbers["n_lists"] else ""  # none were counted before a stop
+        print(f"{good}bad rows:\n{problems.text()}", file=sys.stderr)
     for action, count in facts.get("passed_over", {}).items():
         print(f"  {count:>8}  passed over: events of the action {action!r}", file=sys.stderr)
     if args.report:
