@@ -65,12 +65,13 @@ def test_what_is_wrong_is_said_in_one_sentence(body: Any, sentence: str) -> None
 def test_ids_and_scores() -> None:
     named = parse(documents=[{"text": "a", "id": "x", "score": 2}, {"text": "b", "id": "y", "score": True}])
     assert named.ids == ["x", "y"]
+    assert parse(documents=[{"text": "a", "id": 7}, {"text": "b", "id": "x"}]).ids == ["7", "x"]
     scores = named.scores
     assert scores is not None
     assert scores[0] == 2.0
     assert math.isnan(scores[1])
-    for second in ("b", {"text": "b"}, {"text": "b", "id": "x"}, {"text": "b", "id": ""}, {"text": "b", "id": 7}):
-        request = parse(documents=[{"text": "a", "id": "x"}, second])
+    for second in ("b", {"text": "b"}, {"text": "b", "id": 7}, {"text": "b", "id": ""}, {"text": "b", "id": True}):
+        request = parse(documents=[{"text": "a", "id": "7"}, second])
         assert request.ids == ["0", "1"]
         assert request.scores is None
 

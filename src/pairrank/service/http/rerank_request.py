@@ -27,8 +27,9 @@ class RerankRequest(NamedTuple):
 
     @property
     def ids(self) -> list[str]:
-        """What feedback calls the documents: their own ids where all have one and these differ, else their indices."""
+        """What feedback calls the documents: their own ids, numbers as texts, where all differ, else indices."""
         own = [document.get("id") if isinstance(document, dict) else None for document in self.documents]
+        own = [str(name) if type(name) is int else name for name in own]
         given = [name for name in own if isinstance(name, str) and 0 < len(name) <= MAX_ID]
         return given if len(set(given)) == len(own) else [str(index) for index in range(len(own))]
 
