@@ -329,7 +329,7 @@ class Client:
                 broken = self._connections.pop(_here(), None)
                 if broken is not None:
                     broken.close()
-                trouble = str(problem) or type(problem).__name__
+                trouble = f"{str(problem) or type(problem).__name__}; is a service running there?"
                 continue
             if status < 300:
                 try:

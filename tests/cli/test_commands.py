@@ -6,6 +6,7 @@ import argparse
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ def loaded(*words: str) -> set[str]:
     """The top-level packages in memory after ``pairrank WORDS``, in a process of its own."""
     program = """
 import sys
+from itertools import pairwise
 before = set(sys.modules)
 from pairrank.cli import main
 try:
@@ -110,6 +112,7 @@ def test_rankers_lists_them_and_their_options(capsys: pytest.CaptureFixture[str]
     assert cli.main(["rankers"]) == 0
     told = capsys.readouterr().out
     assert all(f"\n{name} " in told for name in rankers.names())
+    assert "pairrank(exploration=random, preset=paper)" in told  # what pairrank-r is
     assert cli.main(["rankers", "mgd(tau=2)"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "tau=2" in lines
@@ -117,6 +120,10 @@ def test_rankers_lists_them_and_their_options(capsys: pytest.CaptureFixture[str]
     assert "    how many directions are tried at once." in lines
     for name in rankers.names():
         assert cli.main(["rankers", name]) == 0
+        lines = capsys.readouterr().out.split("\n\n")[1].splitlines()
+        assert sum(not line.startswith(" ") for line in lines) == len(rankers.options(name))
+        untold = [line for line, below in pairwise([*lines, ""]) if line[0] != " " and not below.startswith(" ")]
+        assert untold == [], f"{name} has options that are not explained"
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])

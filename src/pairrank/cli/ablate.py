@@ -17,9 +17,9 @@ studies:
   exploration  conservative, random, and none at all
   remedies     the way from the paper's ranker to our default, one change after the other
   z            how many standard deviations make an order certain
-  options      our default, with one of its options changed or one that it leaves off turned on at a time
+  options      our default, with one of its options changed at a time
   drift        users who come to want something else halfway, and users who do not: forgetting, and other rankers
-  hostile      no attackers among the users, 10 %, 20 % and 30 %: a guard against them, and other rankers
+  hostile      no attackers among the users, 10 %, 20 % and 30 %: our default, and other rankers
 
 The last four vary plain pairrank, the others pairrank-c. In the last two other rankers take part as they are.
 

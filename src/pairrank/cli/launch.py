@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Say how a ranker is launched, or with --mode decide it: shadow serves the present order and learns, guarded "
         "serves ours as far as what was lost stays within the margin, free serves ours."
     )
-    parser.add_argument("ranker", metavar="NAME")
+    parser.add_argument("ranker", metavar="NAME", help="the ranker")
     parser.add_argument("--mode", choices=("shadow", "guarded", "free"))
     parser.add_argument("--margin", type=float, help="how much less a list may be worth in the mean (0.02)")
     parser.add_argument("--holdout", type=float, help="share of the lists that always get the present order (0.05)")

@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.name is None:
-        rows = [[name, rankers.label(name), _first_line(rankers.class_of(name)[0])] for name in rankers.names()]
+        rows = [[name, rankers.label(name), _what(name)] for name in rankers.names()]
         print(experiment_options.fitted(["name", "in figures", "what it does"], rows))
         return 0
     name, given = rankers.parse(args.name)
@@ -49,6 +49,12 @@ def run(args: argparse.Namespace) -> int:
             print(wrap.fill(told[option]))
     print("\nvalues are those that act in a ranker with one feature")
     return 0
+
+
+def _what(name: str) -> str:
+    """What a ranker does; of one that is another with options, which."""
+    cls, options = rankers.class_of(name)
+    return rankers.spell(cls.name, options) if options else _first_line(cls)
 
 
 def _first_line(cls: type[Ranker]) -> str:

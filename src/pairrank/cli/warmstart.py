@@ -21,9 +21,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Make a ranker that begins with what is known already: the weights of another model, labelled data "
         "(LETOR), or click logs. --strength says how many pairs of clicks that knowledge is worth: exploration begins "
-        "narrow where it knows and wide where it does not, and about as many pairs of clicks overrule it. Weights do "
-        "not tell the units of their features: name data or logs beside them, and these do; else features are taken to "
-        "be spread evenly over [0, 1]."
+        "narrow where it knows and wide where it does not. Wrong knowledge takes several times as many rounds to be "
+        "unlearned. Weights do not tell the units of their features: name data or logs beside them, and these do; else "
+        "features are taken to be spread evenly over [0, 1]."
     )
     parser.epilog = (
         "examples:\n  pairrank warmstart --data MQ2008 --out model.pairrank\n"

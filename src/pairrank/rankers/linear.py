@@ -29,9 +29,14 @@ class LinearRanker(Ranker, Explained):
 
     `_rank` and `_learn` see ``n_inputs`` inputs φ(x): with ``model`` "linear" the documents centred on their list, in
     units taken from the first lists (`features.linear`); with "additive" as many columns per feature as its own
-    function has terms (`features.additive`). ``_weights`` are weights of those inputs. ``monotone`` names features, by
-    number or name, of which more may only raise (1) or lower (-1) the score. ``interactions`` : how many products of
-    two features an additive model may ask the evidence about; those that explain most of the first lists' clicks.
+    function has terms (`features.additive`). ``_weights`` are weights of those inputs.
+
+    Parameters
+    ----------
+    model : "linear", or "additive": a function per feature, a line that bends where the evidence says so.
+    monotone : features, by name or number, of which more may only raise (1) or lower (-1) the score: {"price": -1}.
+    interactions : with model="additive", how many products of two features the evidence is asked about; those that a
+        score test over the first lists finds largest. None: no products.
 
     >>> from pairrank import rankers
     >>> rankers.make("pdgd", n_features=2).weights

@@ -31,12 +31,12 @@ __all__ = ["PRESETS", "PairRank"]
 
 @dataclass(eq=False, kw_only=True)
 class PairRank(PairRankOptions):
-    """The ranker of the paper, with every choice that it leaves open as an option.
+    """Keeps orders that are certain and explores the others; ``preset``: our settings, the paper's or the authors'.
 
     A pair's order is certain when the model's score difference exceeds its confidence width. Blocks are the runs of the
     score order that no uncertain pair crosses: the order between blocks is kept, inside a block it is drawn at random.
-    Clicked documents are preferred to examined ones that were not clicked; θ̂ minimises the logistic loss of all such
-    pairs (`estimator.posterior`).
+    Clicked documents are preferred to others of their list (``pairs``); θ̂ minimises the logistic loss of all such pairs
+    (`estimator.posterior`).
 
     >>> ranker = PairRank(n_features=2, seed=0)
     >>> impression = ranker.rank([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], k=2)
@@ -45,8 +45,11 @@ class PairRank(PairRankOptions):
 
     Parameters
     ----------
-    n_features : width of a document's features.
+    n_features : width of a document's features; may be left out where ``feature_names`` tell.
     seed : with the impression's number, the key of all randomness.
+    feature_names : what the features are called, for documents by name and for frames; saved with the ranker.
+    missing : what a missing value means: a number, or "mean" of the list's other documents. None: it is refused.
+    monotone : features, by name or number, of which more may only raise (1) or lower (-1) the score: {"price": -1}.
     model : "linear", or "additive": a function per feature, a line that bends where the evidence says so.
     interactions : with model="additive", how many products of two features the evidence is asked about; those that a
         score test over the first lists finds largest. None: no products.
@@ -54,8 +57,7 @@ class PairRank(PairRankOptions):
         "authors" (as the authors' program does it).
     exploration : "conservative" keeps certain orders inside a block, "random" shuffles it whole.
     pairs : preferences taken from clicks: "adjacent" (the paper), "matched" (the authors), "all", "averaged" (the
-        expectation of matched), or "shown" (every clicked document over every other one
-        of the list).
+        expectation of matched), or "shown" (every clicked document over every other one of the list).
     offsets : learn with the weights how much the position itself favours the upper document of a pair: the model is
         σ(x·θ + β log(q/p)) for documents at positions p < q.
     width : "probability": certain when σ(x·θ̂) - α‖x‖_{M⁻¹} > ½ (the paper); "score": certain when
