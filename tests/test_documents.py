@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
 import pairrank
 from pairrank import Impression, PairRank
 from pairrank.documents import COUNTED, Columns, clicked
-from pairrank.errors import ClickError, FeatureError, OptionError
+from pairrank.errors import ClickError, CutoffError, FeatureError, OptionError
 from pairrank.export.model import LinearModel
 
 NAMES = ["price", "rating", "stock"]
@@ -131,6 +132,9 @@ def test_a_feature_that_a_document_lacks_is_missing_and_one_that_all_lack_is_a_m
         (FRAME[["price", "rating", "stock", "price"]], "the frame has 2 columns 'price'; expected one"),
         (FRAME.assign(price="cheap"), "column 'price' of the frame is not all numbers"),
         (pl.DataFrame({"price": ["cheap"], "rating": [1], "stock": [2]}), "column 'price' of the frame is not all num"),
+        (pl.DataFrame({"price": [{"net": 1}], "rating": [1], "stock": [2]}), "column 'price' of the frame is not"),
+        (FRAME.assign(price=[10**400, 1, 1, 1]), "column 'price' of the frame is not all numbers"),
+        (pa.table([[1], [1], [2], [3]], names=["price", "price", "rating", "stock"]), "the frame has 2 columns"),
         ({"a": [1, 2, 3], "b": DICTS[0]}, "some documents came as mappings and some as rows of numbers"),
         ([[1, 2, "much"]], "row 0, column 2 of the features is 'much'; expected a number"),
         ([{**DICTS[0], "stock": "much"}], "row 0, feature 'stock' of the features is 'much'; expected a number"),
@@ -166,6 +170,10 @@ def test_wrong_names_are_refused() -> None:
         ({"feature_names": ["a"], "n_features": 2}, "1 feature_names came for 2 features"),
         ({"n_features": 2, "missing": "zero"}, "missing is 'zero'; expected a number"),
         ({"n_features": 2, "missing": float("nan")}, "missing is nan; expected a number"),
+        ({"n_features": 2, "missing": np.zeros(2)}, "missing is array([0., 0.]); expected a number"),
+        ({"n_features": 2, "alpha": np.zeros(2)}, "alpha is array([0., 0.]); expected a number"),
+        ({"n_features": 2, "pairs": np.array(["shown"])}, "pairs is array(['shown'], dtype='<U5'); expected one of"),
+        ({"n_features": 2, "z": 10**400}, "expected a number from 0 to 1e+09"),
         ({}, "neither n_features nor feature_names came; expected one of them"),
     ]:
         with pytest.raises(OptionError) as caught:
@@ -184,6 +192,7 @@ def test_clicks_by_id() -> None:
         pd.Series(["b"]),
         [False, True, False],
         [0, 1, 0],
+        pd.Series([False, True, None], dtype=object).fillna(value=False),
     ):
         assert clicked(clicks, 3, ids).tolist() == [False, True, False]
     assert not clicked([], 3, ids).any()
@@ -198,6 +207,7 @@ def test_clicks_by_id() -> None:
         ({"a": 0, "b": 1}, ids, "clicks are {'a': 0, 'b': 1}; expected a list of ids"),
         (None, ids, "clicks are None; expected a list of ids"),
         ([["b"]], ids, "clicks name ['b'], which the impression did not show"),
+        ([["b"], ["b", "c"]], ids, "clicks are rows of different lengths"),
         ([0, 1, 0], numbers, "clicks of 0 and 1 may be ids here"),
         (["b"], None, "clicks came by id, and the documents had none when they were ranked"),
         ({"b"}, None, "clicks came by id, and the documents had none when they were ranked"),
@@ -238,6 +248,7 @@ DATES = [dt.datetime(2020, 1, 1), dt.datetime(2021, 1, 1)]
         np.array([[1 + 0j], [2 + 1j]]),
         [{"price": np.datetime64("2020-01-01")}, {"price": np.datetime64("2021-01-01")}],
         {"a": [np.datetime64("2020-01-01")], "b": [np.datetime64("2021-01-01")]},
+        {"a": [np.datetime64("2020-01-01")], "b": [1]},
         pd.DataFrame({"price": DATES}),
         pd.DataFrame({"price": DATES, "other": [1, 2]}),
         pl.DataFrame({"price": [moment.date() for moment in DATES]}),
@@ -277,7 +288,7 @@ def test_clicks_of_a_generator() -> None:
     assert clicked(iter("b"), 2, ("a", "b")).tolist() == [False, True]
 
 
-@pytest.mark.parametrize("names", [5, True, [1, 2]])
+@pytest.mark.parametrize("names", [5, True, [1, 2], {"a", "b"}])
 def test_names_that_are_none(names: Any) -> None:
     with pytest.raises(OptionError, match=r"^feature_names is .*; expected texts, one per feature"):
         PairRank(feature_names=names)
@@ -295,6 +306,11 @@ def test_numbers_of_impressions_end_where_they_can_be_asked_for_again() -> None:
     assert ranker.rank([[1.0], [2.0]], number=last.number).number == last.number
     with pytest.raises(OptionError, match="number is 9223372036854775808; expected a whole number"):
         ranker.rank([[1.0], [2.0]])
+
+
+def test_no_number_of_locked_positions_is_a_mistake() -> None:
+    with pytest.raises(CutoffError, match="locked is None; expected a whole number of positions, 0 or more"):
+        PairRank(1).rank([[1.0], [2.0]], locked=None)  # type: ignore[arg-type]
 
 
 def test_notebooks_get_tables_and_the_block_drawing() -> None:

@@ -3,7 +3,6 @@ whether an extra is installed."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
@@ -17,12 +16,12 @@ def check_number_in(name: str, value: object, low: float, high: float, *, open_l
     """``value`` as a float in [low, high] (``open_low``: low itself is out), or `OptionError`."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise OptionError(f"{name} is {value!r}; expected a number")
-    number = float(value)
-    if math.isnan(number) or number > high or number < low or (open_low and number == low):
+    number = value.item() if isinstance(value, np.generic) else value
+    if not low <= number <= high or (open_low and number == low):
         raise OptionError(
             f"{name} is {value!r}; expected a number {'above' if open_low else 'from'} {low:g} to {high:g}"
         )
-    return number
+    return float(number)
 
 
 def check_whole(name: str, value: object, low: int, high: int | None = None) -> int:
@@ -50,15 +49,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
     """``value`` if it is one of ``choices``, or `OptionError`."""
     known = tuple(choices)
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise OptionError(f"{name} is {value!r}; expected one of {', '.join(known)}")
     return str(value)
 
 
-def check_positions(name: str, value: int | None, low: int, high: int) -> int:
-    """A number of positions from ``low`` on, cut at ``high``; None is ``high``."""
-    if value is None:
-        return high
+def check_positions(name: str, value: int, low: int, high: int) -> int:
+    """A number of positions from ``low`` on, cut at ``high``."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
         raise CutoffError(f"{name} is {value!r}; expected a whole number of positions, {low} or more")
     return min(int(value), high)

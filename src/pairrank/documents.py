@@ -73,7 +73,7 @@ class Columns:
         n = check_whole("n_features", len(told or ()) if n_features is COUNTED else n_features, 1, MAX_FEATURES)
         if told is not None and len(told) != n:
             raise OptionError(f"{len(told)} feature_names came for {n} features; expected one each")
-        if missing is not None and missing != "mean":
+        if missing is not None and not (isinstance(missing, str) and missing == "mean"):
             missing = check_number_in("missing", missing, -MAX_MAGNITUDE, MAX_MAGNITUDE)
         return cls(n, told, missing)
 
@@ -86,6 +86,7 @@ class Columns:
         (d,) names, NaN is a value like any other.
         """
         if self.names is not None and hasattr(given, "column_names") and hasattr(given, "to_pylist"):
+            _check_columns(given.column_names, self.names)
             given = given.to_pylist()  # an Arrow table, of which numpy would take the columns in their order
         if isinstance(given, np.ndarray):
             rows, found = _array(given), None
@@ -182,11 +183,7 @@ class Columns:
         present, key = list(frame.columns), ids if isinstance(ids, str) else "id"
         has_ids = key in present and not (self.names and key in self.names)
         names = self.names if self.names is not None else [name for name in present if not (has_ids and name == key)]
-        counts = Counter(present)
-        for name in names:
-            if counts[name] != 1:
-                twice = f"the frame has {counts[name]} columns {name!r}; expected one"
-                raise FeatureError(twice if counts[name] else _no_such(name, present, "column is called"))
+        _check_columns(present, names)
         features = _numbers(frame, list(names))
         if has_ids:
             return features, tuple(frame[key].to_list())
@@ -209,8 +206,13 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
         if isinstance(clicks, (str, Mapping)) or not isinstance(clicks, Iterable) or np.ma.is_masked(clicks):
             raise ClickError(f"clicks are {clicks!r}; expected a list of ids, or one yes or no per shown position")
         clicks = list(clicks) if isinstance(clicks, Iterator) else clicks
-    array = np.empty(0, dtype=object) if isinstance(clicks, (set, frozenset)) else np.asarray(clicks)
+    try:
+        array = np.empty(0, dtype=object) if isinstance(clicks, (set, frozenset)) else np.asarray(clicks)
+    except ValueError:
+        raise ClickError("clicks are rows of different lengths; expected one yes or no per shown position") from None
     kind = array.dtype.kind
+    if kind == "O" and array.size and all(isinstance(click, bool) for click in array.flat):
+        array, kind = array.astype(np.bool_), "b"  # a column of a frame that once had gaps
     flags = array.shape == (n_shown,) and (kind == "b" or (kind in "iuf" and bool(np.isin(array, (0, 1)).all())))
     if ids is None or flags:
         if kind in "USO":
@@ -233,6 +235,8 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
 def numbers(values: ArrayLike) -> FloatArray:
     """``values`` as float64; `FeatureError` for dates and complex numbers, of which numpy would make some number."""
     array = np.asarray(values)
+    if array.dtype.kind == "O" and any(isinstance(value, np.datetime64 | np.timedelta64) for value in array.flat):
+        raise FeatureError("features hold dates or spans of time; expected numbers, such as the days since a date")
     if array.dtype.kind in "cmM":
         raise FeatureError(f"features are of type {array.dtype}; expected numbers, such as the days since a date")
     return array.astype(np.float64, copy=False)
@@ -275,14 +279,23 @@ def _numbers(frame: Any, names: list[str]) -> FloatArray:
         if len(place) == len(names):  # nothing but features: a frame's own selection costs more than all the rest
             return np.asarray(frame.to_numpy(**na), dtype=np.float64)[:, [place[name] for name in names]]
         return np.asarray(frame[names].to_numpy(**na), dtype=np.float64)
-    except (TypeError, ValueError):  # one by one: a column of objects may still hold numbers
+    except (TypeError, ValueError, OverflowError):  # one by one: a column of objects may still hold numbers
         columns = []
         for name in names:
             try:
-                columns.append(np.asarray(frame[name].to_numpy(**na), dtype=np.float64))
-            except (TypeError, ValueError):
+                (_,) = (column := np.asarray(frame[name].to_numpy(**na), dtype=np.float64)).shape
+            except (TypeError, ValueError, OverflowError):  # no numbers, or several in a row
                 raise FeatureError(f"column {name!r} of the frame is not all numbers") from None
+            columns.append(column)
         return np.stack(columns, axis=1)
+
+
+def _check_columns(present: Iterable[str], names: Iterable[str]) -> None:
+    counts = Counter(present)
+    for name in names:
+        if counts[name] != 1:
+            twice = f"the frame has {counts[name]} columns {name!r}; expected one"
+            raise FeatureError(twice if counts[name] else _no_such(name, counts, "column is called"))
 
 
 def _only_counts(index: Any) -> bool:
@@ -291,7 +304,8 @@ def _only_counts(index: Any) -> bool:
 
 
 def _check_names(names: Iterable[str]) -> tuple[str, ...]:
-    told = () if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
+    # A set has no order.
+    told = () if isinstance(names, (str, set, frozenset)) or not isinstance(names, Iterable) else tuple(names)
     if not told or not all(isinstance(name, str) and name for name in told):
         raise OptionError(f"feature_names is {names!r}; expected texts, one per feature, none of them empty")
     if len(set(told)) != len(told):

@@ -172,7 +172,7 @@ class Ranker(Saved, ABC):
         locked : this many positions at the top are shown by score alone, and only the rest is learned from.
         """
         X, given_ids = self._columns.read(features, ids, self._may_lack())
-        shown = check_positions("k", k, 1, len(X))
+        shown = len(X) if k is None else check_positions("k", k, 1, len(X))
         fixed = check_positions("locked", locked, 0, shown) if explore else shown
         with self._turn, threads.single():
             number = check_whole("number", self._number if number is None else number, 0, 2**63 - 1)

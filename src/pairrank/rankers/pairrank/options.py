@@ -109,7 +109,7 @@ class PairRankOptions(PairwiseRanker):
         for name, (low, high, open_low) in RANGES.items():
             if getattr(self, name) is not None or name not in ("Q", "half_life"):
                 check_number_in(name, getattr(self, name), low, high, open_low=open_low)
-        if self.alpha != "theory":
+        if not isinstance(self.alpha, str) or self.alpha != "theory":
             check_number_in("alpha", self.alpha, 0.0, 1e9)
         for name in ("refine", "offsets"):
             if not isinstance(getattr(self, name), bool):
