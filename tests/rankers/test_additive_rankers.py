@@ -412,6 +412,15 @@ def test_monotone_functions_only_rise_or_only_fall(name: str, model: str) -> Non
         assert name != "pairrank" or ranker.settings.monotone == {"0": sign, "2": 1}
 
 
+def test_the_order_in_which_monotone_features_are_told_changes_no_bit() -> None:
+    """Files hold them sorted: a ranker that was loaded goes on as the one that was not."""
+    one, other = (PairRank(D, monotone=dict.fromkeys(order, -1)) for order in ((2, 0, 1), (0, 1, 2)))
+    for number in range(20):
+        turn(one, number)
+        turn(other, number)
+    assert one.to_bytes() == other.to_bytes()
+
+
 def test_weights_move_no_further_than_they_must() -> None:
     rng = np.random.default_rng(0)
     B = rng.normal(size=(4, 4))

@@ -19,7 +19,7 @@ def constraints(units: Units, signs: dict[int, int]) -> FloatArray:
     One row for the rise over each piece, and one for the slope beyond the ends.
     """
     rows = []
-    for feature, sign in signs.items():
+    for feature, sign in sorted(signs.items()):  # in whatever order they were told: the same bits
         own = units.knots_of(feature)
         at = own if len(own) else units.middle[feature : feature + 1]
         X = np.tile(units.middle, (len(at) + 1, 1))
