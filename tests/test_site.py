@@ -50,6 +50,7 @@ def test_the_site_is_whole_and_asks_nobody(site: Path) -> None:
         loaded += re.findall(r"<link[^>]*rel=\"?(?:stylesheet|preconnect|icon)[^>]*href=\"?([^\s\">]+)", text)
         assert loaded
         assert [address for address in loaded if re.match(r"(https?:)?//", address)] == []
+        assert "=====" not in text, f"{file.name} shows the rules of a table that Markdown does not know"
     reference = (site / "reference" / "library.html").read_text()
     assert "half_life" in reference
     assert "set_prior" in reference

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pairrank import click_models
+from pairrank.data.normalize import NAMES
 from pairrank.engines import ENGINES
 from pairrank.lab import executors
 from pairrank.lab.analysis.aggregate import Results
@@ -83,7 +84,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "trials": {"type": positive, "metavar": "N", "help": "settings tried per ranker"},
     "fold": {"type": positive, "metavar": "N", "help": "fold of the data"},
     "k": {"type": positive, "metavar": "N", "help": "positions shown"},
-    "normalise": {"metavar": "NAME", "help": "of the features"},
+    "normalise": {"metavar": "NAME", "help": ", ".join(NAMES)},
     "stop": {"choices": ("click", "anywhere"), "help": "where users may stop; anywhere: as in the authors' program"},
     "clicks": {"action": "append", "metavar": "NAME", "help": "users; may be repeated (default: the paper's three)"},
     "settings": {"metavar": "FILE", "help": "tuned options of the rankers: a file of pairrank tune, or a kept name"},

@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="DATA", help="labelled data: a folder, a file or a synthetic: name")
     parser.add_argument("--split", default="train", help="which split of DATA (default: %(default)s)")
     parser.add_argument("--fold", type=int, default=1, help="which fold of DATA (default: %(default)s)")
-    parser.add_argument("--normalise", default="query", help="how features are normalised (default: %(default)s)")
+    parser.add_argument("--normalise", default="query", help="of DATA, as in simulate (default: %(default)s)")
     parser.add_argument("--strength", type=float, default=300.0, metavar="PAIRS", help="default: %(default)g")
     parser.add_argument("--ranker", default=DEFAULT_RANKER, help="which ranker, with options (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="the ranker's seed (default: %(default)s)")

@@ -1,14 +1,12 @@
 """Normalisations by name: what they compute, what they learn from the training split, and how to take them along.
 
-==================  ==================================================================================
-``none``            the values of the file
-``query``           per query and feature (x - min) / (max - min); the default
-``global``          the same with the minimum and maximum of the training split
-``standard``        (x - mean) / standard deviation, both of the training split
-``log1p``           sign(x) log(1 + |x|), then per query as ``query``; also spelt ``log1p+query``
-``log1p+global``    sign(x) log(1 + |x|), then as ``global``
-``log1p+standard``  sign(x) log(1 + |x|), then as ``standard``
-==================  ==================================================================================
+- ``none``: the values of the file
+- ``query``: per query and feature (x - min) / (max - min); the default
+- ``global``: the same with the minimum and maximum of the training split
+- ``standard``: (x - mean) / standard deviation, both of the training split
+- ``log1p``: sign(x) log(1 + |x|), then per query as ``query``; also spelt ``log1p+query``
+- ``log1p+global``: sign(x) log(1 + |x|), then as ``global``
+- ``log1p+standard``: sign(x) log(1 + |x|), then as ``standard``
 
 A feature without any spread (within the query, or over the training split) becomes 0. Values are float32, sums and
 differences are float64, so the largest values that a file can hold do not overflow.

@@ -1,19 +1,17 @@
 """Synthetic data with the shapes of real sets, by name: ``synthetic:mslr``, ``synthetic:tiny(queries=60, seed=3)``.
 
-=============  ==========================================================================================
-``tiny``       60 queries of about 15 documents, 12 features, 3 grades; for tests and first steps
-``linear``     600 queries of about 60 documents, 136 features, 5 grades, linear relevance, little noise
-``nonlinear``  the same with interactions, saturation and thresholds, which no linear ranker gets quite right
-``additive``   600 queries of about 24 documents, 20 features, 3 grades; relevance adds up a function of each feature,
-               of which some rise and fall again
-``monotone``   the same with functions that only rise or only fall: saturation, thresholds, late starts
-``plain``      the same with lines: what ``additive`` is to be compared with
-``interacting``  the same with products of pairs of features, which no sum of functions gets quite right
-``mslr``       the shape of MSLR-WEB10K: 10,000 queries of about 120 documents, 136 features, 5 grades
-``yahoo``      the shape of Yahoo! set 1: 29,921 queries of about 24 documents, 700 features of which 519 vary
-=============  ==========================================================================================
+- ``tiny``: 60 queries of about 15 documents, 12 features, 3 grades; for tests and first steps
+- ``linear``: 600 queries of about 60 documents, 136 features, 5 grades, linear relevance, little noise
+- ``nonlinear``: the same with interactions, saturation and thresholds, which no linear ranker gets quite right
+- ``additive``: 600 queries of about 24 documents, 20 features, 3 grades; relevance adds up a function of each feature,
+  of which some rise and fall again
+- ``monotone``: the same with functions that only rise or only fall: saturation, thresholds, late starts
+- ``plain``: the same with lines: what ``additive`` is to be compared with
+- ``interacting``: the same with products of pairs of features, which no sum of functions gets quite right
+- ``mslr``: the shape of MSLR-WEB10K: 10,000 queries of about 120 documents, 136 features, 5 grades
+- ``yahoo``: the shape of Yahoo! set 1: 29,921 queries of about 24 documents, 700 features of which 519 vary
 
-Knobs, in brackets after the name: ``queries``, ``docs`` (mean per query), ``features``, ``noise`` (standard deviation
+Options, in brackets after the name: ``queries``, ``docs`` (mean per query), ``features``, ``noise`` (standard deviation
 over that of the signal), ``relevance`` (linear, nonlinear, additive, monotone or interacting) and ``seed``.
 
 A document has a few latent factors; features mix them (so they correlate) and pass through shapes met in real sets
