@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any
 
 from pairrank import threads
@@ -47,6 +47,7 @@ def _pool(
     rounds = context.Array("q", [_NOT_STARTED] * len(specs))
     stop = context.Event()
     before = sum(specs[index].rounds for index in results)
+    others = set(active_children())
     workers = min(jobs, len(indices))
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_enlist, initargs=(rounds, stop))
     futures: dict[Future[Result], int] = {}
@@ -60,7 +61,12 @@ def _pool(
         pass
     finally:
         stop.set()  # whatever still runs writes a checkpoint and ends
-        pool.shutdown(cancel_futures=True)
+        try:
+            pool.shutdown(cancel_futures=True)
+        except KeyboardInterrupt:  # a second Ctrl-C waits for nothing
+            for worker in set(active_children()) - others:
+                worker.kill()
+            raise
     ended = {index: future for future, index in futures.items() if future.exception() is None}
     results |= {index: future.result() for index, future in ended.items()}
     return [index for index in indices if index not in ended and rounds[index] != _NOT_STARTED]
