@@ -20,7 +20,7 @@ from pairrank.sim import RunSpec
 pytestmark = pytest.mark.slow
 
 BASE = RunSpec(data="synthetic:tiny", rounds=60, clicks="perfect")
-SPECS = [replace(BASE, ranker=name, seed=seed) for name in ("pdgd", "pairrank") for seed in (0, 1)]
+SPECS = [replace(BASE, ranker=name, seed=seed) for name in ("pdgd", "pairrank(model=additive)") for seed in (0, 1)]
 LONG = [replace(BASE, ranker="pdgd", rounds=2000, seed=seed) for seed in range(2)]
 
 
@@ -32,7 +32,9 @@ def ray() -> Iterator[object]:
 
 
 def records(out: Path) -> dict[str, bytes]:
-    return {path.parent.name: path.read_bytes() for path in out.glob("runs/*/records.parquet")}
+    """What was recorded, and the functions of what is additive."""
+    kept = [*out.glob("runs/*/records.parquet"), *out.glob("runs/*/functions.json")]
+    return {str(path.relative_to(out)): path.read_bytes() for path in kept}
 
 
 def playing() -> list[int]:

@@ -129,7 +129,7 @@ def play(spec: RunSpec, lag: int = 1, life: int = 100) -> Outcome:
         engine.play(world, ranker, over_http)
         ranker.publish()
         same_model = ranker.digest() == plain.digest()
-    one, other = (engine.records(world, progress) for progress in (in_memory, over_http))
+    one, other = (engine.records(world, plain, progress) for progress in (in_memory, over_http))
     same = float(np.mean(one["online_ndcg"] == other["online_ndcg"]))
     return Outcome(spec, one.cndcg, other.cndcg, same, same_model)
 

@@ -8,12 +8,13 @@ from time import perf_counter
 
 import numpy as np
 
-from pairrank.rankers import Ranker
+from pairrank.rankers import LinearRanker, Ranker
 from pairrank.sim.records import EVALUATION_COLUMNS, PHASES, ROUND_COLUMNS, Records
 from pairrank.sim.world import Listed, World, frozen, regrets
 from pairrank.types import AnyArray, FloatArray
 
 HEARTBEAT = 0.1  # seconds between looks at the clock by whoever watches a run
+SEEN = 1000  # documents that the functions of an additive model are told for
 _TOGETHER = 256  # lists whose regret is counted at once
 
 
@@ -122,7 +123,10 @@ def _evaluate(world: World, ranker: Ranker, progress: Progress, t: int) -> None:
         progress.profiles[t + 1] = blocks.by_rank
 
 
-def records(world: World, progress: Progress) -> Records:
+def records(world: World, ranker: Ranker, progress: Progress) -> Records:
     for column in progress.columns.values():
         column.setflags(write=False)
-    return Records(world.spec, progress.columns, progress.profiles, progress.seconds)
+    functions = None
+    if isinstance(ranker, LinearRanker) and ranker.model == "additive":
+        functions = ranker.functions(world.train.features[:SEEN].astype(np.float64))
+    return Records(world.spec, progress.columns, progress.profiles, progress.seconds, functions)

@@ -13,11 +13,10 @@ import numpy as np
 
 from pairrank import archive
 from pairrank.errors import FileFormatError, NewerFormatError, StorageError
-from pairrank.rankers import LinearRanker, Ranker
+from pairrank.rankers import Ranker
 from pairrank.sim.engine import Progress
 from pairrank.sim.records import PHASES, Records
 from pairrank.sim.spec import RunSpec
-from pairrank.types import FloatArray
 
 _KIND = "simulation"
 
@@ -45,14 +44,11 @@ class RunFolder:
     def save(self, records: Records) -> None:
         """Write the records of a run that is done; its checkpoint goes."""
         archive.write_atomically(self.path / "timing.json", json.dumps(dict(records.seconds)).encode() + b"\n")
+        if records.functions is not None:
+            told = json.dumps(records.functions).encode() + b"\n"
+            archive.write_atomically(self.path / "functions.json", told)
         archive.write_atomically(self.path / "records.parquet", records.to_parquet())
         (self.path / "checkpoint.bin").unlink(missing_ok=True)
-
-    def save_functions(self, ranker: Ranker, seen: FloatArray) -> None:
-        """Write what each feature adds to the score, where the model at the end is additive, for the report."""
-        if isinstance(ranker, LinearRanker) and ranker.model == "additive":
-            told = json.dumps(ranker.functions(seen)).encode() + b"\n"
-            archive.write_atomically(self.path / "functions.json", told)
 
     def save_checkpoint(self, ranker: Ranker, progress: Progress) -> None:
         values = {"spec": self.spec.to_json(), "done": progress.done, "seconds": progress.seconds}

@@ -64,6 +64,7 @@ class Records:
         rank, as means over a fixed panel of training queries.
     profiles : by round (1, 10, 100, ... and the last), the mean size of the block at every rank.
     seconds : spent in each phase; never part of what must be equal between equal runs.
+    functions : what each feature adds to the score at the end, where the model is additive and was run just now.
 
     >>> import pairrank
     >>> records = pairrank.simulate("synthetic:tiny", rounds=20, schedule="every:10", ideal="")
@@ -77,6 +78,7 @@ class Records:
     columns: Mapping[str, AnyArray]
     profiles: Mapping[int, FloatArray] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    functions: list[dict[str, Any]] | None = None
 
     def __getitem__(self, name: str) -> AnyArray:
         return self.columns[name]

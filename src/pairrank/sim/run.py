@@ -29,8 +29,6 @@ from pairrank.sim.world import World, taught
 
 Splits = tuple[Dataset, Dataset]
 Watch = Callable[[int], bool]
-# Documents that the functions of an additive model are told for.
-SEEN = 1000
 
 
 def simulate(
@@ -146,9 +144,8 @@ def _run(
 
         if not engine.play(world, ranker, progress, look):
             raise KeyboardInterrupt
-    records = engine.records(world, progress)
+    records = engine.records(world, ranker, progress)
     if folder:
-        folder.save_functions(ranker, world.train.features[:SEEN].astype(np.float64))
         folder.save(records)
     return records
 
