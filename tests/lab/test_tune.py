@@ -78,6 +78,32 @@ def test_settings_whose_runs_fail_are_out() -> None:
     assert found.options.get("learning_rate", 0.1) > BEST
 
 
+def test_where_all_fail_nothing_is_found() -> None:
+    def fail(specs: Sequence[RunSpec], out: str | None) -> list[Summary]:
+        raise RunsFailedError([Failure(spec, "WorkerDied", "its worker died") for spec in specs], [], out)
+
+    with pytest.raises(RunsFailedError, match="its worker died"):
+        tune.tune("sgd-ranknet", TASK, fail)
+
+
+def test_defaults_that_fail_have_no_value(tmp_path: Path) -> None:
+    tune.save(tmp_path / "settings.json", TASK, [tune.Tuned("pdgd", {"learning_rate": 0.1}, 0.5, -math.inf, ())], "")
+    told = json.loads((tmp_path / "settings.json").read_text(), parse_constant=pytest.fail)
+    assert told["rankers"]["pdgd"]["value_of_defaults"] is None
+
+
+def test_an_objective_that_cannot_be_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for split in ("train", "vali", "test"):
+        lines = [f"{(d % 2) * (split != 'vali')} qid:{q} 1:{d} 2:{q * d % 5}" for q in range(4) for d in range(4)]
+        (tmp_path / f"{split}.txt").write_text("\n".join(lines) + "\n")
+    words = ["--ranker", "pdgd", "--trials", "1", "--rounds", "1", "--seeds", "1", "--engine", "serial"]
+    words = ["tune", str(tmp_path), *words, "--out", str(tmp_path / "t")]
+    assert main(words) == 2
+    assert "no document of the validation split is relevant" in capsys.readouterr().err
+    assert not (tmp_path / "t").exists()
+    assert main([*words, "--objective", "cndcg"]) == 0
+
+
 @pytest.mark.parametrize("name", sorted(tune.SPACES))
 def test_every_space_gives_rankers(name: str) -> None:
     drawn = TASK.draws(tune.SPACES[name])

@@ -9,8 +9,10 @@ from typing import Any
 
 from pairrank import rankers
 from pairrank.cli import experiment_options
+from pairrank.errors import DataError
 from pairrank.lab import tune, tuned_options
 from pairrank.lab.executors import prepare
+from pairrank.sim.run import load_splits
 
 _EPILOG = """\
 Settings are drawn from a declared space per ranker and compared by successive halving; the ranker's defaults take part
@@ -49,6 +51,11 @@ def run(args: argparse.Namespace) -> int:
         rankers.make(text, n_features=1)
         task.specs(text, args.rounds)
         tune.space(rankers.parse(text)[0])
+    if args.objective != "cndcg" and not load_splits(task)[1].grades.any():
+        raise DataError(
+            f"{args.data}: no document of the validation split is relevant: {args.objective} cannot be measured; "
+            "--objective cndcg can"
+        )
     prepare(args.out)
     found = []
     for ranker, text in texts.items():

@@ -163,6 +163,8 @@ def _play(
     try:
         runs: Sequence[Summary] = run_all(specs, out)
     except RunsFailedError as problem:
+        if not problem.summaries:
+            raise
         runs = problem.summaries
     return [task.value([run for run in runs if run.spec.ranker == ranker]) for ranker in spelt]
 
@@ -175,7 +177,8 @@ def save(path: str | os.PathLike[str], task: Task, found: Sequence[Tuned], comma
             tuned.ranker: {
                 "options": dict(tuned.options),
                 "value": round(tuned.value, 5),
-                "value_of_defaults": round(tuned.default, 5),
+                # JSON has no infinity, the value of what failed.
+                "value_of_defaults": round(tuned.default, 5) if math.isfinite(tuned.default) else None,
                 "tried": len({json.dumps(trial["options"], sort_keys=True) for trial in tuned.trials}),
                 "space": dict(sorted(space(tuned.ranker).items())),
             }
