@@ -175,7 +175,7 @@ def test_a_rival_without_runs_is_neither_beaten_nor_ahead() -> None:
     cell = only(quality.contests(runs, rivals=["pdgd", "mgd"]))
     assert [v.rival for v in cell.unbeaten] == ["mgd"]
     assert not cell.ahead
-    assert "| MGD | – | no runs | – | no runs |\n\n- while learning: not shown to be ahead of MGD" in (
+    assert "| MGD | – | not measured | – | not measured |\n\n- while learning: not shown to be ahead of MGD" in (
         quality.as_markdown([cell])
     )
 
@@ -308,3 +308,14 @@ def test_runs_with_other_defaults_are_not_mixed_in(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(FileFormatError, match="damaged"):
         quality.check_defaults(tmp_path, ["pairrank"])
+
+
+def test_what_was_not_measured_is_not_told_as_a_result() -> None:
+    """Without a relevant document among the held-out queries there is no NDCG."""
+    runs = made("pairrank", ndcg=math.nan) + made("pdgd", ndcg=math.nan)
+    told = quality.as_text(quality.contests(runs, rivals=["pdgd"]))
+    assert "what was learned: not measured\n" in told
+    assert "ended below round 100: not measured\n" in told
+    runs = made("pairrank") + made("pdgd")
+    told = quality.as_text(quality.contests(runs, rivals=["pdgd", "mgd"]))
+    assert "what was learned: no worse than any measured by 0.005\n" in told

@@ -57,6 +57,7 @@ WHO = (
 )
 LEGEND = f"our lead: our mean less the rival's, ± half its 95 % interval; * sure (p < {ONLINE_P}, Holm)"
 _HEAD = ["ranker", "cNDCG@10", "our lead", "NDCG@10", "our lead"]
+NOT_MEASURED = "not measured"  # no runs, or no held-out query with a relevant document
 # Seeds that no constant of a ranker was chosen on.
 FIRST_SEED = 2000
 
@@ -246,11 +247,14 @@ def _cells(found: Sequence[Contest], subject: str) -> Iterator[tuple[str, list[t
         ]
         lost, worse = ("; ".join(looks[v.rival].label for v in versus) for versus in (cell.unbeaten, cell.ahead))
         fallen, most = cell.fell
+        known = sum(math.isfinite(v.mean) for v in cell.offline)
+        level = f"no worse than any{'' if known == len(cell.offline) else ' measured'} by {MARGIN}"
+        lasting = f"{fallen} of {cell.runs} (at most {most:.4f})" if fallen else "none"
         told = [
             "while learning: " + (f"not shown to be ahead of {lost}" if lost else "ahead of every rival"),
-            "what was learned: " + (f"perhaps worse than {worse}" if worse else f"no worse than any by {MARGIN}"),
+            "what was learned: " + (f"perhaps worse than {worse}" if worse else level if known else NOT_MEASURED),
             f"NDCG@10 of a RankNet that saw the labels: {_figure(cell.ceiling, 4)}",
-            f"ended below round {EARLY}: " + (f"{fallen} of {cell.runs} (at most {most:.4f})" if fallen else "none"),
+            f"ended below round {EARLY}: " + (NOT_MEASURED if math.isnan(cell.ndcg[canonical(subject)]) else lasting),
         ]
         yield f"{cell.data}, {cell.users} users, {cell.runs} runs of each", rows, told
 
@@ -261,5 +265,5 @@ def _figure(value: float, digits: int) -> str:
 
 def _lead(versus: Versus, digits: int) -> str:
     if math.isnan(versus.mean):
-        return "no runs"
+        return NOT_MEASURED
     return with_interval(versus.mean, versus.half, digits, sign="+") + ("*" if versus.p < ONLINE_P else "")
