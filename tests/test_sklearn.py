@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import pairrank
 from pairrank import data
-from pairrank.errors import ClickError, DataError
+from pairrank.errors import ClickError, DataError, FeatureError
 from pairrank.sklearn import PairRankRanker, _shown
 
 
@@ -150,6 +150,8 @@ def test_wrong_input(tiny: Any) -> None:
         PairRankRanker().fit(X, y, [0, 1, 0, 1])
     with pytest.raises(DataError, match="qid has shape"):
         PairRankRanker().fit(X, y, [0, 1])
+    with pytest.raises(DataError, match="qid holds what cannot be sorted; expected all texts or all numbers"):
+        PairRankRanker().fit(X, y, np.array(["a", "a", None, None], dtype=object))
     for group in ([2, 1], [4, 0], [2.0, 2.0], [[4]]):
         with pytest.raises(DataError, match="add up to 4"):
             PairRankRanker().fit(X, y, group=group)
@@ -168,6 +170,10 @@ def test_wrong_input(tiny: Any) -> None:
     with pytest.raises(NotFittedError):
         _ = PairRankRanker().coef_
     model = PairRankRanker().partial_fit(X, y)
+    before = model.ranker_.digest()
+    with pytest.raises(FeatureError, match="row 3, column 0 of the features is 1e"):  # in the second list
+        model.partial_fit([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5], [1e14, 0.0]], y, group=[2, 2])
+    assert model.ranker_.digest() == before
     for grades in ([0.5, 1, 0, 1], ["a", "b", "a", "b"], [0, 5000, 20, 3]):  # numbers of clicks, of which 2^y is none
         with pytest.raises(DataError, match="grade for each row, a whole number up to 1000"):
             model.score(X, grades)

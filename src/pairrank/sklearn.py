@@ -124,6 +124,7 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
         marks = check_clicks(y, len(features))
         offsets = _offsets(qid, group, len(features))
         ranker = self.ranker_ if begun else self._new(features.shape[1])
+        ranker.check_features(features)  # of all lists, before any of them is learned
         for start, stop in pairwise(offsets):
             ranker.learn(_shown(ranker, features[start:stop]), marks[start:stop])
         self.ranker_ = ranker
@@ -182,7 +183,11 @@ def _offsets(qid: ArrayLike | None, group: ArrayLike | None, n: int) -> IntArray
         if ids.shape != (n,):
             raise DataError(f"qid has shape {ids.shape}; expected ({n},), one for each row of X")
         starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
-        if len(np.unique(ids)) != len(starts):
+        try:
+            n_queries = len(np.unique(ids))
+        except TypeError:
+            raise DataError("qid holds what cannot be sorted; expected all texts or all numbers") from None
+        if n_queries != len(starts):
             raise DataError("rows of one query do not stand together: sort X, y and qid by qid")
         offsets = np.append(starts, n)
     else:

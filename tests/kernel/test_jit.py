@@ -286,6 +286,8 @@ def test_loops_are_loaded_when_a_ranker_is_made_if_they_were_compiled_before(tmp
     process("-m", "pairrank", "warm")
     assert process("-c", STREAM) == "True\n"
     assert process("-c", STREAM, PAIRRANK_COMPILED="0") == "False\n"
+    assert process("-c", STREAM, NUMBA_DISABLE_JIT="1") == "False\n"
+    assert process("-c", STREAM, NUMBA_DISABLE_JIT="1", PAIRRANK_COMPILED="1") == "False\n"
     # Code that is younger than what was compiled of it was not compiled.
     for path in tmp_path.rglob("*.nbi"):
         os.utime(path, (0, 0))

@@ -74,11 +74,13 @@ def load() -> bool:
     """Compile the loops now, some twenty seconds, or read what an earlier process compiled, about one.
 
     False where numba is not installed, or finds no folder to keep what it compiles (twenty seconds in every process are
-    not worth it), or ``PAIRRANK_COMPILED`` is 0.
+    not worth it), or is told to compile nothing (``NUMBA_DISABLE_JIT``), or ``PAIRRANK_COMPILED`` is 0.
     """
     global _loops
     if _loops is None and os.environ.get("PAIRRANK_COMPILED") != "0":
         try:
+            if import_module("numba").config.DISABLE_JIT:
+                return False
             loops = import_module("pairrank.kernel.jit_loops")
         except (ImportError, RuntimeError):
             return False
@@ -110,8 +112,11 @@ def is_warm() -> bool:
     except ImportError:
         return False
     try:
+        numba = import_module("numba")
+        if numba.config.DISABLE_JIT:
+            return False
         # Numba alone knows where it keeps code: for every file of a folder in the same place.
-        folder = import_module("numba").njit(cache=True)(_anything).stats.cache_path
+        folder = numba.njit(cache=True)(_anything).stats.cache_path
     except (ImportError, RuntimeError):
         return False
     source = Path(__file__).with_name("jit_loops.py")
