@@ -70,6 +70,12 @@ def test_too_many_headers(address: tuple[str, int]) -> None:
     assert ask(address, LINE, *[fields(1000)] * 1000, b"\r\n")[0] in (431, 0)  # 0: it hung up while we were sending
 
 
+@pytest.mark.parametrize("wrong", [b"FOO / HTTP/1.1\r\n\r\n", LINE + b"Content-Length: -1\r\n\r\n", b"\x16\x03\x01"])
+def test_what_is_no_request_hears_so_as_json(address: tuple[str, int], wrong: bytes) -> None:
+    status, body = ask(address, wrong)
+    assert (status, json.loads(body)["error"]) == (400, "http")
+
+
 @pytest.mark.parametrize("start", [LINE + b"x: ", LINE, b"GET /"], ids=["value", "name", "address"])
 def test_a_head_without_end_is_not_kept(address: tuple[str, int], start: bytes) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

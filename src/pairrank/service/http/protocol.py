@@ -30,14 +30,12 @@ _OFFER = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n|$)", re.IGNORECASE)
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*(?=\r\n|$)", re.IGNORECASE)
 _OTHERWISE = re.compile(rb"\r\n(?:expect|transfer-encoding|upgrade|connection:[ \t]*close)", re.IGNORECASE)
 _KEY = re.compile(rb"\r\nauthorization:[ \t]*([^\r]*)", re.IGNORECASE)
-_REFUSAL = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-    b"connection: close\r\n\r\n%s"
-)
-_BODY = b'{"error":"headers","message":"expected at most %d headers of %d bytes in all"}' % (
+_REFUSAL = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s"
+_TOO_LARGE = b'{"error":"headers","message":"expected at most %d headers of %d bytes in all"}' % (
     MAX_HEADERS,
     MAX_HEAD_BYTES,
 )
+_NO_REQUEST = b'{"error":"http","message":"the request is not HTTP/1.1: its line, a header or a length is wrong"}'
 _AT_THE_DOOR = (
     "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nretry-after: {seconds}\r\n"
     "content-length: {length}\r\n{last}\r\n{body}"
@@ -134,6 +132,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._unread += len(piece)
             super().data_received(piece)  # type: ignore[arg-type]  # any buffer will do
             if self._in_head and self._unread > MAX_HEAD_BYTES + _PIECE:
+                self._too_large = True
                 self._refuse()
         if len(rest) > 0 and not self.transport.is_closing():
             super().data_received(rest)  # type: ignore[arg-type]
@@ -296,10 +295,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Say why the connection ends."""
-        if self._too_large:
-            self._refuse()
-        else:
-            super().send_400_response(msg)
+        self._refuse()
 
     def _count(self, size: int) -> None:
         self._head += size
@@ -308,5 +304,8 @@ class HttpProtocol(HttpToolsProtocol):
             raise _TooLargeError
 
     def _refuse(self) -> None:
-        self.transport.write(_REFUSAL % (len(_BODY), _BODY))
+        status, body = b"400 Bad Request", _NO_REQUEST
+        if self._too_large:
+            status, body = b"431 Request Header Fields Too Large", _TOO_LARGE
+        self.transport.write(_REFUSAL % (status, len(body), body))
         self.transport.close()
