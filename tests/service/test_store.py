@@ -22,7 +22,7 @@ from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.model import Log, load_head
 from pairrank.service.learning.replay import replay
 from pairrank.service.learning.verify import verify
-from pairrank.service.store import SqlStore, database, log, open_store
+from pairrank.service.store import SqlStore, database, log, open_store, sqlite
 from pairrank.service.store.log import NEWEST_KEPT
 from pairrank.service.store.schema import MIGRATIONS, TABLES, VERSION
 from pairrank.service.store.sqlite import SqliteDatabase
@@ -621,3 +621,23 @@ def test_thinning_spares_the_head_and_what_is_kept(store: SqlStore) -> None:
     assert versions[-2:] == [2, 0]
     assert len(versions) == NEWEST_KEPT + 2
     assert replay(store, scene.row).same
+
+
+def test_what_is_on_a_full_disk_can_be_read_after_a_write_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite, "RENEW_SECONDS", 0.0)
+    with closing(open_store(tmp_path / "store.db")) as store:
+        store.create("a", Config(2), Limits(), 1.0, "me")
+        store.database.all("PRAGMA max_page_count = 1")
+        monkeypatch.setattr(SqliteDatabase, "_flush_again", full)  # the new connection has no such limit
+        for _ in range(2):
+            with pytest.raises(StorageError, match="full"):
+                store.create("b", Config(200), Limits(), 1.0, "me")
+            assert [row.name for row in store.rankers()] == ["a"]
+        monkeypatch.undo()
+        time.sleep(2 * sqlite.RENEW_SECONDS)
+        assert store.create("b", Config(200), Limits(), 1.0, "me")[1]

@@ -3,7 +3,8 @@
 After a flush that failed the system no longer writes what waited for it, although everybody still reads it. Commits
 that were made without a flush would then be missing in the middle of the write-ahead log, and after a power cut all
 that follows them, too. So a connection that met a fault of the disk is thrown away, and the next one checks the file,
-writes the log once more and folds all of it back, with flushes of its own, before anything is acknowledged again.
+writes the log once more and folds all of it back, with flushes of its own, before anything is acknowledged again. It
+may read before that: a disk that is full is no reason to hide what is on it.
 
 A flush can also succeed without having been one: ext4 answers so for a transaction of its journal that has just failed
 in somebody else's name. A change that needs the journal, made after the flush, then fails, and the commit with it.
@@ -72,7 +73,8 @@ class SqliteDatabase(Database):
         self._busy_seconds = busy_seconds
         self._lead: int | None = None
         self._flush: bool | None = None
-        self._suspect = False
+        self._suspect = False  # it met a fault; nothing is written until the file was checked and flushed
+        self._reopened = False  # since the fault
         self._renewed = -RENEW_SECONDS
         self._beside: int | None = None
         try:
@@ -103,9 +105,9 @@ class SqliteDatabase(Database):
     def library(self) -> str:
         return sqlite_library()
 
-    def _usable(self) -> sqlite3.Connection:
-        """The connection; a new one, over a file that was checked and flushed, when the old one met a fault."""
-        if not self._suspect or self._connection.in_transaction:
+    def _usable(self, *, writing: bool = False) -> sqlite3.Connection:
+        """The connection; a new one when the old one met a fault, for ``writing`` over a file checked and flushed."""
+        if not self._suspect or self._connection.in_transaction or (self._reopened and not writing):
             return self._connection
         if time.monotonic() - self._renewed < RENEW_SECONDS:
             raise StorageError("the store cannot be used right now: the disk has failed")
@@ -114,11 +116,12 @@ class SqliteDatabase(Database):
             self._connection.close()
         try:
             self._connection = self._connect()
-            if self._busy_seconds > 0:  # one that never waits acknowledges nothing; it leaves the check to the others
+            self._reopened = True
+            if writing and self._busy_seconds > 0:  # one that never waits acknowledges nothing; others check
                 self._flush_again()
         except sqlite3.Error as problem:
             raise unavailable(problem) from problem
-        self._suspect = False
+        self._suspect = not writing
         return self._connection
 
     def _flush_again(self) -> None:
@@ -182,7 +185,8 @@ class SqliteDatabase(Database):
 
     def _unavailable(self, problem: sqlite3.Error) -> StorageError:
         # The low byte of the code is the kind; the rest says more.
-        self._suspect |= getattr(problem, "sqlite_errorcode", 0) & 0xFF in _FAULTS
+        if getattr(problem, "sqlite_errorcode", 0) & 0xFF in _FAULTS:
+            self._suspect, self._reopened = True, False
         return unavailable(problem)
 
     def _answer(self, sql: str, values: Sequence[Any]) -> tuple[list[str], list[Row]]:
@@ -199,7 +203,7 @@ class SqliteDatabase(Database):
             raise self._unavailable(problem) from problem
 
     def _begin(self, flush: bool) -> None:
-        self._usable()
+        self._usable(writing=True)
         if flush is not self._flush:
             self.all(f"PRAGMA synchronous = {'FULL' if flush else 'NORMAL'}")
             self._flush = flush
@@ -224,7 +228,7 @@ class SqliteDatabase(Database):
                 self._beside = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o600)
             os.ftruncate(self._beside, (os.fstat(self._beside).st_size + 1) % 4096)
         except OSError as problem:
-            self._suspect = True
+            self._suspect, self._reopened = True, False
             raise unavailable(problem) from problem
 
     @property
@@ -259,7 +263,7 @@ class SqliteDatabase(Database):
         """Fold the write-ahead log back into the file."""
         try:
             with self.reading():
-                self._usable()
+                self._usable(writing=True)
                 self._fold(alone=RESET_FAULT or self._wal_bytes() > MAX_WAL_BYTES)
         except sqlite3.Error as problem:
             if not _is_busy(problem):  # else the next time will do
