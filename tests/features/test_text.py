@@ -146,6 +146,7 @@ def test_any_text_gives_finite_features_within_the_unit_interval(
         (["a"], {"scores": [10**400]}, "scores are not numbers"),
         ("green tea", {}, "documents are one str; expected a list"),
         ({"text": "green tea"}, {}, "documents are one dict; expected a list"),
+        (None, {}, "documents are one NoneType; expected a list"),
     ],
 )
 def test_wrong_input_is_named(documents: list, more: dict, sentence: str) -> None:

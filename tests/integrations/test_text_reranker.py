@@ -77,6 +77,9 @@ def test_feedback_is_taken_once_and_names_what_is_wrong() -> None:
     for flags in ([False, True], [True, "a"]):  # not row numbers, although True == 1
         with pytest.raises(InputError, match="was not in this list; expected row numbers"):
             reranker.feedback(third.impression_id, flags)
+    for wrong in (None, second.order[0], [[second.order[0]]]):
+        with pytest.raises(InputError, match=r"^useful is .*; expected row numbers that rerank returned"):
+            reranker.feedback(second.impression_id, wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="row 99 was not in this list"):
         reranker.feedback(second.impression_id, [second.order[0], 99])
     with pytest.raises(InputError, match="carries no impression_id"):

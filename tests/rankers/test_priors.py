@@ -14,7 +14,7 @@ from scipy.integrate import quad
 
 import pairrank
 from pairrank import data, rankers
-from pairrank.errors import OptionError
+from pairrank.errors import DataError, OptionError
 from pairrank.kernel import logistic
 from pairrank.rankers import priors
 from pairrank.sim.engine import Progress, play
@@ -127,6 +127,15 @@ def test_wrong_priors_are_refused() -> None:
         priors.from_weights([1.0], lam=1.0, strength=1.0, variance=-1.0)
     with pytest.raises(OptionError, match="cannot take a prior"):
         priors.from_weights([1.0], lam=1.0, strength=1.0).apply(rankers.make("pdgd", n_features=1))
+    X, grades = np.eye(4), [0, 1, 0, 1]
+    for lam in (0.0, -1.0, "a"):
+        with pytest.raises(OptionError, match=r"^lam is .*; expected a number"):
+            priors.from_weights([1.0], lam=lam, strength=1.0)  # type: ignore[arg-type]
+        with pytest.raises(OptionError, match=r"^lam is .*; expected a number"):
+            priors.from_labels(X, grades, [0, 4], lam=lam)  # type: ignore[arg-type]
+    for offsets in ([2, 2], [0, 3], [0, 3, 2, 4], [0.0, 4.0]):
+        with pytest.raises(DataError, match=r"^offsets (must rise|have shape)"):
+            priors.from_labels(X, grades, offsets)
     with pytest.raises(OptionError, match="cannot take a prior"):
         priors.settings_of(rankers.make("pdgd", n_features=1))
 

@@ -51,11 +51,6 @@ def of(features: ArrayLike, offsets: IntArray) -> FloatArray:
     return mean_spread(*spread_sums(centred(features, offsets), offsets))
 
 
-def precision(spread: FloatArray, lam: float | None) -> FloatArray:
-    """(d,): λ_f = lam · spread_f, with 3d for a ``lam`` of None."""
-    return (STRENGTH * len(spread) if lam is None else lam) * spread
-
-
 def _lists(offsets: IntArray) -> tuple[IntArray, IntArray]:
     """First rows and sizes of the lists that hold a document."""
     sizes = np.diff(offsets)

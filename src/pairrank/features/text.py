@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import pairwise
@@ -155,7 +155,8 @@ class TextFeatures:
         """
         if not isinstance(query, str):
             raise InputError(f"the query is {type(query).__name__}; expected a text")
-        if isinstance(documents, (str, Mapping)):  # of which every character or key would be a document
+        # Of a text every character would be a document, of a mapping every key.
+        if isinstance(documents, (str, Mapping)) or not isinstance(documents, Iterable):
             raise InputError(f"documents are one {type(documents).__name__}; expected a list of them")
         passages = [passage(document) for document in documents]
         n = len(passages)

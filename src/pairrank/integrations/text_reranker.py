@@ -185,7 +185,10 @@ class TextReranker(Reranker):
 
     def feedback(self, impression_id: str, useful: Iterable[int]) -> bool:
         """Learn which rows (numbers of the documents as they came) were of use; False where it was known before."""
-        rows = set(useful)
+        try:
+            rows = set(useful)
+        except TypeError:
+            raise InputError(f"useful is {useful!r}; expected row numbers that rerank returned, as in [2]") from None
         with self._turn:
             if impression_id in self._closed:
                 return False

@@ -20,11 +20,11 @@ from scipy.linalg import cho_factor, cho_solve
 from pairrank.checking import check_number_in
 from pairrank.errors import OptionError
 from pairrank.features.additive import Additive
-from pairrank.features.spread import STRENGTH, centred, mean_spread, precision, spread_sums
+from pairrank.features.spread import STRENGTH, centred, mean_spread, spread_sums
 from pairrank.kernel.logistic import slope
 from pairrank.rankers.base import Ranker
 from pairrank.rankers.pairrank import PairRank
-from pairrank.rankers.ranknet import OfflineRankNet
+from pairrank.rankers.ranknet import OfflineRankNet, check_labels
 from pairrank.types import FloatArray
 
 # The variance of the difference of two features that are spread evenly over [0, 1], as min-max leaves them.
@@ -88,15 +88,15 @@ def from_labels(
     strength : how many pairs of clicks the labels are worth; None counts each as one.
     l2 : the penalty of `OfflineRankNet`. model : "linear" or "additive", as the ranker's.
     """
-    labels, bounds, documents = np.asarray(grades), np.asarray(offsets), np.asarray(features, dtype=np.float64)
-    d = documents.shape[-1]
+    documents = np.asarray(features, dtype=np.float64)
+    d, (labels, bounds) = documents.shape[-1], check_labels(grades, offsets, len(documents))
+    penalty = _check_lam(lam, d)
     documents = documents if model == "additive" else centred(documents, bounds)
     teacher = OfflineRankNet(d, l2=l2, model=model).fit(documents, labels, bounds)
     units = teacher._units
     theta = teacher._weights / units.units
     X = centred(units.columns(documents), bounds)
     units.fix_units(np.sqrt(mean_spread(*spread_sums(X, bounds))))
-    penalty = (STRENGTH * d if lam is None else lam) * units.units**2
     J, M = np.zeros((len(theta),) * 2), np.zeros((len(theta),) * 2)
     n_pairs = 0
     for start, stop in pairwise(bounds.tolist()):
@@ -109,7 +109,7 @@ def from_labels(
         n_pairs += int(differ.sum()) // 2
     worth = float(n_pairs) if strength is None else _check_strength(strength)
     pieces = units if isinstance(units, Additive) else None
-    return _prior(theta, J / n_pairs, M / n_pairs, penalty, worth, pieces)
+    return _prior(theta, J / n_pairs, M / n_pairs, penalty * units.units**2, worth, pieces)
 
 
 def from_weights(weights: ArrayLike, *, strength: float, lam: float | None = None, variance: ArrayLike = EVEN) -> Prior:
@@ -140,7 +140,8 @@ def from_weights(weights: ArrayLike, *, strength: float, lam: float | None = Non
     across, along = information(size)
     direction = spread * theta / size if size > 0 else np.zeros_like(theta)
     inner = across * np.diag(known.astype(np.float64)) + (along - across) * np.outer(direction, direction)
-    return _prior(theta, spread[:, None] * inner * spread, np.diag(spread**2), precision(even, lam), strength)
+    penalty = _check_lam(lam, len(even)) * even
+    return _prior(theta, spread[:, None] * inner * spread, np.diag(spread**2), penalty, strength)
 
 
 def _prior(
@@ -174,6 +175,10 @@ def _spread(X: FloatArray, value: FloatArray) -> FloatArray:
     """Σ_ij v_ij (x_i - x_j)(x_i - x_j)ᵀ for symmetric ``value`` (n, n): 2 Xᵀ (diag(v1) - v) X."""
     result: FloatArray = 2.0 * (X.T @ (value.sum(axis=1)[:, None] * X - value @ X))
     return result
+
+
+def _check_lam(lam: float | None, d: int) -> float:
+    return STRENGTH * d if lam is None else check_number_in("lam", lam, 0.0, 1e12, open_low=True)
 
 
 def _check_strength(strength: float) -> float:

@@ -134,7 +134,7 @@ class OfflineRankNet(LinearRanker):
         offsets : (n_queries + 1,), query q owns the rows from offsets[q] up to offsets[q + 1].
         """
         X = self.check_features(features)
-        labels, bounds = _check_labels(grades, offsets, len(X))
+        labels, bounds = check_labels(grades, offsets, len(X))
         queries = [X[start:stop] for start, stop in pairwise(bounds.tolist()) if stop > start]
         widest = np.max([np.ptp(rows, axis=0) for rows in queries], axis=0)
         units = type(self._units)(self.n_features, self._unit_kind)
@@ -192,7 +192,8 @@ def _pair_loss(scores: FloatArray, spans: list[_Span]) -> tuple[float, FloatArra
     return loss / n_pairs, slope / n_pairs
 
 
-def _check_labels(grades: ArrayLike, offsets: ArrayLike, n_docs: int) -> tuple[IntArray, IntArray]:
+def check_labels(grades: ArrayLike, offsets: ArrayLike, n_docs: int) -> tuple[IntArray, IntArray]:
+    """The grades and offsets of labelled documents as whole numbers, or `DataError`."""
     labels, bounds = np.asarray(grades), np.asarray(offsets)
     if labels.shape != (n_docs,) or labels.dtype.kind not in "iu":
         raise DataError(f"grades have shape {labels.shape}, type {labels.dtype}; expected ({n_docs},) whole numbers")
