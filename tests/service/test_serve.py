@@ -88,8 +88,9 @@ def test_a_worker_that_starts_while_the_store_is_away_waits_for_it(tmp_path: Pat
         with subprocess.Popen(command, pass_fds=[handle], text=True, **pipes) as worker:
             worker.stdin.write(settings)
             worker.stdin.flush()
-            assert "cannot be opened as a store" in json.loads(worker.stderr.readline())["message"]
+            assert "there is no store" in json.loads(worker.stderr.readline())["message"]
             folder.mkdir()
+            open_store(folder / "store.db").close()
             with Client(f"http://127.0.0.1:{port}", timeout=60.0, retries=0) as client:
                 assert client.rankers() == []
             worker.terminate()

@@ -641,3 +641,23 @@ def test_what_is_on_a_full_disk_can_be_read_after_a_write_that_failed(
         monkeypatch.undo()
         time.sleep(2 * sqlite.RENEW_SECONDS)
         assert store.create("b", Config(200), Limits(), 1.0, "me")[1]
+
+
+def test_a_store_that_was_deleted_takes_nothing_more_and_one_put_in_its_place_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "RENEW_SECONDS", 0.0)
+    with closing(open_store(tmp_path / "store.db")) as store:
+        store.create("a", Config(2), Limits(), 1.0, "me")
+        backup(store, tmp_path / "copy.db")
+        for name in ("store.db", "store.db-wal", "store.db-shm"):
+            (tmp_path / name).unlink()
+        for _ in range(2):
+            with pytest.raises(StorageError, match="cannot be used"):
+                store.create("b", Config(2), Limits(), 1.0, "me")
+            with pytest.raises(StorageError, match="cannot be used"):
+                store.rankers()
+        (tmp_path / "copy.db").rename(tmp_path / "store.db")
+        assert store.create("b", Config(2), Limits(), 1.0, "me")[1]
+    with closing(open_store(tmp_path / "store.db")) as store:
+        assert [row.name for row in store.rankers()] == ["a", "b"]

@@ -123,7 +123,7 @@ def _learn(settings: Settings) -> None:
 def _connect(url: str, stop: threading.Event) -> SqlStore | None:
     while not stop.is_set():
         try:
-            return open_store(url)
+            return open_store(url, create=False)  # the supervisor has made it; who deleted it wants no empty one
         except StorageError as problem:
             logging.getLogger("pairrank.process").error("%s", problem)
             time.sleep(0.5)

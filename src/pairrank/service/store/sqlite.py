@@ -76,6 +76,7 @@ class SqliteDatabase(Database):
         self._suspect = False  # it met a fault; nothing is written until the file was checked and flushed
         self._reopened = False  # since the fault
         self._renewed = -RENEW_SECONDS
+        self._file: tuple[int, int] | None = None  # which file the connection has open
         self._beside: int | None = None
         try:
             self._connection = self._connect("rwc" if create else "rw")
@@ -89,8 +90,15 @@ class SqliteDatabase(Database):
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute(f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}")
-        self._flush = None
+        self._flush, self._file = None, self._file_now()
         return connection
+
+    def _file_now(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _plain(self, mode: str) -> sqlite3.Connection:
         return sqlite3.connect(
@@ -107,15 +115,18 @@ class SqliteDatabase(Database):
 
     def _usable(self, *, writing: bool = False) -> sqlite3.Connection:
         """The connection; a new one when the old one met a fault, for ``writing`` over a file checked and flushed."""
-        if not self._suspect or self._connection.in_transaction or (self._reopened and not writing):
+        if self._connection.in_transaction:
+            return self._connection
+        if self._file_now() != self._file:  # deleted or replaced: what is written to the old one is lost
+            self._suspect, self._reopened = True, False
+        if not self._suspect or (self._reopened and not writing):
             return self._connection
         if time.monotonic() - self._renewed < RENEW_SECONDS:
             raise StorageError("the store cannot be used right now: the disk has failed")
         self._renewed = time.monotonic()
-        with suppress(sqlite3.Error):
-            self._connection.close()
         try:
-            self._connection = self._connect()
+            old, self._connection = self._connection, self._connect()  # one that is closed could not be asked again
+            old.close()
             self._reopened = True
             if writing and self._busy_seconds > 0:  # one that never waits acknowledges nothing; others check
                 self._flush_again()
