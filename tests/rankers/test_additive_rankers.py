@@ -421,6 +421,17 @@ def test_the_order_in_which_monotone_features_are_told_changes_no_bit() -> None:
     assert one.to_bytes() == other.to_bytes()
 
 
+def test_a_gap_in_flight_while_the_pieces_are_fixed_is_refused_before_and_after_a_load() -> None:
+    ranker, rng = PairRank(2, model="additive"), np.random.default_rng(0)
+    shown = [ranker.rank(rng.random((6, 2)), 4) for _ in range(64)]
+    gap = ranker.rank([[np.nan, 1.0], [0.5, 0.5], [1.0, 0.0]])
+    for impression in shown:
+        ranker.learn(impression, impression.features[:, 0] > np.median(impression.features[:, 0]))
+    for one in (PairRank.from_bytes(ranker.to_bytes()), ranker):
+        with pytest.raises(FeatureError, match="of the features is nan"):
+            one.learn(gap, [True, False, False])
+
+
 def test_weights_move_no_further_than_they_must() -> None:
     rng = np.random.default_rng(0)
     B = rng.normal(size=(4, 4))

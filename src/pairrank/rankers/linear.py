@@ -129,6 +129,7 @@ class LinearRanker(Ranker, Explained):
         changed = self._units.watch(impression.features, impression.memory.get("ranges"))
         self._first = () if before else (*self._first, (impression, clicks))
         if self._units.settled and not before:
+            self._newest = None  # from here on NaN may be no value in a feature in which it was one
             products = self._products() if self.interactions else None
             lists = [shown.features for shown, _ in self._first]
             changed |= self._units.fix_pieces(lists, self._stiff_at_first, products, asleep=self._sleeps)
