@@ -25,23 +25,23 @@ class LimitsBody(Body):
     """Limits to change; those left out stay."""
 
     explore_share: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None,
+        default=None,
         description="share of the lists that may explore (a new ranker: 1); the rest is by score and teaches nothing",
     )
     locked: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
-        None, description="positions at the top that are always by score (0)"
+        default=None, description="positions at the top that are always by score (0)"
     )
     window_seconds: Annotated[float, Field(gt=0, le=3650 * 86_400)] | None = Field(
-        None, description="how long single events are collected before a list is learned (600)"
+        default=None, description="how long single events are collected before a list is learned (600)"
     )
     retention_seconds: Annotated[float, Field(gt=0, le=3650 * 86_400)] | None = Field(
-        None, description="how long a list waits for feedback before it expires (86,400)"
+        default=None, description="how long a list waits for feedback before it expires (86,400)"
     )
     max_open: Annotated[int, Field(ge=1, le=2**62)] | None = Field(
-        None, description="lists that may wait for feedback at once (1,000,000)"
+        default=None, description="lists that may wait for feedback at once (1,000,000)"
     )
     keep_candidates: Annotated[int, Field(ge=0, le=10_000)] | None = Field(
-        None, description="lists of up to so many documents are logged whole, for pairrank evaluate (0)"
+        default=None, description="lists of up to so many documents are logged whole, for pairrank evaluate (0)"
     )
 
 
@@ -56,7 +56,7 @@ class StartBody(Body):
     )
     strength: Positive = Field(100.0, description="how many pairs of clicks they are worth")
     variance: Positive | list[Positive] | None = Field(
-        None,
+        default=None,
         description="of the difference of two documents of one list, for all features or one each, since weights do "
         "not tell in which units features are; null is 1/6, that of features spread evenly over [0, 1]",
     )
@@ -66,13 +66,17 @@ class CreateBody(LimitsBody):
     """A new ranker: n_features is all that it needs."""
 
     n_features: Annotated[int, Field(ge=1, le=100_000)]
-    ranker: Annotated[str, Field(min_length=1, max_length=1000)] = Field("pairrank", description="see pairrank rankers")
+    ranker: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
+        default="pairrank", description="see pairrank rankers"
+    )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     options: dict[Annotated[str, Field(max_length=64)], Any] = Field(
         default_factory=dict, description="of the ranker, by name: pairrank rankers NAME lists them"
     )
-    feature_names: list[Text] | None = Field(None, description="so that features can be sent by name")
-    start: StartBody | None = Field(None, description="what is known before the first click: the present ranking, say")
+    feature_names: list[Text] | None = Field(default=None, description="so that features can be sent by name")
+    start: StartBody | None = Field(
+        default=None, description="what is known before the first click: the present ranking, say"
+    )
 
 
 class FreezeBody(Body):
@@ -123,17 +127,21 @@ class RankBody(Body):
     """Documents to order."""  # `rank_request` reads it by hand
 
     query_id: str | None = Field(
-        None, max_length=MAX_ID, description="for the log; a guarded launch proves a gain sooner with it"
+        default=None, max_length=MAX_ID, description="for the log; a guarded launch proves a gain sooner with it"
     )
     documents: list[DocumentBody] = Field(
         min_length=1, description="in the order of the present system, which experiments call as-sent"
     )
-    k: Annotated[int, Field(ge=1, lt=2**63)] | None = Field(None, description="positions to show; all, if left out")
-    client_id: str | None = Field(
-        None, max_length=MAX_ID, description="who asks, so that experiments treat them alike each time"
+    k: Annotated[int, Field(ge=1, lt=2**63)] | None = Field(
+        default=None, description="positions to show; all, if left out"
     )
-    page_of: str | None = Field(None, max_length=MAX_ID, description="an impression_id, to go on where that list ended")
-    explain: bool | None = Field(None, description="whether the answer shall have an explanation")
+    client_id: str | None = Field(
+        default=None, max_length=MAX_ID, description="who asks, so that experiments treat them alike each time"
+    )
+    page_of: str | None = Field(
+        default=None, max_length=MAX_ID, description="an impression_id, to go on where that list ended"
+    )
+    explain: bool | None = Field(default=None, description="whether the answer shall have an explanation")
 
 
 class TextDocument(BaseModel):
@@ -145,7 +153,7 @@ class TextDocument(BaseModel):
 class RerankBody(BaseModel):
     """Texts to order; fields that are not listed here are passed over."""  # `rerank_request` reads it by hand
 
-    model: str | None = Field(None, description="the ranker's name")
+    model: str | None = Field(default=None, description="the ranker's name")
     query: str = Field(min_length=1)
     documents: list[str | TextDocument] = Field(min_length=1)
     top_n: Annotated[int, Field(ge=1)] | None = None
@@ -194,7 +202,7 @@ class NeighboursAnswer(Answer):
     below: str
     gap: float = Field(description="by how much the score of the first is above that of the second")
     width: float | None = Field(
-        None, description="half the confidence interval of that; null where the algorithm has none"
+        default=None, description="half the confidence interval of that; null where the algorithm has none"
     )
     certain: bool = Field(description="whether this order is kept; what is not may be shown either way")
 
@@ -216,7 +224,7 @@ class RankAnswer(Answer):
     model_version: int
     explored: bool
     ranking: list[RankedAnswer]
-    explanation: ExplanationAnswer | None = Field(None, description="there where the request asks for it")
+    explanation: ExplanationAnswer | None = Field(default=None, description="there where the request asks for it")
 
 
 class RerankResult(Answer):
