@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError
 from pairrank.sim import RunSpec
-from pairrank.sim.spec import SPEC_VERSION
+from pairrank.sim.spec import SPEC_VERSION, data_name
 
 
 def test_json_round_trip() -> None:
@@ -88,3 +89,10 @@ def test_a_geometric_schedule_is_dense_early_and_ends_at_the_end(rounds: int, pe
 
 def test_an_even_schedule() -> None:
     assert RunSpec(data="a", rounds=10, schedule="every:4").evaluation_rounds().tolist() == [4, 8, 10]
+
+
+def test_data_have_a_name_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "SHOP" / "Fold1").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "SHOP")
+    assert {data_name(data) for data in (".", "Fold1/..", "../SHOP/", str(tmp_path / "SHOP"))} == {"SHOP"}
+    assert data_name("synthetic:linear(docs=25)") == "synthetic:linear(docs=25)"

@@ -22,6 +22,7 @@ from pairrank.lab.outcomes import RunsFailedError
 from pairrank.lab.report import headline, report, tables
 from pairrank.progress import phase, progress
 from pairrank.sim import Protocol, RunSpec, Summary
+from pairrank.sim.spec import data_name
 
 
 def add_options(parser: argparse.ArgumentParser, *, engine: str = "processes") -> None:
@@ -105,7 +106,7 @@ def add(parser: argparse.ArgumentParser, **defaults: Any) -> None:
 
 def command(name: str, args: argparse.Namespace, *more: str) -> str:
     """The command line as a report gives it: without the folders of the machine that it ran on."""
-    words = ["pairrank", name, Path(args.data).name, *more, "--rounds", args.rounds, "--seeds", args.seeds]
+    words = ["pairrank", name, data_name(args.data), *more, "--rounds", args.rounds, "--seeds", args.seeds]
     for option, default in (("fold", 1), ("k", 10), ("normalise", "query"), ("stop", "click")):
         if getattr(args, option) != default:
             words += [f"--{option}", getattr(args, option)]

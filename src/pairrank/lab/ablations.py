@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +11,7 @@ from pairrank import click_models, rankers
 from pairrank.errors import UnknownNameError
 from pairrank.lab.experiment import SCHEDULE, USERS, Experiment
 from pairrank.sim import Protocol
+from pairrank.sim.spec import data_name
 
 BASE = "pairrank-c"  # the paper's ranker: most of these choices are the paper's or the authors' program's
 
@@ -100,7 +100,7 @@ def experiment(
     variants = [rankers.spell(name, {**given, **variant}) for variant in chosen.variants]
     return Experiment(
         **protocol.shared() | {"schedule": SCHEDULE},
-        title=f"Ablation of {base} on {Path(protocol.data).name}: {study}",
+        title=f"Ablation of {base} on {data_name(protocol.data)}: {study}",
         command=command,
         rankers=tuple(dict.fromkeys([*variants, *chosen.beside])),
         users=tuple(dict.fromkeys(text for who in users for text in chosen.users(who, protocol.rounds))),

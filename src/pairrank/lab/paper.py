@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pairrank.lab import tuned_options as tuned
 from pairrank.lab.experiment import SCHEDULE, SEEDS, USERS, Experiment
 from pairrank.lab.tuned_options import Settings
 from pairrank.sim import Protocol
+from pairrank.sim.spec import data_name
 
 # The paper's, in the order of tables and legends; the last one learns from labels and is the ceiling. Rankers that are
 # younger than the paper take part in studies of their own.
@@ -41,7 +40,7 @@ def comparison(
     """All rankers, and ``more``, against all users by ``protocol``, with tuned ``settings`` where given."""
     return Experiment(
         **protocol.shared() | {"schedule": SCHEDULE},
-        title=title or f"PairRank and its baselines on {Path(protocol.data).name}",
+        title=title or f"PairRank and its baselines on {data_name(protocol.data)}",
         command=command,
         rankers=tuple(tuned.applied(name, settings or {}) for name in dict.fromkeys((*RANKERS, *more))),
         users=users,

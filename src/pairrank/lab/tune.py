@@ -12,7 +12,6 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +25,7 @@ from pairrank.lab.outcomes import RunsFailedError
 from pairrank.lab.tuned_options import FORMAT
 from pairrank.rng import Purpose, generator
 from pairrank.sim import Protocol, RunSpec, Summary
+from pairrank.sim.spec import data_name
 from pairrank.version import __version__
 
 KEPT = 3  # one in so many goes on, for as many times the rounds
@@ -186,7 +186,7 @@ def save(path: str | os.PathLike[str], task: Task, found: Sequence[Tuned], comma
         },
         "found": {
             "command": command,
-            "data": Path(task.data).name,
+            "data": data_name(task.data),
             "fold": task.fold,
             "split": "vali",
             "objective": task.objective,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -163,6 +164,11 @@ def _rounds(schedule: str, last: int) -> IntArray:
         return np.arange(int(number), last, int(number))
     steps = np.arange(int(number) * np.log10(last) + 1) / int(number)
     return np.rint(10.0**steps).astype(np.int64)
+
+
+def data_name(data: str) -> str:
+    """What data are called in titles and tables: the last part of their path, or the whole name."""
+    return os.path.basename(os.path.abspath(data))  # "." has a name, too
 
 
 def described(ranker: object) -> str:

@@ -27,7 +27,7 @@ from pairrank.lab.experiment import CEILING, USERS, options, refuse_other_defaul
 from pairrank.lab.report import styles, tables
 from pairrank.metrics import with_interval
 from pairrank.sim import Protocol, RunSpec, Summary
-from pairrank.sim.spec import canonical
+from pairrank.sim.spec import canonical, data_name
 from pairrank.types import FloatArray
 
 SUBJECT = "pairrank"
@@ -171,7 +171,7 @@ def contests(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Se
 
 def _short_names(sets: Iterable[str]) -> dict[str, str]:
     """The last part of each data set's path, or all of it where two have the same last part."""
-    short = {data: Path(data).name for data in sets}
+    short = {data: data_name(data) for data in sets}
     return {data: name if list(short.values()).count(name) == 1 else data for data, name in short.items()}
 
 

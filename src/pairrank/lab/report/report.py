@@ -24,6 +24,7 @@ from pairrank.lab.experiment import Experiment
 from pairrank.lab.report import figures, headline, styles, tables
 from pairrank.lab.report.figures import Plate
 from pairrank.sim import RunSpec
+from pairrank.sim.spec import data_name
 from pairrank.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -82,8 +83,8 @@ def _guessed(folder: Path) -> Experiment:
     first = runs[0]
     return Experiment(
         **first.shared(),
-        title=f"Runs on {Path(first.data).name}",
-        command=f"pairrank simulate {Path(first.data).name} …",
+        title=f"Runs on {data_name(first.data)}",
+        command=f"pairrank simulate {data_name(first.data)} …",
         rankers=tuple(dict.fromkeys(spec.ranker for spec in runs)),
         users=tuple(dict.fromkeys(spec.clicks for spec in runs)),
         seeds=1 + max(spec.seed for spec in runs),
@@ -120,7 +121,7 @@ class _Page:
     def numbers(self) -> str:
         """The results as JSON."""
         content = {
-            "experiment": asdict(self.experiment) | {"data": Path(self.experiment.data).name},
+            "experiment": asdict(self.experiment) | {"data": data_name(self.experiment.data)},
             "versions": versions(),
             "runs": {"done": self.results.done, "expected": self.results.expected},
             "results": tables.summary(self.results),
@@ -158,7 +159,7 @@ class _Page:
 
     def _data(self) -> str:
         e = self.experiment
-        told = f"{Path(e.data).name}, fold {e.fold}, features normalised by {e.normalise}"
+        told = f"{data_name(e.data)}, fold {e.fold}, features normalised by {e.normalise}"
         for split, numbers in e.facts.items():
             told += f"; {split}: " + ", ".join(f"{count:,} {what}" for what, count in numbers.items())
         return told
