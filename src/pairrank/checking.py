@@ -24,6 +24,11 @@ def check_number_in(name: str, value: object, low: float, high: float, *, open_l
     return float(number)
 
 
+def check_lam(lam: object) -> float:
+    """λ of a penalty ½λ‖θ‖²: less than 1e-12 is lost beside one list, and H or M has no inverse then."""
+    return check_number_in("lam", lam, 1e-12, 1e12)
+
+
 def check_whole(name: str, value: object, low: int, high: int | None = None) -> int:
     """``value`` as a whole number from ``low`` (up to ``high``), or `OptionError`."""
     if (

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from pairrank import archive, engines
-from pairrank.checking import check_choice, check_number_in
+from pairrank.checking import check_choice, check_lam, check_number_in
 from pairrank.engines import Engine
 from pairrank.errors import DataError, LogError, OptionError, PairRankError
 from pairrank.estimator import evidence
@@ -129,7 +129,7 @@ def fit(
     progress : called with what is going on, how many row groups are done, and of how many.
     """
     if lam is not None:
-        check_number_in("lam", lam, 1e-12, 1e12)
+        check_lam(lam)
     check_choice("pairs", pairs, KINDS)
     check_choice("model", model, ("linear", "additive"))
     check_choice("on_error", on_error, ("skip", "stop"))

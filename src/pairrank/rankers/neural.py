@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from pairrank import threads
-from pairrank.checking import check_choice, check_number_in, check_whole, import_extra
+from pairrank.checking import check_choice, check_lam, check_number_in, check_whole, import_extra
 from pairrank.documents import Features
 from pairrank.errors import OptionError
 from pairrank.kernel import partition
@@ -86,7 +86,7 @@ class OlRankNet(Ranker):
         check_whole("layers", self.layers, 1, 100)
         check_whole("steps", self.steps, 1, 1_000_000)
         check_number_in("alpha", self.alpha, 0.0, 1e6)
-        check_number_in("lam", self.lam, 1e-12, 1e12)
+        check_lam(self.lam)
         check_number_in("learning_rate", self.learning_rate, 0.0, 1e6, open_low=True)
         check_choice("pairs", self.pairs, PAIRS)
         check_choice("exploration", self.exploration, ("random", "conservative"))

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from pairrank.checking import check_choice, check_number_in
+from pairrank.checking import check_choice, check_lam, check_number_in
 from pairrank.documents import Features
 from pairrank.errors import OptionError
 from pairrank.estimator.posterior import Posterior
@@ -73,7 +73,7 @@ class P2LinRank(PairwiseRanker):
             raise OptionError(f"n_models is {self.n_models!r}; expected a whole number")
         check_number_in("n_models", self.n_models, 1, MAX_MODELS)
         check_number_in("nu", self.nu, 0.0, 1e6)
-        check_number_in("lam", self.lam, 1e-12, 1e12)
+        check_lam(self.lam)
         check_choice("pairs", self.pairs, PAIRS)
         check_choice("exploration", self.exploration, ("conservative", "random"))
         super()._reset()

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pairrank.checking import check_choice, check_number_in
+from pairrank.checking import check_choice, check_lam, check_number_in
 from pairrank.estimator.posterior import Posterior
 from pairrank.rankers.base import Draw, State
 from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
@@ -55,7 +55,7 @@ class PosteriorSampling(PairwiseRanker):
 
     def _reset(self) -> None:
         check_number_in("v", self.v, 0.0, 1e9)
-        check_number_in("lam", self.lam, 1e-12, 1e12)
+        check_lam(self.lam)
         check_choice("pairs", self.pairs, PAIRS)
         super()._reset()
         self._root: FloatArray | None = None  # of H⁻¹, until the next `learn`

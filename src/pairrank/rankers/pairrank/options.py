@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from pairrank.checking import check_choice, check_number_in
+from pairrank.checking import check_choice, check_lam, check_number_in
 from pairrank.errors import OptionError
 from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
 from pairrank.types import Float32Array
@@ -49,7 +49,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 # Lowest and highest value; the lowest itself is out where the third says so.
 RANGES: Mapping[str, tuple[float, float, bool]] = {
     "z": (0.0, 1e9, False),
-    "lam": (1e-12, 1e12, False),  # less is lost beside one list, and H or M has no inverse
     "delta1": (0.0, 1.0, True),
     "c_mu": (0.0, 0.25, True),
     "tolerance": (0.0, 1.0, False),
@@ -109,6 +108,7 @@ class PairRankOptions(PairwiseRanker):
         for name, (low, high, open_low) in RANGES.items():
             if getattr(self, name) is not None or name not in ("Q", "half_life"):
                 check_number_in(name, getattr(self, name), low, high, open_low=open_low)
+        check_lam(self.lam)
         if not isinstance(self.alpha, str) or self.alpha != "theory":
             check_number_in("alpha", self.alpha, 0.0, 1e9)
         for name in ("refine", "offsets"):

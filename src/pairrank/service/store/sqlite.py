@@ -118,7 +118,7 @@ class SqliteDatabase(Database):
         if self._connection.in_transaction:
             return self._connection
         if self._file_now() != self._file:  # deleted or replaced: what is written to the old one is lost
-            self._suspect, self._reopened = True, False
+            self._distrust()
         if not self._suspect or (self._reopened and not writing):
             return self._connection
         if time.monotonic() - self._renewed < RENEW_SECONDS:
@@ -134,6 +134,9 @@ class SqliteDatabase(Database):
             raise unavailable(problem) from problem
         self._suspect = not writing
         return self._connection
+
+    def _distrust(self) -> None:
+        self._suspect, self._reopened = True, False
 
     def _flush_again(self) -> None:
         """Write everything that the write-ahead log holds into the file, flush it, and start the log anew: what a flush
@@ -197,7 +200,7 @@ class SqliteDatabase(Database):
     def _unavailable(self, problem: sqlite3.Error) -> StorageError:
         # The low byte of the code is the kind; the rest says more.
         if getattr(problem, "sqlite_errorcode", 0) & 0xFF in _FAULTS:
-            self._suspect, self._reopened = True, False
+            self._distrust()
         return unavailable(problem)
 
     def _answer(self, sql: str, values: Sequence[Any]) -> tuple[list[str], list[Row]]:
@@ -239,7 +242,7 @@ class SqliteDatabase(Database):
                 self._beside = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o600)
             os.ftruncate(self._beside, (os.fstat(self._beside).st_size + 1) % 4096)
         except OSError as problem:
-            self._suspect, self._reopened = True, False
+            self._distrust()
             raise unavailable(problem) from problem
 
     @property
