@@ -60,6 +60,17 @@ def test_every_way_gives_the_same_impression_and_the_same_model(way: str) -> Non
     assert np.array_equal(other.inspect(WAYS[way]()).blocks, plain.inspect(ROWS).blocks)
 
 
+def test_the_layout_in_memory_changes_no_bit() -> None:
+    rows = np.random.default_rng(0).normal(size=(20, 46))
+    scores = []
+    for layout in (rows, np.asfortranarray(rows), rows[::-1, ::-1].copy()[::-1, ::-1], pd.DataFrame(rows)):
+        ranker = PairRank(46, seed=3)
+        for _ in range(20):
+            ranker.learn(ranker.rank(layout, 10), [False, True] * 5)
+        scores.append(ranker.score(layout).tobytes())
+    assert len(set(scores)) == 1
+
+
 def test_ids_change_nothing_of_what_is_learned() -> None:
     named, bare = PairRank(3, seed=3), PairRank(3, seed=3)
     for _ in range(70):  # beyond the first lists, which are kept whole

@@ -102,7 +102,8 @@ class Columns:
             found = _told_ids(ids, found)
         shape = self._check_shape(rows)
         known = None if found is None else _check_ids(found, shape[0])
-        return Documents(self.check(self._filled(rows), known, may_lack), known)
+        # Row by row in memory, as frames are not: the bits of a product depend on the layout.
+        return Documents(self.check(np.ascontiguousarray(self._filled(rows)), known, may_lack), known)
 
     def check(self, X: FloatArray, ids: tuple[Id, ...] | None = None, may_lack: BoolArray | None = None) -> FloatArray:
         """``X`` (n, d) if it is all finite and within bounds, or a `FeatureError` that names document and feature."""

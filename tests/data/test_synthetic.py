@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -63,6 +67,13 @@ def test_the_same_name_gives_the_same_bits_and_another_seed_does_not() -> None:
     assert one.theta is not None
     assert not np.array_equal(one.theta, other.theta)
     assert one.offsets.tolist() != other.offsets.tolist()
+
+
+def test_a_cache_filled_on_another_processor_is_not_read_on_this_one() -> None:
+    words = [sys.executable, "-c", "from pairrank.data import load; load('synthetic:tiny')"]
+    subprocess.run(words, env={**os.environ, "OPENBLAS_CORETYPE": "Prescott"}, check=True)  # other products, same rest
+    one, again = load("synthetic:tiny", cache=False), load("synthetic:tiny", cache=True)
+    assert one.features.tobytes() == again.features.tobytes()
 
 
 def test_a_query_does_not_depend_on_how_many_there_are() -> None:
