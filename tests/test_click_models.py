@@ -107,6 +107,25 @@ def test_cascade_users_equal_enumeration(grades: tuple[int, ...]) -> None:
     same(integrate(users, grades, [attraction[g] for g in grades], [1.0] * len(grades)), expected)
 
 
+@pytest.mark.parametrize("text", ["mixed", "mixed(table=informational)"])
+def test_mixed_users_are_each_kind_a_third_of_the_time_whatever_the_coins_say(text: str) -> None:
+    options = text.removeprefix("mixed").strip("()")
+    kinds = ["position(eta=1, {})", "position(eta=0.5, trust=0.3, {})", "cascade({})"]
+    users, *alone = (click_models.make(who, n_grades=3) for who in (text, *(kind.format(options) for kind in kinds)))
+    grades, coins = np.array([0, 2, 1, 0, 2]), np.random.default_rng(1).random((30_000, 5, 2))
+    found = np.array([users.clicks(grades, each) for each in coins])
+    apart = [np.array([kind.clicks(grades, each) for each in coins]) for kind in alone]
+    # Every list is one that some kind would click, and each position is clicked as often as by the three on average.
+    assert np.any([(found == kind).all(axis=1) for kind in apart], axis=0).all()
+    np.testing.assert_allclose(found.mean(axis=0), np.mean(apart, axis=(0, 1)), atol=0.012)
+    # Who comes does not hang on whether the first document looks good.
+    first = coins[:, 0, 0] < 0.3
+    np.testing.assert_allclose(
+        found[first].mean(axis=0), np.mean([kind[first] for kind in apart], axis=(0, 1)), atol=0.025
+    )
+    assert users.clicks(grades[:0], coins[0, :0]).tolist() == []
+
+
 def test_tables_are_the_papers() -> None:
     users = click_models.make(NAVIGATIONAL, n_grades=3)
     assert users.click == (0.05, 0.5, 0.95)
@@ -137,6 +156,7 @@ def test_the_coin_of_a_document_is_its_own() -> None:
         ("cascade", "cascade"),
         ("cascade(noise=0.25)", "cascade(noise=0.25)"),
         ("cascade(table=informational)", "cascade(table=informational)"),
+        ("mixed(table=informational, hostile=0.1)", "mixed(table=informational, hostile=0.1)"),
         ("position(trust=0.3,table=informational)", "position(eta=1, trust=0.3, table=informational)"),
         ("perfect(drift=2500)", "perfect(drift=2500)"),
         ("perfect(hostile=0.10, drift=30)", "perfect(drift=30, hostile=0.1)"),
@@ -181,7 +201,7 @@ def test_custom_table_from_a_file(tmp_path, suffix: str, prefix: str) -> None:
 
 
 @pytest.mark.parametrize("grades", [[0, 3], [-1], [0, 1, 7]])
-@pytest.mark.parametrize("text", [NAVIGATIONAL, "position", "cascade"])
+@pytest.mark.parametrize("text", [NAVIGATIONAL, "position", "cascade", "mixed"])
 def test_grade_outside_the_table(text: str, grades: list[int]) -> None:
     users = click_models.make(text, n_grades=3)
     with pytest.raises(GradeError, match="0 to 2"):

@@ -180,6 +180,9 @@ class _Attracted(Users):
         attraction: FloatArray = self.noise + (1 - self.noise) * gain / gain[-1]
         return attraction
 
+    def __str__(self) -> str:
+        return self._spelt()
+
     def _spelt(self, **options: Any) -> str:
         noise = {} if self.noise == 0.1 else {"noise": self.noise}
         return _spell(self.name, {**options, **noise, **({"table": self.table} if self.table else {})})
@@ -232,8 +235,28 @@ class Cascade(_Attracted):
             clicked[clicked.argmax() + 1 :] = False
         return clicked
 
-    def __str__(self) -> str:
-        return self._spelt()
+
+@dataclass(frozen=True)
+class Mixed(_Attracted):
+    """Users of three kinds, a third each: ``position(eta=1)``, ``position(eta=0.5, trust=0.3)`` and ``cascade``.
+
+    No single model of what was looked at is right for them. Which of them comes is told by the last bits of the first
+    document's coin, on which no click depends.
+
+    >>> Mixed(2).clicks(np.array([1, 1, 1]), coins=np.full((3, 2), 0.5))  # one of the first kind: looked at the first
+    array([ True, False, False])
+    """
+
+    name: ClassVar[str] = "mixed"
+
+    @cached_property
+    def _kinds(self) -> tuple[Users, ...]:
+        shared = self.grades, self.noise, self.table
+        return Position(*shared, eta=1.0), Position(*shared, eta=0.5, trust=0.3), Cascade(*shared)
+
+    def _clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
+        who = coins[:1, 0] * 2**20 % 1 * len(self._kinds)
+        return self._kinds[int(who.sum())]._clicks(grades, coins)
 
 
 @dataclass(frozen=True)
@@ -280,7 +303,7 @@ class Unruly(Users):
 
 def names() -> list[str]:
     """The users that have a name, in alphabetical order."""
-    return sorted([*_TABLES, Position.name, Cascade.name])
+    return sorted([*_TABLES, Position.name, Cascade.name, Mixed.name])
 
 
 def make(text: str | os.PathLike[str], *, n_grades: int, stop: str = "click") -> Users:
@@ -288,8 +311,8 @@ def make(text: str | os.PathLike[str], *, n_grades: int, stop: str = "click") ->
 
     ``text`` is a name with or without options, ``file:PATH``, or the path of a ``.json`` or ``.toml`` file that holds
     ``click`` and ``stop_after`` (a probability per grade) and perhaps ``name``, ``stop``, ``drift`` and ``hostile``.
-    ``stop`` is what counts for tables that do not say it themselves; it means nothing to position-based and cascade
-    users.
+    ``stop`` is what counts for tables that do not say it themselves; it means nothing to position-based, cascade
+    and mixed users.
     """
     check_choice("stop", stop, STOPS)
     path = _path(text)
@@ -336,8 +359,8 @@ def _attackers(n_grades: int) -> Users:
 def _build(name: str, options: dict[str, Any], n_grades: int, stop: str) -> Users:
     if name == Position.name:
         return Position(n_grades, **_only(options, "eta", "noise", "table", "trust"))
-    if name == Cascade.name:
-        return Cascade(n_grades, **_only(options, "noise", "table"))
+    if name in (Cascade.name, Mixed.name):
+        return {Cascade.name: Cascade, Mixed.name: Mixed}[name](n_grades, **_only(options, "noise", "table"))
     if name == "table":
         given = {"name": "table", "stop": stop, **_only(options, "name", "click", "stop_after", "stop")}
         if not (isinstance(given.get("click"), Sequence) and isinstance(given.get("stop_after"), Sequence)):

@@ -90,7 +90,7 @@ def test_wrong_numbers_are_wrong_usage(capsys: pytest.CaptureFixture[str], optio
 
 @pytest.mark.slow
 def test_every_ranker_and_user(capsys: pytest.CaptureFixture[str]) -> None:
-    users = ["perfect", "navigational", "informational", "almost-random", "position(eta=1)", "cascade"]
+    users = ["perfect", "navigational", "informational", "almost-random", "position(eta=1)", "cascade", "mixed"]
     asked = [x for name in rankers.names() for x in ("--ranker", name)] + [x for u in users for x in ("--clicks", u)]
     found = rows(capsys, *asked, "--rounds", "50")
     assert len(found) == len(rankers.names()) * len(users)

@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--clicks",
         action="append",
         metavar="NAME",
-        help="click models (default: the paper's three, three with a bias of position, a cascade)",
+        help="click models (default: the paper's three, three with a bias of position, a cascade, mixed)",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="where summaries and tables go")
     experiment_options.add_options(parser)

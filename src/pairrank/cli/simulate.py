@@ -51,8 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--clicks",
         action="append",
         metavar="NAME",
-        help="perfect, navigational, informational, almost-random, position(eta=1), cascade or file:PATH, also with "
-        "drift=ROUNDS and hostile=SHARE in brackets; may be repeated (default: navigational)",
+        help="perfect, navigational, informational, almost-random, position(eta=1), cascade, mixed or file:PATH, also "
+        "with drift=ROUNDS and hostile=SHARE in brackets; may be repeated (default: navigational)",
     )
     experiment_options.add(parser, rounds=1000, seeds=1, fold=1, k=10, normalise="query", stop="click", settings=None)
     parser.add_argument("--out", metavar="DIR", help="keep the records there, as Parquet")

@@ -47,13 +47,15 @@ EARLY = 100  # rounds: a run that ends below where it stood here has unlearned
 ONLINE_P = 0.01
 # How far the held-out NDCG@10 may be below a rival's and still count as no worse.
 MARGIN = 0.005
-# The paper's users, and ones whose clicks carry a bias of position or of trust, or end at the first: all of them noisy.
+# The paper's users, and ones whose clicks carry a bias of position or of trust, or end at the first, alone and mixed:
+# all of them noisy.
 WHO = (
     *USERS,
     "position(eta=1, table=informational)",
     "position(eta=0.5, table=informational)",
     "position(eta=0.5, trust=0.3, table=informational)",
     "cascade(table=informational)",
+    "mixed(table=informational)",
 )
 LEGEND = f"our lead: our mean less the rival's, ± half its 95 % interval; * sure (p < {ONLINE_P}, Holm)"
 _HEAD = ["ranker", "cNDCG@10", "our lead", "NDCG@10", "our lead"]
