@@ -8,8 +8,9 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pairrank.errors import CutoffError, MissingExtraError, OptionError
+from pairrank.errors import CutoffError, InputError, MissingExtraError, OptionError
 
 
 def check_number_in(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
@@ -22,6 +23,16 @@ def check_number_in(name: str, value: object, low: float, high: float, *, open_l
             f"{name} is {value!r}; expected a number {'above' if open_low else 'from'} {low:g} to {high:g}"
         )
     return float(number)
+
+
+def check_numbers(name: str, values: Any, error: type[InputError] = OptionError) -> NDArray[np.float64]:
+    """``values`` as an array of float64, a copy, or ``error``; complex numbers and dates are none."""
+    try:
+        if np.asarray(values).dtype.kind in "cmM":
+            raise ValueError
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise error(f"{name} cannot be read as numbers; expected rows of equal length") from None
 
 
 def check_lam(lam: object) -> float:

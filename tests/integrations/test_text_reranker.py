@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 import pickle
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -240,3 +242,9 @@ def test_async() -> None:
         return first, again, await reranker.afeedback_on(two.marks())
 
     assert asyncio.run(main()) == (True, False, 1)
+
+
+@pytest.mark.parametrize("trust", ["a", math.nan, None])
+def test_a_trust_that_is_no_number_is_refused(trust: Any) -> None:
+    with pytest.raises(OptionError, match="trust is"):
+        TextReranker(trust=trust)

@@ -14,7 +14,7 @@ from scipy.integrate import quad
 
 import pairrank
 from pairrank import data, rankers
-from pairrank.errors import DataError, OptionError
+from pairrank.errors import DataError, FeatureError, OptionError
 from pairrank.kernel import logistic
 from pairrank.rankers import priors
 from pairrank.sim.engine import Progress, play
@@ -118,13 +118,22 @@ def test_units_and_constants_do_not_matter(exponents: list[float], constant: flo
 
 
 def test_wrong_priors_are_refused() -> None:
-    for weights in ([[1.0]], [np.inf], [1e300], [np.nan]):
+    for weights in ([[1.0]], [np.inf], [1e300], [np.nan], ["a"], "ab", [1j], [[1.0], [1.0, 2.0]]):
         with pytest.raises(OptionError, match="weights"):
             priors.from_weights(weights, lam=1.0, strength=1.0)
     with pytest.raises(OptionError, match="strength"):
         priors.from_weights([1.0], lam=1.0, strength=0.0)
     with pytest.raises(OptionError, match="variance"):
         priors.from_weights([1.0], lam=1.0, strength=1.0, variance=-1.0)
+    for variance in ("a", [1.0, 2.0]):
+        with pytest.raises(OptionError, match="variance"):
+            priors.from_weights([1.0], lam=1.0, strength=1.0, variance=variance)
+    for features in ("a", [["a"]], [1.0, 2.0]):
+        with pytest.raises(FeatureError, match="features"):
+            priors.from_labels(features, [0, 1], [0, 2])
+    for mean, precision in (("a", np.eye(1)), ([1.0], "a"), ([1j], np.eye(1))):
+        with pytest.raises(OptionError, match="cannot be read as numbers"):
+            pairrank.PairRank(1).set_prior(mean, precision)
     with pytest.raises(OptionError, match="cannot take a prior"):
         priors.from_weights([1.0], lam=1.0, strength=1.0).apply(rankers.make("pdgd", n_features=1))
     X, grades = np.eye(4), [0, 1, 0, 1]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pairrank.checking import check_numbers
 from pairrank.errors import ExportError, FeatureError
 from pairrank.export import strict_json
 from pairrank.features.additive import Additive
@@ -127,7 +128,7 @@ class AdditiveModel:
 
     def score(self, features: ArrayLike) -> FloatArray:
         """(n_docs,), the scores of features (n_docs, d)."""
-        X = np.asarray(features, dtype=np.float64)
+        X = check_numbers("features", features, FeatureError)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise FeatureError(f"features have shape {X.shape}; expected (n_docs, {self.n_features})")
         scores: FloatArray = np.sum([function(x) for function, x in zip(self.functions, X.T, strict=True)], axis=0)

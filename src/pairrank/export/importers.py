@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pairrank.checking import check_numbers
 from pairrank.errors import ExportError
 from pairrank.export import strict_json
 from pairrank.export.model import LinearModel, MinMax, Normalisation, Standard
@@ -61,12 +62,7 @@ def loads_npy(blob: bytes, *, source: str = "these weights") -> LinearModel:
 def _coefficients(value: Any, source: str) -> FloatArray:
     if value is None:
         raise ExportError(f"{source} has no coef_; expected a fitted linear estimator")
-    try:
-        if np.iscomplexobj(value):
-            raise ValueError
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ExportError(f"the weights in {source} are not numbers in rows of equal length") from None
+    array = check_numbers(f"the weights in {source}", value, ExportError)
     if array.ndim == 2 and len(array) == 1:
         array = array[0]
     if array.ndim != 1:

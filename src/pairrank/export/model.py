@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pairrank.checking import check_numbers
 from pairrank.data.normalize import Normaliser
 from pairrank.errors import ExportError, FeatureError
 from pairrank.export.nonnegative import nonnegative as fit_nonnegative
@@ -75,7 +76,7 @@ class LinearModel:
     normalisation: tuple[Normalisation, ...]
 
     def __post_init__(self) -> None:
-        weights = np.array(self.weights, dtype=np.float64)
+        weights = check_numbers("weights", self.weights, ExportError)
         names = tuple(self.feature_names)
         if not isinstance(self.name, str) or not self.name:
             raise ExportError(f"the model's name is {self.name!r}; expected a text of a letter at least")
@@ -115,7 +116,7 @@ class LinearModel:
         ``normaliser`` is None, a fitted `Normaliser`, or a sequence with one entry per feature.
         Features that a `Normaliser` found constant become 0 in it, so their weight here is 0.
         """
-        array = np.array(weights, dtype=np.float64)
+        array = check_numbers("weights", weights, ExportError)
         names = [str(i + 1) for i in range(array.size)] if feature_names is None else feature_names
         if normaliser is None:
             entries: Sequence[Normalisation] = (None,) * array.size
@@ -181,7 +182,7 @@ class LinearModel:
 
     def score(self, features: ArrayLike) -> FloatArray:
         """(n_docs,), the scores of raw features (n_docs, d), all candidates of one query."""
-        X = np.asarray(features, dtype=np.float64)
+        X = check_numbers("features", features, FeatureError)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise FeatureError(f"features have shape {X.shape}; expected (n_docs, {self.n_features})")
         shift, scale = np.array([_affine(entry, x) for x, entry in zip(X.T, self.normalisation, strict=True)]).T

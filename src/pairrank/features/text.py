@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pairrank.checking import check_number_in, check_numbers
 from pairrank.errors import FeatureError, InputError, OptionError
 from pairrank.types import FloatArray
 
@@ -135,7 +136,7 @@ class TextFeatures:
     def start(self, trust: float = TRUST) -> FloatArray:
         """(n_features,), weights that keep the order that came in."""
         weights = np.zeros(len(self.names))
-        weights[0] = trust
+        weights[0] = check_number_in("trust", trust, -1e6, 1e6)
         return weights
 
     def __call__(
@@ -244,10 +245,7 @@ def _of_best(values: FloatArray) -> FloatArray:
 def _column(name: str, values: ArrayLike | None, n: int) -> FloatArray:
     if values is None:
         return np.full(n, np.nan)
-    try:
-        column = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise FeatureError(f"{name} are not numbers; expected one per document") from None
+    column = check_numbers(name, values, FeatureError)
     if column.shape != (n,):
         raise FeatureError(f"{name} have shape {column.shape}; expected one per document, ({n},)")
     if np.isinf(column).any():

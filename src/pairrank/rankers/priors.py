@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
 
-from pairrank.checking import check_number_in
-from pairrank.errors import OptionError
+from pairrank.checking import check_number_in, check_numbers
+from pairrank.errors import FeatureError, OptionError
 from pairrank.features.additive import Additive
 from pairrank.features.spread import STRENGTH, centred, mean_spread, spread_sums
 from pairrank.kernel.logistic import slope
@@ -88,7 +88,9 @@ def from_labels(
     strength : how many pairs of clicks the labels are worth; None counts each as one.
     l2 : the penalty of `OfflineRankNet`. model : "linear" or "additive", as the ranker's.
     """
-    documents = np.asarray(features, dtype=np.float64)
+    documents = check_numbers("features", features, FeatureError)
+    if documents.ndim != 2:
+        raise FeatureError(f"features have shape {documents.shape}; expected (n_docs, d)")
     d, (labels, bounds) = documents.shape[-1], check_labels(grades, offsets, len(documents))
     penalty = _check_lam(lam, d)
     documents = documents if model == "additive" else centred(documents, bounds)
@@ -126,15 +128,16 @@ def from_weights(weights: ArrayLike, *, strength: float, lam: float | None = Non
         features. The default fits features spread evenly over [0, 1].
     """
     _check_strength(strength)
-    given = np.array(weights, dtype=np.float64)
+    given = check_numbers("weights", weights)
     if given.ndim != 1 or (np.abs(given) > MAX_WEIGHT).any() or np.isnan(given).all():
         expected = f"(d,), from {-MAX_WEIGHT:g} to {MAX_WEIGHT:g}, NaN only where not known"
         raise OptionError(f"weights have shape {given.shape}; expected {expected}")
     known = ~np.isnan(given)
     theta = np.where(known, given, 0.0)
-    even = np.broadcast_to(np.asarray(variance, dtype=np.float64), given.shape)
-    if not (np.isfinite(even).all() and (even > 0).all()):
-        raise OptionError("variance must be positive and finite")
+    told = check_numbers("variance", variance)
+    if told.shape not in ((), given.shape) or not (np.isfinite(told).all() and (told > 0).all()):
+        raise OptionError("variance must be positive and finite, a number or one per weight")
+    even = np.broadcast_to(told, given.shape)
     spread = np.sqrt(even) * known
     size = float(np.linalg.norm(spread * theta))
     across, along = information(size)

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pairrank.checking import check_numbers
 from pairrank.documents import Features
 from pairrank.errors import OptionError
 from pairrank.estimator.information_matrix import InformationMatrix
@@ -191,7 +192,7 @@ class PairRank(PairRankOptions):
         if self.loss == "mean":
             raise OptionError('a prior needs loss="sum": the mean loss has a penalty of its own')
         d = self.n_features if pieces is None else pieces.n_inputs
-        mu, P = np.array(mean, dtype=np.float64), self._check_precision("precision", precision, d)
+        mu, P = check_numbers("the prior's mean", mean), self._check_precision("precision", precision, d)
         if mu.shape != (d,) or not np.isfinite(mu).all():
             raise OptionError(f"the prior's mean has shape {mu.shape}; expected ({d},), all finite")
         start = P if M is None else self._check_precision("M", M, d)
@@ -212,7 +213,7 @@ class PairRank(PairRankOptions):
             self._keep_monotone()
 
     def _check_precision(self, name: str, matrix: ArrayLike, d: int) -> FloatArray:
-        array = np.array(matrix, dtype=np.float64)
+        array = check_numbers(f"the prior's {name}", matrix)
         if array.shape != (d, d) or not np.isfinite(array).all():
             raise OptionError(f"the prior's {name} has shape {array.shape}; expected ({d}, {d}), all finite")
         try:
