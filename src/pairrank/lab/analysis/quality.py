@@ -247,13 +247,16 @@ def _cells(found: Sequence[Contest], subject: str) -> Iterator[tuple[str, list[t
             ]
             for ranker, look in looks.items()
         ]
-        lost, worse = ("; ".join(looks[v.rival].label for v in versus) for versus in (cell.unbeaten, cell.ahead))
+        behind = [v for v in cell.unbeaten if v.mean < 0 and v.p < ONLINE_P]
+        open_ = [v for v in cell.unbeaten if v not in behind]
+        lower, lost, worse = ("; ".join(looks[v.rival].label for v in of) for of in (behind, open_, cell.ahead))
+        online = [f"behind {lower}"] * bool(lower) + [f"not shown to be ahead of {lost}"] * bool(lost)
         fallen, most = cell.fell
         known = sum(math.isfinite(v.mean) for v in cell.offline)
         level = f"no worse than any{'' if known == len(cell.offline) else ' measured'} by {MARGIN}"
         lasting = f"{fallen} of {cell.runs} (at most {most:.4f})" if fallen else "none"
         told = [
-            "while learning: " + (f"not shown to be ahead of {lost}" if lost else "ahead of every rival"),
+            "while learning: " + (", ".join(online) or "ahead of every rival"),
             "what was learned: " + (f"perhaps worse than {worse}" if worse else level if known else NOT_MEASURED),
             f"NDCG@10 of a RankNet that saw the labels: {_figure(cell.ceiling, 4)}",
             f"ended below round {EARLY}: " + (NOT_MEASURED if math.isnan(cell.ndcg[canonical(subject)]) else lasting),
