@@ -155,6 +155,17 @@ def test_a_model_that_has_seen_nothing_goes_out(tests: FloatArray) -> None:
     assert not np.asarray(lightgbm.Booster(model_str=export.dumps(model, "lightgbm").decode()).predict(X)).any()
 
 
+def test_lines_without_ends_do_not_go_out_as_trees() -> None:
+    ranker, rng = PairRank(2, model="additive"), np.random.default_rng(0)
+    for _ in range(9):  # ends are found at list 64
+        shown = ranker.rank(rng.normal(size=(8, 2)), 5)
+        ranker.learn(shown, shown.features[:, 0] > 0)
+    model, X = AdditiveModel.from_ranker(ranker), rng.normal(size=(8, 2))
+    np.testing.assert_allclose(model.score(X), ranker.score(X), atol=1e-12)
+    with pytest.raises(ExportError, match="'1' is a line without ends"):
+        model.steps()
+
+
 def test_the_command(ranker: PairRank, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ranker.save(tmp_path / "m.pairrank")
     out = tmp_path / "m.json"

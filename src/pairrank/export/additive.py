@@ -149,6 +149,9 @@ class AdditiveModel:
         """
         if self.products:
             raise ExportError("trees of one feature each cannot hold products of two; json and onnx can")
+        for name, function in zip(self.feature_names, self.functions, strict=True):
+            if len(function.x) < 2 and function.slope:  # units are still being measured, or it did not vary meanwhile
+                raise ExportError(f"the function of {name!r} is a line without ends, which trees cannot hold; json can")
         smooth = [f for f in self.functions if not f.few and len(f.x) > 1]
         spare = leaves - sum(len(f.x) for f in self.functions)
         if spare < 1:
