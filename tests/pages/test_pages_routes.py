@@ -299,7 +299,7 @@ def test_many_impressions_cost_no_more_than_a_hundred(
     took = {}
     for lists in (100, 3000):
         path = tmp_path / f"{lists}.db"
-        with running(path, learner=False) as client:
+        with running(path) as client:
             client.put("/v1/rankers/shop", json={"n_features": 2})
         _logged(path, lists)
         with running(path, learner=False) as client:

@@ -94,6 +94,7 @@ def served(spec: RunSpec, n_features: int, folder: Path, lag: int, life: int) ->
     """The ranker of ``spec``, made by a service of its own."""
     path = folder / "store.db"
     name, options = rankers.parse(spec.ranker)
+    open_store(path).close()
     with running_app(path, learner=False, max_body_bytes=2**24) as client:
         body = {"n_features": n_features, "ranker": name, "options": dict(options), "seed": spec.seed}
         assert client.put("/v1/rankers/a", json=body).status_code == 201

@@ -96,6 +96,15 @@ def test_keys_make_up_for_names_where_they_are_demanded(tmp_path: Path) -> None:
             assert client.get("/v1/rankers", headers=headers).status_code == 421
 
 
+def test_without_a_key_the_outside_is_refused_though_the_last_one_was_revoked(tmp_path: Path) -> None:
+    with running_app(tmp_path / "s.db", host="0.0.0.0") as client:
+        assert client.get("/v1/rankers").status_code == 401
+        assert client.put("/v1/rankers/a", json={"n_features": 2}).status_code == 401
+        assert client.get("/healthz").status_code == 200
+    with running_app(tmp_path / "s.db") as client:
+        assert client.get("/v1/rankers").json() == {"rankers": []}
+
+
 @pytest.mark.browser
 def test_a_page_whose_name_is_made_to_mean_this_machine_reads_and_writes_nothing(
     tmp_path: Path, chromium: Browser

@@ -48,7 +48,8 @@ def make_app(
     learner: bool = False,
     routes: Sequence[Callable[[WorkerState], Iterable[BaseRoute]]] = (),
 ) -> FastAPI:
-    """The service over a store. ``learner`` True also learns in this process; else another process must.
+    """The service over a store. ``learner`` True also makes the store, and learns, in this process; else others must,
+    and a store that is not there is waited for.
 
     ``routes`` are more rooms, mounted by the command that needs them; ``app.state.nav`` names the pages in the bar.
     """
@@ -131,6 +132,8 @@ class Envelope:
 
     def _refused(self, scope: Scope) -> RefusalError | None:
         """Why a request goes no further: without keys, any page that a user visits could otherwise read or write."""
+        if self._worker.away is not None:  # nor are there keys to go by
+            return None if scope["path"] == "/healthz" else self._worker.away
         headers = dict(scope["headers"])
         if not is_own(headers, self._worker.settings, bool(self._worker.models.keys)):
             return RefusalError(421, "host", "this service does not answer to that host; see allowed_hosts")

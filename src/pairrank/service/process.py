@@ -64,8 +64,6 @@ def _work(settings: Settings, handle: int) -> None:
     # The writer needs the interpreter only for moments; it must not wait five milliseconds for each.
     sys.setswitchinterval(0.0005)
     telemetry.start("worker")
-    if store := _connect(settings.store, threading.Event()):  # a signal ends the wait, and the process
-        store.close()
     app = make_app(settings.store, settings)
     jit.load()
     # What is here now stays: a collection that walks through all of it would hold up requests for many milliseconds.
@@ -86,7 +84,7 @@ def _work(settings: Settings, handle: int) -> None:
             settings.max_writing,
             settings.key_rate,
             refused=worker.metrics.answered,
-            keys=lambda: worker.models.keys,
+            keys=lambda: () if worker.away else worker.models.keys,
         )
 
     config = uvicorn.Config(
@@ -121,11 +119,14 @@ def _learn(settings: Settings) -> None:
 
 
 def _connect(url: str, stop: threading.Event) -> SqlStore | None:
+    told = ""
     while not stop.is_set():
         try:
             return open_store(url, create=False)  # the supervisor has made it; who deleted it wants no empty one
         except StorageError as problem:
-            logging.getLogger("pairrank.process").error("%s", problem)
+            if str(problem) != told:
+                told = str(problem)
+                logging.getLogger("pairrank.process").error("%s", told)
             time.sleep(0.5)
     return None
 

@@ -10,17 +10,19 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pairrank import store_log, threads
 from pairrank.checking import import_extra
-from pairrank.errors import OptionError, StorageError
+from pairrank.errors import OptionError, PairRankError, StorageError
 from pairrank.service.auth import new_key
 from pairrank.service.settings import Settings
 from pairrank.service.store import open_store, sqlite_path
+from pairrank.service.store.database import AwayError
 from pairrank.service.store.sqlite import sqlite_library
 
 BIND_SECONDS = 5.0
@@ -58,9 +60,17 @@ def data_place(settings: Settings) -> str:
 
 def serve(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
-    check(settings)
+    away = None
+    try:
+        check(settings)
+    except AwayError as problem:
+        away = problem
     listener = listen(settings.host, settings.port)  # before there is a store, which would be left behind
-    _open(settings)
+    if away is None:
+        _open(settings)
+    else:
+        print(f"pairrank: {away}", file=sys.stderr)
+        threading.Thread(target=_open_at_last, args=(settings,), daemon=True).start()
     settings = replace(settings, port=listener.getsockname()[1])
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
@@ -80,6 +90,19 @@ def _open(settings: Settings) -> None:
             key, _ = new_key("environment", ["admin"], time.time(), settings.admin_key)
             if all(known.digest != key.digest for known in store.access_keys()):
                 store.put_key(key, "environment")
+
+
+def _open_at_last(settings: Settings) -> None:
+    """As soon as the database is there; until then workers say that it is not."""
+    try:
+        while True:
+            with suppress(AwayError):
+                _open(settings)
+                check(settings)
+                return
+            time.sleep(0.5)
+    except PairRankError as problem:
+        print(f"pairrank: {problem}", file=sys.stderr)
 
 
 def listen(host: str, port: int, patience: float = BIND_SECONDS) -> socket.socket:

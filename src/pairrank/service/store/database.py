@@ -18,6 +18,10 @@ class BusyError(StorageError):
     """Somebody else is writing just now."""
 
 
+class AwayError(StorageError):
+    """The database server cannot be connected to."""
+
+
 class Database(ABC):
     """A connection that one thread at a time may use. SQL has ``?`` for values.
 
@@ -186,7 +190,7 @@ class Database(ABC):
         self.all("UPDATE meta SET value = value + 1 WHERE name = 'epoch'")
 
 
-def unavailable(problem: Exception) -> StorageError:
+def unavailable(problem: Exception, kind: type[StorageError] = StorageError) -> StorageError:
     """The `StorageError` for what a database driver raised."""
     text = " ".join(str(problem).split()) or type(problem).__name__
-    return StorageError(f"the store cannot be used right now: {text[:200]}")
+    return kind(f"the store cannot be used right now: {text[:200]}")

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import psycopg
 
 from pairrank.errors import StorageError
-from pairrank.service.store.database import Database, Row, unavailable
+from pairrank.service.store.database import AwayError, Database, Row, unavailable
 
 # Any numbers, as long as they are ours alone. Learners share the first; older versions took it for one learner alone.
 LEARNER_LOCK = 0x50524C44
@@ -84,7 +84,7 @@ class PostgresDatabase(Database):
                 options=" ".join(f"-c {name}={value}" for name, value in SETTINGS.items()),
             )
         except psycopg.Error as problem:
-            raise unavailable(problem) from problem
+            raise unavailable(problem, AwayError) from problem
         return self._connection
 
     @property

@@ -7,14 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Scope
 
-from pairrank.errors import StorageError
+from pairrank.errors import PairRankError, StorageError
 from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError
 from pairrank.service.auth import authorise
@@ -32,6 +32,9 @@ from pairrank.service.worker.recent_candidates import Recent
 
 logger = logging.getLogger("pairrank.requests")
 
+OPENING_SECONDS = 2.0  # a store that takes longer is waited for while the worker answers
+AGAIN_SECONDS = 0.5
+
 
 class WorkerState:
     """One worker's state. ``learner`` True also learns, in a thread: everything in one process."""
@@ -46,6 +49,7 @@ class WorkerState:
         self.ranking, self.writing = Admission(settings.max_ranking), Admission(settings.max_writing)
         self.stopping = False
         self._learner = learner
+        self.away: RefusalError | None = None  # what is told while there is no store
         self.store: SqlStore
         self.models: Models
         self.writer: GroupCommit
@@ -53,35 +57,63 @@ class WorkerState:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Connect, start the threads; drain and stop them at the end."""
-        self.store = await asyncio.to_thread(open_store, self.url)
-        writing = await asyncio.to_thread(open_store, self.url)
+        """Connect, start the threads; drain and stop them at the end.
+
+        A worker beside others lives without its store, too, and opens it when it is there.
+        """
+        self.away = RefusalError(503, "store", "the store is not open yet")
+        async with AsyncExitStack() as opened:
+            opening = asyncio.create_task(self._open_at_last(opened))
+            await asyncio.wait([opening], timeout=None if self._learner else OPENING_SECONDS)
+            if opening.done():
+                opening.result()
+            try:
+                yield
+            finally:
+                opening.cancel()
+                await asyncio.wait([opening])
+
+    async def _open_at_last(self, opened: AsyncExitStack) -> None:
+        while self.away is not None:
+            try:
+                await self._open(opened)
+                self.away = None
+            except PairRankError as problem:
+                await opened.aclose()
+                if self._learner:
+                    raise
+                if str(problem) != str(self.away):
+                    logger.error("%s", problem)
+                self.away = RefusalError(503, "store", str(problem))
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _open(self, opened: AsyncExitStack) -> None:
+        async def connect() -> SqlStore:
+            # Beside others the supervisor has made it; who deleted it wants no empty one.
+            store = await asyncio.to_thread(open_store, self.url, create=self._learner)
+            opened.callback(store.close)
+            return store
+
+        self.store, writing = await connect(), await connect()
         at_once = open_impatient(self.url)
-        self.models, self.writer = Models(self.store), GroupCommit(writing, self.clock, at_once=at_once)
+        if at_once is not None:
+            opened.callback(at_once.close)
+        self.models = Models(self.store)
+        opened.push_async_callback(self.models.close)
         self.reports = Reports(self.store, self.models, self.clock)
-        stop, thread = threading.Event(), None
         if self._learner:
-            learning = await asyncio.to_thread(open_store, self.url)
-            thread = threading.Thread(target=Learner(learning, self.clock).run, args=(stop,), daemon=True)
+            stop, learner = threading.Event(), Learner(await connect(), self.clock)
+            thread = threading.Thread(target=learner.run, args=(stop,), daemon=True)
+            opened.push_async_callback(asyncio.to_thread, thread.join)
+            opened.callback(stop.set)
             thread.start()
+        self.writer = GroupCommit(writing, self.clock, at_once=at_once)
+        opened.push_async_callback(self.writer.close)
         await self.models.start()
-        try:
-            yield
-        finally:
-            await self.writer.close()
-            stop.set()
-            if thread is not None:
-                await asyncio.to_thread(thread.join)
-                learning.close()
-            await self.models.close()
-            writing.close()
-            if at_once is not None:
-                at_once.close()
-            self.store.close()
 
     def allow(self, request: Request, role: str | None) -> str:
-        """Who asks: the key's name, or "local" where there are no keys; raises when the role is missing."""
-        if not self.models.keys:
+        """Who asks: the key's name, or "local" where none are needed; raises when the role is missing."""
+        if self.settings.loopback and not self.models.keys:
             return "local"
         return authorise(self.models.keys, request.headers.get("authorization"), role)
 
