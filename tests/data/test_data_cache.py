@@ -143,3 +143,14 @@ def test_the_default_folder_is_under_home(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.delenv("PAIRRANK_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache.folder() == tmp_path / ".cache" / "pairrank"
+
+
+def test_a_user_without_a_home_does_without_the_cache(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("PAIRRANK_CACHE")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # as `docker run --user` gives: a number without a name
+    assert cache.get("one") is None
+    assert not cache.put("one", {}, ARRAYS)
+    assert "set PAIRRANK_CACHE" in caplog.text

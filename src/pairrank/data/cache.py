@@ -38,7 +38,10 @@ logger = logging.getLogger(__name__)
 
 
 def folder() -> Path:
-    return Path(os.environ.get("PAIRRANK_CACHE") or Path.home() / ".cache" / "pairrank")
+    try:
+        return Path(os.environ.get("PAIRRANK_CACHE") or Path.home() / ".cache" / "pairrank")
+    except RuntimeError:  # no home, as for a container's user without a name: a folder that cannot be written
+        return Path(os.devnull, "pairrank")
 
 
 def key(**parts: Any) -> str:
