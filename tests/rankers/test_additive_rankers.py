@@ -412,6 +412,14 @@ def test_monotone_functions_only_rise_or_only_fall(name: str, model: str) -> Non
         assert name != "pairrank" or ranker.settings.monotone == {"0": sign, "2": 1}
 
 
+@pytest.mark.parametrize("name", ["pairrank", "p2linrank", "posterior-sampling", "pdgd", "dbgd"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_monotone_holds_before_anything_is_learned(name: str, sign: int) -> None:
+    for seed in range(5):
+        lower, higher = rankers.make(name, n_features=2, seed=seed, monotone={0: sign}).score([[0.0, 1.0], [1e6, 1.0]])
+        assert sign * (higher - lower) >= -1e-5
+
+
 def test_the_order_in_which_monotone_features_are_told_changes_no_bit() -> None:
     """Files hold them sorted: a ranker that was loaded goes on as the one that was not."""
     one, other = (PairRank(D, monotone=dict.fromkeys(order, -1)) for order in ((2, 0, 1), (0, 1, 2)))

@@ -82,6 +82,7 @@ class P2LinRank(PairwiseRanker):
         self._noise = self.lam * centres  # ξ, (N, d)
         self._models: FloatArray = centres
         self._weights = centres.mean(axis=0)
+        self._keep_monotone()
 
     @property
     def models(self) -> FloatArray:
