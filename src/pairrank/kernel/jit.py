@@ -109,9 +109,6 @@ def is_warm() -> bool:
     try:
         if os.environ.get("PAIRRANK_COMPILED") == "0" or find_spec("numba") is None:
             return False
-    except ImportError:
-        return False
-    try:
         numba = import_module("numba")
         if numba.config.DISABLE_JIT:
             return False

@@ -60,10 +60,7 @@ class DBGD(LinearRanker):
         check_number_in("tau", self.tau, 0, 100)
         # Clicks mostly follow at once: the last list's directions are kept, not drawn again.
         self._last_directions: tuple[int, FloatArray] = (-1, np.empty(0))
-
-    @property
-    def _candidates(self) -> int:
-        return 1
+        self._candidates = 1
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         key = rng.integers(2**63, size=1)

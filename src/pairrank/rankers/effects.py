@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +13,8 @@ from pairrank.checking import nearest
 from pairrank.documents import Features, numbers
 from pairrank.errors import FeatureError, UnknownNameError
 from pairrank.features.linear import Units
-from pairrank.types import BoolArray, FloatArray, Inspection, IntArray
+from pairrank.rankers.base import Ranker
+from pairrank.types import BoolArray, FloatArray, IntArray
 
 # Documents whose values are told beside a function: enough to see where they are, few enough to send.
 MARKS = 40
@@ -62,26 +61,15 @@ class Explanation:
     certain: BoolArray
 
 
-class Explained(ABC):
+class Explained(Ranker):
     """What a ranker with weights of inputs can tell of its features."""
 
-    n_features: int
-    feature_names: Sequence[str] | None
     _weights: FloatArray
-    _turn: AbstractContextManager[Any]  # no other thread learns meanwhile
 
     @property
     @abstractmethod
     def _units(self) -> Units:
         """What makes inputs of features."""
-
-    @abstractmethod
-    def check_features(self, features: Features) -> FloatArray:
-        """See `Ranker.check_features`."""
-
-    @abstractmethod
-    def inspect(self, features: Features) -> Inspection | None:
-        """See `Ranker.inspect`."""
 
     def _covariance(self) -> FloatArray | None:
         """(n_inputs, n_inputs), of the weights of the inputs; None where the ranker knows none."""

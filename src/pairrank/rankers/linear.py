@@ -15,7 +15,7 @@ from pairrank.documents import Features
 from pairrank.errors import NoWeightsError, OptionError
 from pairrank.features.additive import Additive, filled
 from pairrank.features.linear import Units
-from pairrank.rankers.base import Ranker, State
+from pairrank.rankers.base import State
 from pairrank.rankers.effects import Explained
 from pairrank.rankers.first_lists import FirstLists, packed, unpacked
 from pairrank.rankers.monotone import constraints, projected
@@ -24,7 +24,7 @@ from pairrank.types import AnyArray, BoolArray, FloatArray, Impression, IntArray
 
 
 @dataclass(eq=False, kw_only=True)
-class LinearRanker(Ranker, Explained):
+class LinearRanker(Explained):
     """A ranker that scores by one weight vector: score(x) = φ(x)·θ.
 
     `_rank` and `_learn` see ``n_inputs`` inputs φ(x): with ``model`` "linear" the documents centred on their list, in

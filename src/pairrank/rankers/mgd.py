@@ -8,8 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from pairrank.checking import check_choice
-from pairrank.errors import OptionError
+from pairrank.checking import check_choice, check_whole
 from pairrank.rankers import multileaving
 from pairrank.rankers.dbgd import DBGD
 from pairrank.types import AnyArray, BoolArray, FloatArray, IntArray
@@ -43,14 +42,8 @@ class MGD(DBGD):
 
     def _reset(self) -> None:
         super()._reset()
-        n = self.n_candidates
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= 10_000:
-            raise OptionError(f"n_candidates is {n!r}; expected a whole number from 1 to 10000")
+        self._candidates = check_whole("n_candidates", self.n_candidates, 1, 10_000)
         check_choice("multileaving", self.multileaving, ("probabilistic", "team-draft"))
-
-    @property
-    def _candidates(self) -> int:
-        return self.n_candidates
 
     def _compare(self, scores: FloatArray, k: int, rng: np.random.Generator) -> tuple[IntArray, dict[str, AnyArray]]:
         if self.multileaving == "probabilistic":

@@ -173,16 +173,16 @@ def _told(problem: BaseException, path: str | None = None) -> str:
     """What went wrong in one sentence, with the last line of ``path`` that had to do with it."""
     if isinstance(problem, SyntaxError):
         return f"line {problem.lineno}: {problem.msg}"
-    lines = [frame.lineno for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == path]
-    where = f"line {lines[-1]}: " if lines else ""
-    return f"{where}{type(problem).__name__}: {problem}"
+    return f"{_line(problem, path)}{type(problem).__name__}: {problem}"
 
 
 def line_of(name: str, problem: BaseException) -> str:
     """``file.py, line 12: `` where ``problem`` came through the file that ``name`` names; else nothing."""
     match = _PLACE.match(name)
-    if match is None:
-        return ""
-    frames = traceback.extract_tb(problem.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == match[1]]
-    return f"{match[1]}, line {lines[-1]}: " if lines else ""
+    line = _line(problem, match[1]) if match else ""
+    return f"{match[1]}, {line}" if match and line else ""
+
+
+def _line(problem: BaseException, path: str | None) -> str:
+    lines = [frame.lineno for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == path]
+    return f"line {lines[-1]}: " if lines else ""

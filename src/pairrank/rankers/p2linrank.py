@@ -7,14 +7,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from pairrank.checking import check_choice, check_lam, check_number_in
+from pairrank.checking import check_choice, check_number_in, check_whole
 from pairrank.documents import Features
-from pairrank.errors import OptionError
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import exploration, partition
 from pairrank.rankers.base import Draw
 from pairrank.rankers.candidates import FEW, Candidates, show
-from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker, preferred
+from pairrank.rankers.pairwise import PairKind, PairwiseRanker, preferred
 from pairrank.rankers.posterior_sampling import TOLERANCE
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression, Inspection, IntArray
@@ -69,12 +68,8 @@ class P2LinRank(PairwiseRanker):
     exploration: Literal["conservative", "random"] = "conservative"
 
     def _reset(self) -> None:
-        if isinstance(self.n_models, bool) or not isinstance(self.n_models, int):
-            raise OptionError(f"n_models is {self.n_models!r}; expected a whole number")
-        check_number_in("n_models", self.n_models, 1, MAX_MODELS)
+        check_whole("n_models", self.n_models, 1, MAX_MODELS)
         check_number_in("nu", self.nu, 0.0, 1e6)
-        check_lam(self.lam)
-        check_choice("pairs", self.pairs, PAIRS)
         check_choice("exploration", self.exploration, ("conservative", "random"))
         super()._reset()
         rng = generator(self.seed, 0, Purpose.INIT)

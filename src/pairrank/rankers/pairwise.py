@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
+from pairrank.checking import check_choice, check_lam
 from pairrank.estimator import evidence
 from pairrank.estimator.posterior import Posterior
 from pairrank.features.additive import Additive, filled
@@ -54,6 +55,8 @@ class PairwiseRanker(LinearRanker):
     lam: float = 30.0
 
     def _reset(self) -> None:
+        check_lam(self.lam)
+        check_choice("pairs", self.pairs, PAIRS)
         super()._reset()
         self._posterior = self._start()
 

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from pairrank.checking import check_choice, check_lam, check_number_in
+from pairrank.checking import check_number_in
 from pairrank.estimator.posterior import Posterior
 from pairrank.rankers.base import Draw, State
-from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
+from pairrank.rankers.pairwise import PairKind, PairwiseRanker
 from pairrank.types import BoolArray, FloatArray, Impression
 
 # How far θ̂ may stray from the exact minimiser, as a share of a standard deviation of the posterior.
@@ -55,8 +55,6 @@ class PosteriorSampling(PairwiseRanker):
 
     def _reset(self) -> None:
         check_number_in("v", self.v, 0.0, 1e9)
-        check_lam(self.lam)
-        check_choice("pairs", self.pairs, PAIRS)
         super()._reset()
         self._root: FloatArray | None = None  # of H⁻¹, until the next `learn`
 

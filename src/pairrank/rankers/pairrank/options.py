@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from pairrank.checking import check_choice, check_lam, check_number_in
+from pairrank.checking import check_choice, check_number_in
 from pairrank.errors import OptionError
-from pairrank.rankers.pairwise import PAIRS, PairKind, PairwiseRanker
+from pairrank.features.spread import STRENGTH
+from pairrank.rankers.pairwise import PairKind, PairwiseRanker
 from pairrank.types import Float32Array
 
 _BEST: Mapping[str, Any] = {
@@ -37,11 +38,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "authors": {**_PUBLISHED, "pairs": "matched", "loss": "mean"},
     }
 )
-# θ ~ N(0, I/λ) expects the scores of two documents to differ by √(d/λ) in units of their spread: 0.58 with this λ/d.
-STRENGTH = 3.0
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "exploration": ("conservative", "random"),
-    "pairs": PAIRS,
     "width": ("probability", "score"),
     "units": ("spread", "range"),
     "loss": ("sum", "mean"),
@@ -108,7 +106,6 @@ class PairRankOptions(PairwiseRanker):
         for name, (low, high, open_low) in RANGES.items():
             if getattr(self, name) is not None or name not in ("Q", "half_life"):
                 check_number_in(name, getattr(self, name), low, high, open_low=open_low)
-        check_lam(self.lam)
         if not isinstance(self.alpha, str) or self.alpha != "theory":
             check_number_in("alpha", self.alpha, 0.0, 1e9)
         for name in ("refine", "offsets"):
