@@ -117,8 +117,8 @@ class Database(ABC):
 
     def insert(self, table: str, values: Mapping[str, Any], then: str = "") -> list[Row]:
         """Add one row, by the names of its columns; ``then`` is what follows the values in SQL."""
-        names, marks = ", ".join(values), ", ".join("?" * len(values))
-        return self.all(f"INSERT INTO {table} ({names}) VALUES ({marks}) {then}", tuple(values.values()))
+        names = ", ".join(values)
+        return self.all(f"INSERT INTO {table} ({names}) VALUES {marks(values)} {then}", tuple(values.values()))
 
     @contextmanager
     def transaction(self, *, flush: bool = True) -> Iterator[None]:
@@ -171,10 +171,7 @@ class Database(ABC):
             return 0
         row = self.one("SELECT value FROM meta WHERE name = 'schema'")
         found = int(row[0]) if row else 0
-        if found > VERSION:
-            raise NewerFormatError(
-                f"the store has schema {found}; this PairRank knows up to {VERSION}: upgrade pairrank"
-            )
+        NewerFormatError.check("the store's schema", found, VERSION)
         return found
 
     def script(self, text: str) -> None:
@@ -188,6 +185,11 @@ class Database(ABC):
     def bump(self) -> None:
         """Tell every worker that rankers, limits or keys have changed."""
         self.all("UPDATE meta SET value = value + 1 WHERE name = 'epoch'")
+
+
+def marks(values: Collection[object]) -> str:
+    """A place in SQL for each of ``values``, in brackets; NULL where there are none, which nothing equals."""
+    return f"({', '.join('?' * len(values)) or 'NULL'})"
 
 
 def unavailable(problem: Exception, kind: type[StorageError] = StorageError) -> StorageError:

@@ -161,13 +161,7 @@ class ExperimentTables(RankerTables):
 
     def _experiments(self, where: str, values: tuple[Any, ...] = ()) -> list[ExperimentRow]:
         rows = self.database.named(f"{_EXPERIMENT} {where}", values)
-        return [
-            ExperimentRow(
-                **row
-                | {
-                    "definition": Definition(**json.loads(row["definition"])),
-                    "state": None if row["state"] is None else json.loads(row["state"]),
-                }
-            )
-            for row in rows
-        ]
+        for row in rows:
+            row["definition"] = Definition(**json.loads(row["definition"]))
+            row["state"] = None if row["state"] is None else json.loads(row["state"])
+        return [ExperimentRow(**row) for row in rows]

@@ -26,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pairrank.service.store.database import marks
 from pairrank.service.store.launches import LaunchTables
 from pairrank.service.store.values import Event, Feedback, ImpressionRow, Served, Status, Verdict, proves
 
@@ -80,10 +81,10 @@ class ImpressionTables(LaunchTables):
         """Keep impressions until they are logged or expire; those of rankers deleted meanwhile are dropped."""
         with self.database.transaction(flush=False):
             ids = sorted({item.ranker_id for item in impressions})
-            living = {row[0] for row in self.database.all(f"SELECT id FROM rankers WHERE id IN {_list(ids)}", ids)}
+            living = {row[0] for row in self.database.all(f"SELECT id FROM rankers WHERE id IN {marks(ids)}", ids)}
             rows = [item for item in impressions if item.ranker_id in living]
             self.database.many(
-                f"INSERT INTO impressions ({', '.join(Served._fields)}) VALUES {_list(Served._fields)}", rows
+                f"INSERT INTO impressions ({', '.join(Served._fields)}) VALUES {marks(Served._fields)}", rows
             )
 
     def feedback(self, items: Sequence[Feedback], now: float) -> list[Verdict]:
@@ -175,7 +176,7 @@ class ImpressionTables(LaunchTables):
         came: dict[int, set[int]] = {number: set() for number in numbers}
         rows = self.database.all(
             "SELECT number, position FROM events WHERE ranker_id = ? AND kind = 'click' "
-            f"AND number IN {_list(numbers)}",
+            f"AND number IN {marks(numbers)}",
             (ranker_id, *numbers),
         )
         for number, position in rows:
@@ -198,12 +199,12 @@ class ImpressionTables(LaunchTables):
         )
         if head is None:
             return None
-        marks, values = _list(numbers), (ranker_id, *numbers)
+        among, values = f"number IN {marks(numbers)}", (ranker_id, *numbers)
         rows = self.database.named(
-            f"SELECT {', '.join(_Waiting._fields)} FROM impressions WHERE ranker_id = ? AND number IN {marks}", values
+            f"SELECT {', '.join(_Waiting._fields)} FROM impressions WHERE ranker_id = ? AND {among}", values
         )
         waiting = {row["number"]: _Waiting(**row | {"ids": json.loads(row["ids"])}) for row in rows}
-        logged = self.database.all(f"SELECT number, token FROM log WHERE ranker_id = ? AND number IN {marks}", values)
+        logged = self.database.all(f"SELECT number, token FROM log WHERE ranker_id = ? AND {among}", values)
         log_seq, frozen, secret = head
         return _LockedRanker(log_seq, frozen, secret, waiting, dict(logged))
 
@@ -240,7 +241,7 @@ class ImpressionTables(LaunchTables):
             return {}
         rows = self.database.all(
             "SELECT DISTINCT number, kind, position FROM events WHERE ranker_id = ? AND kind <> 'click' "
-            f"AND number IN {_list(numbers)} ORDER BY number, kind, position",
+            f"AND number IN {marks(numbers)} ORDER BY number, kind, position",
             (ranker_id, *numbers),
         )
         found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -340,7 +341,3 @@ def _judge(locked: _LockedRanker, item: Feedback, now: float) -> Verdict:
         return Verdict(Status.DUPLICATE)
     positions = tuple(place for place, name in enumerate(found.ids) if name in item.clicks)
     return Verdict(Status.ACCEPTED, late=found.closes <= now, positions=positions, shown=len(found.ids))
-
-
-def _list(values: Sequence[object]) -> str:
-    return f"({', '.join('?' * len(values))})" if values else "(NULL)"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pairrank import rankers
+from pairrank.service.store.database import Row, marks
 from pairrank.service.store.impressions import ImpressionTables
 from pairrank.service.store.launches import Move
 from pairrank.service.store.values import Aside, Entry, RankerRow, Snapshot
@@ -32,23 +33,19 @@ class SqlStore(ImpressionTables):
         rows = self.database.named(f"SELECT {_ENTRY} FROM log WHERE ranker_id = ? AND {which} LIMIT ?", values)
         return [Entry(**row) for row in rows]
 
-    def listed(self, ranker_id: int, upto: int) -> list[tuple[int, int, bool, bool]]:
+    def listed(self, ranker_id: int, upto: int) -> list[Row]:
         """For each logged list up to entry ``upto``: its entry, the version that served it, whether it was more than
         the ranker's own list, and whether its candidates are there."""
-        rows = self.database.all(
+        return self.database.all(
             "SELECT seq, version, trial IS NOT NULL, candidates IS NOT NULL FROM log "
             "WHERE ranker_id = ? AND seq <= ? AND body IS NOT NULL ORDER BY seq",
             (ranker_id, upto),
         )
-        return [(seq, version, bool(trial), bool(kept)) for seq, version, trial, kept in rows]
 
-    def with_candidates(self, ranker_id: int, entries: Sequence[int]) -> list[tuple[bytes, bytes, bytes]]:
+    def with_candidates(self, ranker_id: int, entries: Sequence[int]) -> list[Row]:
         """Clicks, impression and candidates of some entries, in order."""
-        marks = ", ".join("?" * len(entries))
-        sql = f"SELECT clicks, body, candidates FROM log WHERE ranker_id = ? AND seq IN ({marks}) ORDER BY seq"
-        return [
-            (clicks, body, candidates) for clicks, body, candidates in self.database.all(sql, (ranker_id, *entries))
-        ]
+        sql = f"SELECT clicks, body, candidates FROM log WHERE ranker_id = ? AND seq IN {marks(entries)} ORDER BY seq"
+        return self.database.all(sql, (ranker_id, *entries))
 
     def rollback_targets(self, ranker_id: int) -> set[int]:
         """The versions that entries of the log go back to."""
@@ -79,21 +76,12 @@ class SqlStore(ImpressionTables):
     ) -> None:
         """Make a model the head, if the ranker is still there and nobody has gone further; with what was set aside
         since the last one, the states of experiments that have changed, and where the launch has come to."""
+        reached = (snapshot.version, applied, snapshot.learned, snapshot.skipped, snapshot.digest, snapshot.created)
         with self.database.transaction(flush=False):
             moved = self.database.all(
                 "UPDATE heads SET version = ?, applied = ?, learned = ?, skipped = ?, digest = ?, updated = ?, "
                 "set_aside = set_aside + ?, stopped = NULL WHERE ranker_id = ? AND applied < ? RETURNING version",
-                (
-                    snapshot.version,
-                    applied,
-                    snapshot.learned,
-                    snapshot.skipped,
-                    snapshot.digest,
-                    snapshot.created,
-                    len(aside),
-                    ranker_id,
-                    applied,
-                ),
+                (*reached, len(aside), ranker_id, applied),
             )
             if not moved:
                 return

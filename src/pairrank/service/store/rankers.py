@@ -226,14 +226,7 @@ def _launch(row: dict[str, Any]) -> LaunchHead | None:
 
 
 def _row(row: dict[str, Any]) -> RankerRow:
-    seq, reason, launch = row.pop("aside_seq"), row.pop("aside_reason"), _launch(row)
-    return RankerRow(
-        **row
-        | {
-            "config": Config.from_json(row["config"]),
-            "limits": Limits(**json.loads(row["limits"])),
-            "frozen": bool(row["frozen"]),
-            "last_set_aside": None if seq is None else Aside(seq, reason),
-            "launch": launch,
-        }
-    )
+    seq, reason = row.pop("aside_seq"), row.pop("aside_reason")
+    row["config"], row["limits"] = Config.from_json(row["config"]), Limits(**json.loads(row["limits"]))
+    row["frozen"], row["launch"] = bool(row["frozen"]), _launch(row)
+    return RankerRow(**row, last_set_aside=None if seq is None else Aside(seq, reason))

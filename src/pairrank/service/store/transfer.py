@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pairrank.errors import StorageError
 from pairrank.service.store import open_store, sqlite_path
+from pairrank.service.store.database import marks
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.schema import TABLES
 from pairrank.service.store.sqlite import SqliteDatabase
@@ -64,8 +65,7 @@ def copy_rows(source: SqlStore, target: SqlStore) -> None:
         target.database.all(target.database.BE_PATIENT)
         for table in TABLES:
             columns = source.database.columns(table)
-            marks = ", ".join("?" * len(columns))
-            insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
+            insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {marks(columns)}"
             for rows in source.database.batches(f"SELECT {', '.join(columns)} FROM {table}", BATCH):
                 target.database.many(insert, rows)
         for table in ("rankers", "audit", "experiments"):
