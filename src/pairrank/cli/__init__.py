@@ -1,6 +1,6 @@
 """The command line: one module per command, imported when the command is named.
 
-Such a module has ``configure(parser)``, which adds the options, and ``run(args)``, which returns an exit code.
+Such a module has ``configure(parser)``, which adds the options, and ``run(args)``, which may return an exit code.
 """
 
 from __future__ import annotations
@@ -92,15 +92,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")
     try:
         args = _parsed(words)
-        code: int = args.run(args)
+        code: int | None = args.run(args)
         sys.stdout.flush()
-        return code
-    except InputError as problem:
-        print(f"pairrank: {problem}", file=sys.stderr)
-        return 2
+        return code or 0
     except PairRankError as problem:
         print(f"pairrank: {problem}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(problem, InputError) else 1
     except KeyboardInterrupt:
         print(f"pairrank: interrupted{_kept(args)}", file=sys.stderr)
         return 130

@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     experiment_options.add_options(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     tuned = tuned_options.load(args.settings) if args.settings else {}
     base = args.ranker or ablations.STUDIES[args.study].base
     experiment = ablations.experiment(
@@ -51,4 +51,4 @@ def run(args: argparse.Namespace) -> int:
         users=experiment_options.users(args),
         seeds=args.seeds,
     )
-    return experiment_options.run_experiment(experiment, args)
+    experiment_options.run_experiment(experiment, args)

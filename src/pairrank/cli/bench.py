@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--markdown", action="store_true", help="print a section for a history file")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     machine, rows = _machine(args.quick), []
     if not (args.json or args.markdown):
         print("\n".join(f"{name}: {value}" for name, value in machine.items()), flush=True)
@@ -86,7 +86,6 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({**machine, "rows": [row.to_json() for row in rows]}, indent=1))
     elif args.markdown:
         print(_section(machine, rows))
-    return 0
 
 
 def _machine(quick: bool) -> dict[str, Any]:

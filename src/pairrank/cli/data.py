@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     inspect.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     parts, varying = _parts(args)
     whole = known_sets.total(list(parts.values()))
     known = known_sets.closest(whole)
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
             "differences": {name: {"found": f, "published": p} for name, (f, p) in differ.items()},
         }
         print(json.dumps(report, indent=2))
-        return 0
+        return
     print(_table(parts if len(parts) == 1 else {**parts, "total": whole}))
     print(f"\n{varying} of {whole.features} features vary over the training split; the others are dropped by default")
     if known is None:
@@ -59,7 +59,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"the nearest published set is {known.name}, but it differs:")
         for name, (found, published) in differ.items():
             print(f"  {name}: {_figures(found)} here, {_figures(published)} published")
-    return 0
 
 
 def _parts(args: argparse.Namespace) -> tuple[dict[str, Counts], int]:

@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     experiment_options.add_options(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     experiment = paper.comparison(
         replace(paper.DEMO, rounds=args.rounds), title="PairRank in a minute", command="pairrank demo", seeds=args.seeds
     )
@@ -35,4 +35,4 @@ def run(args: argparse.Namespace) -> int:
         experiment.check_defaults(args.out)
     except OptionError:  # a minute's work of another version: not worth a question
         args.resume = False
-    return experiment_options.run_experiment(experiment, args)
+    experiment_options.run_experiment(experiment, args)

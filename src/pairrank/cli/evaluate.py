@@ -25,12 +25,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="answer as JSON")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     asked = {name: getattr(args, name) for name in ("ranker", "against", "metric", "positions", "level")}
     found = evaluate(args.store, **asked)
     if args.json:
         print(json.dumps(found.to_json()))
-        return 0
+        return
     print(f"{found.metric} per list, first {found.positions} positions, {found.lists} lists of {found.ranker}")
     other = found.against
     if found.metric == "interleaved":
@@ -46,4 +46,3 @@ def run(args: argparse.Namespace) -> int:
         print(f"Left out: {count} lists {why}.")
     if found.doubt:
         print(f"Doubt: {found.doubt}.")
-    return 0

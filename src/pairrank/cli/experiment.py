@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         address(act)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     with Client(args.url, key=args.key) as client:
         match args.act:
             case "start":
@@ -59,12 +59,8 @@ def run(args: argparse.Namespace) -> int:
                 found = client.experiments()
     if args.json:
         print(json.dumps(found if args.act == "list" else found[0]))
-        return 0
-    for row in found:
-        print(told(row))
-    if not found:
-        print("The service has no experiments.")
-    return 0
+    else:
+        print("\n".join(map(told, found)) or "The service has no experiments.")
 
 
 def told(row: Mapping[str, Any]) -> str:

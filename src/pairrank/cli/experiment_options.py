@@ -15,7 +15,6 @@ from pairrank import click_models
 from pairrank.data.normalize import NAMES
 from pairrank.engines import ENGINES
 from pairrank.lab import executors
-from pairrank.lab.analysis.aggregate import Results
 from pairrank.lab.executors import prepare
 from pairrank.lab.experiment import CEILING, USERS, Experiment
 from pairrank.lab.outcomes import RunsFailedError
@@ -49,13 +48,7 @@ def run_all(specs: Sequence[RunSpec], args: argparse.Namespace, out: str | None)
                 tell(done, what="rounds" if done < total else "finishing")
 
         return executors.run_all(
-            specs,
-            out,
-            args.engine,
-            jobs=args.jobs,
-            address=args.address,
-            resume=args.resume,
-            report=report,
+            specs, out, args.engine, jobs=args.jobs, address=args.address, resume=args.resume, report=report
         )
 
 
@@ -132,7 +125,7 @@ def users(args: argparse.Namespace) -> tuple[str, ...]:
     return tuple(dict.fromkeys(click_models.canonical(text, stop=args.stop) for text in args.clicks or USERS))
 
 
-def run_experiment(experiment: Experiment, args: argparse.Namespace) -> int:
+def run_experiment(experiment: Experiment, args: argparse.Namespace) -> None:
     """Run an experiment and report on it; runs that fail do not keep the others from the report."""
     specs = experiment.specs()
     prepare(args.out)
@@ -146,7 +139,6 @@ def run_experiment(experiment: Experiment, args: argparse.Namespace) -> int:
             show_report(args.out)
         raise
     show_report(args.out)
-    return 0
 
 
 def show_report(out: str) -> None:
@@ -154,7 +146,12 @@ def show_report(out: str) -> None:
     with phase("drawing figures and writing the report"):
         made = report.build(out)
     results = made.results
-    _print_leaders(results)
+    for who in results.users:
+        head, rows = tables.leaders(results, who)
+        print(f"{who} users\n{fitted(head, rows)}\n")
+    print(textwrap.fill(headline.sentence(results), min(110, shutil.get_terminal_size().columns)) + "\n")
+    ceiling = f"; {CEILING} sees the labels and does not compete" if CEILING in results.rankers else ""
+    print(f"{tables.MARK} the best of its column, {tables.LEVEL} level with it (p ≥ 0.05){ceiling}")
     verdicts = [claim.verdict for claim in made.claims]
     told = ", ".join(f"{verdict}: {verdicts.count(verdict)}" for verdict in dict.fromkeys(verdicts))
     if told:
@@ -164,12 +161,3 @@ def show_report(out: str) -> None:
     for line in results.notes:
         print(f"not read: {line}")
     print(f"report: {made.html}\nfigures: {made.figures[0].parent} ({len(made.figures)} files)")
-
-
-def _print_leaders(results: Results) -> None:
-    for who in results.users:
-        head, rows = tables.leaders(results, who)
-        print(f"{who} users\n{fitted(head, rows)}\n")
-    print(textwrap.fill(headline.sentence(results), min(110, shutil.get_terminal_size().columns)) + "\n")
-    ceiling = f"; {CEILING} sees the labels and does not compete" if CEILING in results.rankers else ""
-    print(f"{tables.MARK} the best of its column, {tables.LEVEL} level with it (p ≥ 0.05){ceiling}")

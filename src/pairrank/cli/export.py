@@ -57,11 +57,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", default="_DEFAULT_", help="Solr's feature store (default: %(default)s)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     model = export.load_any(args.model, args.source, nonnegative=args.nonnegative, ranker=args.ranker)
     names = feature_names(args.names)
     if isinstance(model, export.AdditiveModel):
-        return _write_additive(args, model, names)
+        _write_additive(args, model, names)
+        return
     normaliser: Any = model.normalisation
     if args.normaliser:
         if model.is_normalised:
@@ -77,10 +78,9 @@ def run(args: argparse.Namespace) -> int:
     _write(args, export.dumps(model, args.format, fold=args.fold, store=args.store))
     if not model.is_normalised:
         print("pairrank: no normaliser: the engine must give features as the ranker saw them", file=sys.stderr)
-    return 0
 
 
-def _write_additive(args: argparse.Namespace, model: export.AdditiveModel, names: list[str] | None) -> int:
+def _write_additive(args: argparse.Namespace, model: export.AdditiveModel, names: list[str] | None) -> None:
     if args.normaliser or args.fold:
         raise ExportError("an additive model takes features as they come; leave out --normaliser and --fold")
     if names and len(names) != model.n_features:
@@ -90,7 +90,6 @@ def _write_additive(args: argparse.Namespace, model: export.AdditiveModel, names
     if args.format not in ("json", "onnx"):
         error = export.additive.largest_error(model.steps(args.leaves))
         print(f"pairrank: in steps; between the knots scores are within {error:.3g} of the model's", file=sys.stderr)
-    return 0
 
 
 def _write(args: argparse.Namespace, blob: bytes) -> None:

@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     blocks.add_argument("--out", metavar="FILE.svg", help="default: standard output")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     if (args.model is None) != (args.data is None):
         raise OptionError("--model and --data go together; without both, an example is drawn")
     panels = _example() if args.model is None else [_query(args)]
@@ -62,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         write_atomically(Path(args.out), (text + "\n").encode())
         print(f"wrote {args.out}")
-    return 0
 
 
 def _query(args: argparse.Namespace) -> drawing.Panel:

@@ -24,11 +24,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     address(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     given = {name: getattr(args, name) for name in ("margin", "holdout", "most_lost", "auto")}
     if args.mode is None and any(value is not None for value in given.values()):
         raise OptionError("a launch is decided with --mode shadow, guarded or free")
     with Client(args.url, key=args.key) as client:
         found = client.launch(args.ranker, args.mode, **{k: v for k, v in given.items() if v is not None})
     print(json.dumps(found) if args.json else f"{args.ranker}: {found['mode']}. {found['sentence']}")
-    return 0

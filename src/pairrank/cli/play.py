@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     # Needs the extra `serve`, which --help does not.
     import_extra("uvicorn", "serve")
     from pairrank.service.playground.index import open_index
@@ -49,4 +49,3 @@ def run(args: argparse.Namespace) -> int:
 
         with suppress(KeyboardInterrupt):  # the way in which one stops playing
             serve(Path(args.store or Path(folder) / "play.db"), index, place, ready)
-    return 0

@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     experiment_options.add_options(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     rivals = tuple(dict.fromkeys(canonical(rival) for rival in args.rival or quality.RIVALS))
     if canonical(args.ranker) in rivals:
         raise OptionError(f"{args.ranker} is both --ranker and --rival; a ranker cannot be compared with itself")
@@ -83,7 +83,6 @@ def run(args: argparse.Namespace) -> int:
     print(f"{quality.as_text(found, args.ranker)}\nas Markdown: {Path(args.out) / 'quality.md'}")
     if failed is not None:
         raise failed
-    return 0
 
 
 def _folds(text: str) -> list[tuple[str, int]]:

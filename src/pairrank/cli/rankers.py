@@ -30,11 +30,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="a ranker, also file.py:Class")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     if args.name is None:
         rows = [[name, rankers.label(name), _what(name)] for name in rankers.names()]
         print(experiment_options.fitted(["name", "in figures", "what it does"], rows))
-        return 0
+        return
     name, given = rankers.parse(args.name)
     cls, _ = rankers.class_of(name)
     settings = rankers.make(name, n_features=1, **given).settings
@@ -48,7 +48,6 @@ def run(args: argparse.Namespace) -> int:
         if option in told:
             print(wrap.fill(told[option]))
     print("\nvalues are those that act in a ranker with one feature")
-    return 0
 
 
 def _what(name: str) -> str:

@@ -15,6 +15,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="DIR", help="the --out of demo, reproduce, ablate or simulate")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     experiment_options.show_report(args.out)
-    return 0

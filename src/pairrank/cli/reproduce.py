@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     experiment_options.add_options(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     experiment = paper.comparison(
         experiment_options.protocol(args),
         command=experiment_options.command("reproduce", args, *experiment_options.named(args.ranker)),
@@ -41,4 +41,4 @@ def run(args: argparse.Namespace) -> int:
         seeds=args.seeds,
         settings=tuned_options.load(args.settings) if args.settings else None,
     )
-    return experiment_options.run_experiment(experiment, args)
+    experiment_options.run_experiment(experiment, args)

@@ -61,12 +61,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     experiment_options.add_options(parser, engine="serial")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     specs = [_given(args.spec)] if args.spec else _specs(args)
     summaries = experiment_options.run_all(specs, args, args.out)
     rows = [_row(list(group)) for _, group in groupby(summaries, key=lambda s: (s.spec.ranker, s.spec.clicks))]
     print(json.dumps(rows, indent=1) if args.json else _table(rows))
-    return 0
 
 
 def _specs(args: argparse.Namespace) -> list[RunSpec]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from contextlib import closing
 
 from pairrank import rankers
@@ -53,7 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     act.add_argument("--revoke", metavar="NAME", help="take a key away")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int | None:
+    acts: dict[str, Callable[[argparse.Namespace], int | None]]
     acts = {"backup": _backup, "restore": _restore, "compact": _compact, "import": _import, "keys": _keys}
     return acts.get(args.act, _verify)(args)
 
@@ -67,40 +69,32 @@ def _verify(args: argparse.Namespace) -> int:
     return 1 if faults else 0
 
 
-def _backup(args: argparse.Namespace) -> int:
+def _backup(args: argparse.Namespace) -> None:
     with closing(open_store(args.store, create=False)) as store:
         backup(store, args.file)
     print(f"Backed up into {args.file}")
-    return 0
 
 
-def _restore(args: argparse.Namespace) -> int:
+def _restore(args: argparse.Namespace) -> None:
     restore(args.file, args.store)
     print("Restored")
-    return 0
 
 
-def _import(args: argparse.Namespace) -> int:
+def _import(args: argparse.Namespace) -> None:
     model = rankers.load(args.model)
     model.recall(())  # one that a service served has left its lists behind
     check_name(args.ranker, "ranker")
     names = Columns.of(model.n_features, model.feature_names or feature_names(args.names)).names
     settings = {key: value for key, value in model.settings.items() if key != "feature_names"}
-    config = Config(
-        model.n_features,
-        rankers.spell(model.name, settings),
-        model.seed,
-        feature_names=names,
-    )
+    config = Config(model.n_features, rankers.spell(model.name, settings), model.seed, feature_names=names)
     with closing(open_store(args.store)) as store:
         if store.find(args.ranker) is not None:
             raise OptionError(f"there is a ranker {args.ranker!r} already; choose another name, or delete it first")
         store.create(args.ranker, config, Limits(), time.time(), "command line", start=model)
     print(f"{args.ranker}: {model.n_features} features, {model.n_ranked} lists ranked before; digest {model.digest()}")
-    return 0
 
 
-def _compact(args: argparse.Namespace) -> int:
+def _compact(args: argparse.Namespace) -> None:
     with closing(open_store(args.store, create=False)) as store:
         for row in store.chosen(args.ranker):
             model = load_head(store, row)
@@ -108,10 +102,9 @@ def _compact(args: argparse.Namespace) -> int:
             dropped = store.compact(row, model.ranker.to_bytes(), time.time(), "command line")
             print(f"{row.name}: {dropped} entries dropped")
         store.database.vacuum()
-    return 0
 
 
-def _keys(args: argparse.Namespace) -> int:
+def _keys(args: argparse.Namespace) -> None:
     if args.add and not args.role:
         raise OptionError("--add needs --role rank, feedback or admin")
     with closing(open_store(args.store, create=bool(args.add))) as store:
@@ -127,4 +120,3 @@ def _keys(args: argparse.Namespace) -> int:
             for key in store.access_keys():
                 made = time.strftime("%Y-%m-%d %H:%M", time.gmtime(key.created))
                 print(f"{key.name}: {', '.join(sorted(key.roles))}, made {made} UTC")
-    return 0

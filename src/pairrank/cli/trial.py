@@ -75,7 +75,7 @@ def _count(text: str) -> int:
     return 0 if text == "0" else positive(text)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     told: dict[str, Any] = {f.name: getattr(args, f.name) for f in fields(trial.Study) if hasattr(args, f.name)}
     guard = Guard(margin=args.margin, holdout=args.holdout)
     study = trial.Study(**told | {"guard": guard, "clicks": tuple(dict.fromkeys(args.clicks or USERS))})
@@ -102,7 +102,6 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(found, indent=1))
     else:
         print("\n\n".join(f"{title}\n{tables.as_text(*table)}" for title, table in made))
-    return 0
 
 
 Table = tuple[list[str], list[list[str]]]

@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     experiment_options.add_options(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     given = tuned_options.load(args.settings) if args.settings else {}
     told: dict[str, Any] = {f.name: getattr(args, f.name) for f in fields(tune.Task) if hasattr(args, f.name)}
     task = tune.Task(**told, users=experiment_options.users(args))
@@ -67,4 +67,3 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.out) / "settings.json"
     tune.save(path, task, found, experiment_options.command("tune", args, *words))
     print(f"settings: {path}")
-    return 0

@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     if find_spec("numba") is None:
         raise MissingExtraError("numba", "fast")
     if not jit.load():
@@ -26,4 +26,3 @@ def run(args: argparse.Namespace) -> int:
             "nothing was compiled: PAIRRANK_COMPILED is 0, or no folder can be written to (NUMBA_CACHE_DIR names one)"
         )
     print("The inner loops are compiled.")
-    return 0

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 @threads.single()
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     if bool(args.data) == bool(args.logs) and (args.data or not args.weights):
         raise OptionError("expected --weights FILE, --data DATA or LOGS; data or logs may stand beside weights")
     if args.weights:
@@ -56,7 +56,6 @@ def run(args: argparse.Namespace) -> int:
         ranker = _from_logs(args)
     ranker.save(args.out)
     print(f"{args.out}: {ranker.n_features} features, worth {args.strength:g} pairs")
-    return 0
 
 
 def _from_weights(args: argparse.Namespace) -> Any:
