@@ -289,6 +289,20 @@ def test_a_read_only_disk_is_refused_at_the_start_and_harmless(
     assert main(["replay", str(place)]) == 0
 
 
+def test_neither_the_present_folder_nor_a_closed_standard_input_keeps_workers_from_starting(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pairrank.py").touch()
+    monkeypatch.chdir(tmp_path)
+    # -P: without the present folder among those of modules, as where the command `pairrank` is called.
+    tree = Tree(place, prefix=("bash", "-c", 'exec "$0" -P "$@" <&-'))
+    try:
+        tree.client.create("a", 2)
+        exchange(tree.client)
+    finally:
+        assert tree.stop() == 0
+
+
 def test_check_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = f"sqlite:///{tmp_path / 'store.db'}"
     assert main(["serve", "--check", "--store", place]) == 0

@@ -85,9 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; exit codes: 0 done, 1 failed, 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
     args = argparse.Namespace()
-    for name in ("stdout", "stderr"):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed from the start: no file that is opened may come to stand in its place
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", closefd=False))
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, closefd=False))
     if isinstance(sys.stdout, TextIOWrapper):  # in a terminal without λ or … stands "?" in its place
         sys.stdout.reconfigure(errors="replace")
     try:

@@ -169,7 +169,9 @@ class Supervisor:
             child.process, child.started = self._start(child.role), now
 
     def _start(self, role: str) -> subprocess.Popen[bytes]:
-        environment = os.environ | threads.ENVIRONMENT
+        # Modules come from where this process has them; -m alone would look into the present folder first.
+        modules = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = os.environ | threads.ENVIRONMENT | modules
         if self._settings.workers > 1:
             environment["PROMETHEUS_MULTIPROC_DIR"] = str(self._folder)
         process = subprocess.Popen(
