@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pairrank import cli
 from pairrank.engines.ray import connected
 from pairrank.errors import PairRankError
 from pairrank.lab.executors import run_all
@@ -22,6 +23,16 @@ pytestmark = pytest.mark.slow
 BASE = RunSpec(data="synthetic:tiny", rounds=60, clicks="perfect")
 SPECS = [replace(BASE, ranker=name, seed=seed) for name in ("pdgd", "pairrank(model=additive)") for seed in (0, 1)]
 LONG = [replace(BASE, ranker="pdgd", rounds=2000, seed=seed) for seed in range(2)]
+
+
+def test_a_command_starts_one_cluster_for_all_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    started, init = [], ray.init
+    monkeypatch.setattr(ray, "init", lambda **options: started.append(init(**options)))
+    words = "tune synthetic:tiny --ranker pdgd --trials 4 --rounds 90 --clicks perfect --engine ray --jobs 2"
+    cli.main([*words.split(), "--out", str(tmp_path)])
+    assert len(list(tmp_path.glob("**/settings.json"))) == len(started) == 1
+    assert not ray.is_initialized()
 
 
 @pytest.fixture(scope="module")

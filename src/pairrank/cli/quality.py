@@ -71,7 +71,8 @@ def run(args: argparse.Namespace) -> None:
     try:
         # No more at once than keeps the processes busy: an interruption loses what is not kept yet.
         at_once = {"serial": 1, "processes": 8 * (args.jobs or cores())}.get(args.engine)
-        summaries.keep(specs, args.out, lambda chunk: experiment_options.run_all(chunk, args, None), at_once)
+        with experiment_options.one_cluster(args):
+            summaries.keep(specs, args.out, lambda chunk: experiment_options.run_all(chunk, args, None), at_once)
     except RunsFailedError as problem:
         failed = problem
     kept = summaries.load(args.out)

@@ -58,11 +58,12 @@ def run(args: argparse.Namespace) -> None:
         )
     prepare(args.out)
     found = []
-    for ranker, text in texts.items():
-        tuned = tune.tune(text, task, lambda specs, out: experiment_options.run_all(specs, args, out), args.out)
-        found.append(tuned)
-        best = ", ".join(f"{name} = {value}" for name, value in tuned.options.items()) or "the defaults"
-        print(f"{ranker}: {best}; {args.objective} {tuned.value:.4f}, defaults {tuned.default:.4f}", flush=True)
+    with experiment_options.one_cluster(args):
+        for ranker, text in texts.items():
+            tuned = tune.tune(text, task, lambda specs, out: experiment_options.run_all(specs, args, out), args.out)
+            found.append(tuned)
+            best = ", ".join(f"{name} = {value}" for name, value in tuned.options.items()) or "the defaults"
+            print(f"{ranker}: {best}; {args.objective} {tuned.value:.4f}, defaults {tuned.default:.4f}", flush=True)
     words = (*experiment_options.named(args.ranker), "--objective", args.objective, "--trials", str(args.trials))
     path = Path(args.out) / "settings.json"
     tune.save(path, task, found, experiment_options.command("tune", args, *words))
