@@ -152,6 +152,7 @@ def test_the_coin_of_a_document_is_its_own() -> None:
         (" navigational ( stop = anywhere ) ", "navigational(stop=anywhere)"),
         ("position", "position(eta=1)"),
         ("position(eta=0.5)", "position(eta=0.5)"),
+        ("position(eta=.5, noise=1.)", "position(eta=0.5, noise=1)"),
         ("position(eta=1,noise=0)", "position(eta=1, noise=0)"),
         ("cascade", "cascade"),
         ("cascade(noise=0.25)", "cascade(noise=0.25)"),

@@ -12,13 +12,15 @@ from pairrank.errors import OptionError
 _SPELT = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^,"\[\]]+?)\s*(?:,|$)')
 _BARE = re.compile(r"[A-Za-z][\w-]*")
+_SHORT = re.compile(r"-?(\.\d+|\d+\.)")  # .5 and 5., which JSON does not know
 _WORDS = {"True": True, "False": False, "None": None}
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]] | None:
     """The name and the options of a short text; None where it is not one.
 
-    A value is JSON, Python's True, False or None, or else a bare word. Options that cannot be read are an error.
+    A value is JSON, a number such as .5, Python's True, False or None, or else a bare word. Options that cannot be
+    read are an error.
     """
     match = _SPELT.fullmatch(text)
     if match is None:
@@ -55,4 +57,4 @@ def _value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return text
+        return float(text) if _SHORT.fullmatch(text) else text
