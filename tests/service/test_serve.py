@@ -173,6 +173,34 @@ def test_a_stop_drains_and_learns_what_is_left(place: str) -> None:
     assert logged(place) == sent
 
 
+def is_refused(here: tuple[str, int]) -> bool:
+    """Whether nobody listens; who was let in before that is sent away, and does not wait."""
+    try:
+        with socket.create_connection(here, timeout=10) as late:
+            late.recv(1)
+    except ConnectionRefusedError:
+        return True
+    except ConnectionResetError:
+        pass
+    return False
+
+
+@pytest.mark.slow
+def test_a_stop_answers_what_is_under_way_and_refuses_what_comes(place: str) -> None:
+    tree = Tree(place)
+    tree.client.create("a", 2)
+    here, body = ("127.0.0.1", tree._port), json.dumps({"documents": [{"id": "x", "features": [1, 2]}]}).encode()
+    with socket.create_connection(here, timeout=60) as slow:
+        head = f"POST /v1/rankers/a/rank HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        slow.sendall(head.encode() + body[:9])
+        assert tree.client.rankers()
+        tree.process.terminate()
+        until(lambda: is_refused(here))
+        slow.sendall(body[9:])
+        assert slow.recv(100).startswith(b"HTTP/1.1 200")
+    assert tree.stop() == 0
+
+
 # The locks of a learner that died are free at once; another asks four times a second. The rest is for slow machines.
 TAKEOVER_SECONDS = 30.0
 

@@ -145,6 +145,7 @@ class Supervisor:
                 for child in self._children:
                     self._tend(child)
                 time.sleep(0.05)
+            self._listener.close()  # as workers do: who comes now is refused, and need not wait for the end of this
             workers = [child for child in self._children if child.role == "worker"]
             self._end(workers, self._settings.drain_seconds + 2)
             self._end(self._children, LEARNER_SECONDS)
@@ -153,7 +154,6 @@ class Supervisor:
                 if child.process is not None and child.process.poll() is None:
                     child.process.kill()
                     child.process.wait()
-            self._listener.close()
 
     def _on_signal(self, *_: object) -> None:
         self._signals += 1
