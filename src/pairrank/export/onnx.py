@@ -84,8 +84,9 @@ def dumps_additive(model: AdditiveModel) -> bytes:
         "low": np.array([f.x[0] for f in functions]),
         "high": np.array([f.x[-1] for f in functions]),
         "slopes": np.array([f.slope for f in functions]),
-        # What is missing is first taken for the lowest knot, and then gets the rest.
-        "lost": np.array([0.0 if f.missing is None else f.missing - f.y[0] for f in functions]),
+        # What is missing is first taken for the lowest knot, and then gets the rest; NaN where it has no value.
+        "lost": np.array([np.nan if f.missing is None else f.missing - f.y[0] for f in functions]),
+        "ones": np.ones(len(functions)),
         "first": np.array(sum(f.y[0] for f in functions)),
         "zero": np.array(0.0),
         "one": np.array(1.0),
@@ -125,8 +126,8 @@ def dumps_additive(model: AdditiveModel) -> bytes:
         node("Min", ["above", "high"], ["between"]),
         node("Sub", ["known", "between"], ["beyond"]),
         node("MatMul", ["beyond", "slopes"], ["outside"]),
-        node("Cast", ["is_lost"], ["gone"], to=onnx.TensorProto.DOUBLE),
-        node("MatMul", ["gone", "lost"], ["absent"]),
+        node("Where", ["is_lost", "lost", "zero"], ["gone"]),
+        node("MatMul", ["gone", "ones"], ["absent"]),
         *together,
         node("Sum", terms, ["scores"]),
     ]
