@@ -55,11 +55,6 @@ class Function:
         values = np.interp(inside, self.x, self.y) + self.slope * (x - inside)
         return np.where(np.isnan(x), np.nan if self.missing is None else self.missing, values)
 
-    @property
-    def variation(self) -> float:
-        """How far it goes up and down between its knots."""
-        return float(np.abs(np.diff(self.y)).sum())
-
     def steps(self, rise: float) -> Steps:
         """Steps of at most ``rise`` each; one for every value where these are few."""
         if self.few or len(self.x) < 2:
@@ -156,7 +151,7 @@ class AdditiveModel:
         spare = leaves - sum(len(f.x) for f in self.functions)
         if spare < 1:
             raise ExportError(f"{leaves} leaves came; this model needs {leaves - spare + 1} at least")
-        rise = sum(f.variation for f in smooth) / spare
+        rise = sum(float(np.abs(np.diff(f.y)).sum()) for f in smooth) / spare  # of all that goes up and down
         return tuple(function.steps(max(rise, 1e-300)) for function in self.functions)
 
 

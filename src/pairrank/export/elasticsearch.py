@@ -48,9 +48,5 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     if strangers:
         raise ExportError(f"{source} normalises features that it does not weigh: {', '.join(sorted(strangers))}")
     weights = [float32_text.read(value, f"the weight of {name!r}") for name, value in definition.items()]
-    return LinearModel(
-        strict_json.entry(outer, "name", str, source),
-        np.array(weights),
-        tuple(definition),
-        tuple(read_normaliser(normalisers.get(feature), feature, float32_text.read) for feature in definition),
-    )
+    read = tuple(read_normaliser(normalisers.get(feature), feature, float32_text.read) for feature in definition)
+    return LinearModel(strict_json.entry(outer, "name", str, source), np.array(weights), tuple(definition), read)

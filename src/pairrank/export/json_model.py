@@ -45,12 +45,8 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
         strict_json.number(feature.get("weight"), f"the weight of {name!r}")
         for name, feature in zip(names, features, strict=True)
     ]
-    return LinearModel(
-        strict_json.entry(content, "name", str, source),
-        np.array(weights),
-        tuple(names),
-        tuple(read_normaliser(feature.get("normaliser"), feature["name"]) for feature in features),
-    )
+    normalisers = tuple(read_normaliser(feature.get("normaliser"), feature["name"]) for feature in features)
+    return LinearModel(strict_json.entry(content, "name", str, source), np.array(weights), tuple(names), normalisers)
 
 
 def write_normaliser(entry: MinMax | Standard | QueryMinMax) -> dict[str, Any]:

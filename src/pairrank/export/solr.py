@@ -51,12 +51,8 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
         odd = ", ".join(sorted(set(names) ^ set(weights)))
         raise ExportError(f"{source}: every listed feature needs a weight, and every weight a feature; see {odd}")
     values = [float32_text.read(weights[name], f"the weight of {name!r}") for name in names]
-    return LinearModel(
-        strict_json.entry(document, "name", str, source),
-        np.array(values),
-        tuple(names),
-        tuple(_read(feature.get("norm"), feature["name"]) for feature in features),
-    )
+    norms = tuple(_read(feature.get("norm"), feature["name"]) for feature in features)
+    return LinearModel(strict_json.entry(document, "name", str, source), np.array(values), tuple(names), norms)
 
 
 def _write(entry: MinMax | Standard | QueryMinMax, feature: str) -> dict[str, Any]:
