@@ -25,12 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--names title_bm25,body_bm25,age --normaliser normaliser.json --out model.json"
     )
     parser.add_argument("model", metavar="MODEL", help="the file to read")
-    parser.add_argument(
-        "--format",
-        required=True,
-        choices=sorted({*export.FORMATS, *export.ADDITIVE_FORMATS}),
-        help="the format to write",
-    )
+    formats = sorted({*export.FORMATS, *export.ADDITIVE_FORMATS})
+    parser.add_argument("--format", required=True, choices=formats, help="the format to write")
     parser.add_argument(
         "--from", dest="source", choices=export.READABLE, help="the format of MODEL (default: found out)"
     )

@@ -89,15 +89,10 @@ def interleave(
         teams.append(team)
         taken.add(pick)
     shown, own = np.array(ranking, dtype=np.int64), np.array(teams[start:], dtype=np.int64)
-    counts: FloatArray
-    match credit:
-        case "team":
-            counts = 1.0 - 2.0 * own.astype(np.float64)
-        case "choice":
-            counts = choice_credit(np.asarray(a), np.asarray(b), shown, after=after)
-        case _:
-            counts = exposure_credit(np.asarray(a), np.asarray(b), shown, after=after)
-    return Interleaved(shown, own, counts)
+    if credit == "team":
+        return Interleaved(shown, own, 1.0 - 2.0 * own.astype(np.float64))
+    counted = choice_credit if credit == "choice" else exposure_credit
+    return Interleaved(shown, own, counted(np.asarray(a), np.asarray(b), shown, after=after))
 
 
 def outcome(credit: FloatArray, clicks: BoolArray) -> float:
