@@ -1,7 +1,5 @@
 """Click logs of any size: ingest, check, fit, and priors from what is known already."""
 
-from __future__ import annotations
-
 from pairrank.logs.clicklog import Writer
 from pairrank.logs.ingest import Ingested, ingest
 from pairrank.logs.newton import Fit, fit, spread, validate

@@ -59,18 +59,15 @@ class Writer:
 
     def __post_init__(self) -> None:
         pa = arrow()
-        self._schema = pa.schema(
-            [
-                pa.field("query_id", pa.string(), nullable=False),
-                pa.field("timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
-                pa.field("documents", pa.list_(pa.string()), nullable=False),
-                pa.field(
-                    "features", pa.list_(pa.list_(pa.from_numpy_dtype(self.dtype), self.n_features)), nullable=False
-                ),
-                pa.field("clicks", pa.list_(pa.float32()), nullable=False),
-                pa.field("locked", pa.int32(), nullable=False),
-            ]
-        )
+        columns = {
+            "query_id": pa.string(),
+            "timestamp": pa.timestamp("us", tz="UTC"),
+            "documents": pa.list_(pa.string()),
+            "features": pa.list_(pa.list_(pa.from_numpy_dtype(self.dtype), self.n_features)),
+            "clicks": pa.list_(pa.float32()),
+            "locked": pa.int32(),
+        }
+        self._schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
         self._partial = Path(self.path).with_name(f".{Path(self.path).name}.part")
         self._file = parquet().ParquetWriter(self._partial, self._schema, compression="zstd")
         self._rows: list[tuple[Any, ...]] = []

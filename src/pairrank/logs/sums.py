@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -12,22 +11,15 @@ from pairrank.features import position
 from pairrank.features.linear import Units
 from pairrank.features.spread import centred, spread_sums
 from pairrank.kernel.logistic import sigmoid, slope
+from pairrank.kernel.pairs import Pairs
 from pairrank.logs.reader import Batch
 from pairrank.types import FloatArray, IntArray
 
 KINDS = ("adjacent", "all", "averaged", "shown")
 
 
-class DocumentPairs(NamedTuple):
-    """Preferences among the documents of a batch: row ``winner`` over row ``loser``; all of shape (n,)."""
-
-    winner: IntArray
-    loser: IntArray
-    weight: FloatArray
-
-
-def preferences(batch: Batch, kind: str) -> DocumentPairs:
-    """The pairs of every list of a batch, as `pairrank.kernel.pairs` takes them from one list.
+def preferences(batch: Batch, kind: str) -> Pairs:
+    """The pairs of every list, by rows of the batch, as `pairrank.kernel.pairs` takes them from one list.
 
     Of two examined documents the one with the higher gain is preferred, with weight g_i - g_j: 1 where clicks are yes
     or no. "averaged" divides by the most pairs that a document of the list is part of, which for clicks is the larger
@@ -44,11 +36,11 @@ def preferences(batch: Batch, kind: str) -> DocumentPairs:
         parts.append(_of_equal_length(gains, start, batch.locked[lists], kind))
     if not parts:
         none = np.empty(0, dtype=np.int64)
-        return DocumentPairs(none, none, np.empty(0))
-    return DocumentPairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        return Pairs(none, none, np.empty(0))
+    return Pairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _of_equal_length(gains: FloatArray, start: IntArray, locked: IntArray, kind: str) -> DocumentPairs:
+def _of_equal_length(gains: FloatArray, start: IntArray, locked: IntArray, kind: str) -> Pairs:
     k = gains.shape[1]
     place = np.arange(k)
     free = place >= locked[:, None]
@@ -73,7 +65,7 @@ def _of_equal_length(gains: FloatArray, start: IntArray, locked: IntArray, kind:
         n_liked = ((gains > 0) & free).sum(axis=1)[rows]
         n_left = seen - np.minimum(locked[rows], k) - n_liked
         weight /= np.maximum(np.maximum(n_liked, n_left), 1)
-    return DocumentPairs(start[rows] + winner, start[rows] + loser, weight)
+    return Pairs(start[rows] + winner, start[rows] + loser, weight)
 
 
 def inputs(batch: Batch, kind: str, units: Units) -> FloatArray:
@@ -142,7 +134,7 @@ def sums(
     )
 
 
-def _spread(X: FloatArray, pairs: DocumentPairs, value: FloatArray) -> FloatArray:
+def _spread(X: FloatArray, pairs: Pairs, value: FloatArray) -> FloatArray:
     """Σ v (x_w - x_l)(x_w - x_l)ᵀ, (d, d), symmetric to the last bit."""
     n = len(X)
     across = coo_array((value, (pairs.winner, pairs.loser)), shape=(n, n)).tocsr()
