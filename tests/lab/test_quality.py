@@ -232,10 +232,10 @@ def test_the_command_writes_its_tables_and_goes_on_where_it_was(
 ) -> None:
     words = [*WORDS, "--clicks", "perfect", "--engine", "serial", "--out", str(tmp_path)]
     assert main(words) == 0
-    said = capsys.readouterr().out
+    said = capsys.readouterr().out.replace(str(tmp_path), "")  # whose name may have figures, too
     page = (tmp_path / "quality.md").read_text()
     assert "synthetic:tiny, perfect users, 2 runs of each" in said
-    assert max(map(len, said.replace(str(tmp_path), "").splitlines())) <= 100
+    assert max(map(len, said.splitlines())) <= 100
     assert page.startswith("# pairrank against its rivals")
     assert "## synthetic:tiny, perfect users, 2 runs of each" in page
     figures = [re.findall(r"[+-]?\d\S*\.\d+", text.partition("perfect users")[2]) for text in (page, said)]
@@ -244,7 +244,7 @@ def test_the_command_writes_its_tables_and_goes_on_where_it_was(
     assert len(json.loads(before)) == 3 * 2 + 1, "three rankers, two seeds, and the ceiling"
     assert main(words) == 0
     assert (tmp_path / summaries.FILE).read_bytes() == before, "nothing was run again"
-    assert capsys.readouterr().out == said
+    assert capsys.readouterr().out.replace(str(tmp_path), "") == said
 
 
 def test_an_interruption_keeps_the_seeds_that_are_done(
@@ -291,7 +291,7 @@ def test_what_is_named_twice_is_compared_once(tmp_path: Path, capsys: pytest.Cap
     assert main(words) == 0
     said = capsys.readouterr().out
     assert main(["quality", "synthetic:tiny@1", *words[1:], "--rival", "pdgd()", "--clicks", "perfect"]) == 0
-    assert capsys.readouterr().out == said
+    assert capsys.readouterr().out.replace(str(tmp_path), "") == said
     assert main([*words, "--rival", "pairrank"]) == 2
     assert "compared with itself" in capsys.readouterr().err
 

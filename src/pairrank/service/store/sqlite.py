@@ -86,10 +86,14 @@ class SqliteDatabase(Database):
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
         connection = self._plain(mode)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
-        connection.execute(f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}")
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.execute(f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}")
+        except sqlite3.Error:
+            connection.close()
+            raise
         self._flush, self._file = None, self._file_now()
         return connection
 
