@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +67,9 @@ def _parts(args: argparse.Namespace) -> tuple[dict[str, Counts], int]:
     single = not args.path.startswith(synthetic.PREFIX) and Path(args.path).is_file()
     parts: dict[str, Counts] = {}
     varying = 0
+    raw = partial(load, normalise="none", drop_constant=False, regroup=args.regroup, cache=not args.no_cache)
     for split in (layout.WHOLE,) if single else layout.available(args.path, args.fold):
-        dataset = load(
-            args.path,
-            split,
-            args.fold,
-            normalise="none",
-            drop_constant=False,
-            regroup=args.regroup,
-            cache=not args.no_cache,
-        )
+        dataset = raw(args.path, split, args.fold)
         parts[split] = known_sets.summary(dataset)
         if split in ("train", layout.WHOLE):
             varying = int(np.count_nonzero(dataset.features.max(axis=0) > dataset.features.min(axis=0)))

@@ -89,16 +89,11 @@ def _given(text: str) -> RunSpec:
 def _row(runs: Sequence[Summary]) -> dict[str, Any]:
     """The seeds of one ranker and users in one row."""
     spec = runs[0].spec
-    ndcg, ndcg_ci = map(float, mean_interval([run.ndcg for run in runs]))
-    cndcg, cndcg_ci = map(float, mean_interval([run.cndcg for run in runs]))
-    numbers = {
-        "ndcg": ndcg,
-        "ndcg_ci": ndcg_ci,
-        "cndcg": cndcg,
-        "cndcg_ci": cndcg_ci,
-        "regret": sum(run.regret for run in runs) / len(runs),
-        "seconds": sum(run.seconds for run in runs),
-    }
+    numbers: dict[str, float] = {}
+    for metric in ("ndcg", "cndcg"):
+        numbers[metric], numbers[f"{metric}_ci"] = map(float, mean_interval([getattr(run, metric) for run in runs]))
+    numbers["regret"] = sum(run.regret for run in runs) / len(runs)
+    numbers["seconds"] = sum(run.seconds for run in runs)
     known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
     return {"ranker": spec.ranker, "clicks": spec.clicks, "rounds": spec.rounds, "seeds": len(runs), **known}
 

@@ -41,12 +41,15 @@ def _submit(
     stored: dict[_Source, Any] = {}
     pending: dict[Any, int] = {}
     for index in left:
-        try:
-            data, sources = _stored(ray, specs[index], stored), _sources(specs[index])
+        spec = specs[index]
+        try:  # specs with the same data share the object that holds them
+            if (source := _source(spec)) not in stored:
+                stored[source] = ray.put(load_splits(spec))
+            files = _sources(spec)
         except Exception as problem:
-            results[index] = Failure.of(specs[index], problem)
-            continue
-        pending[task.remote(specs[index], data, sources)] = index
+            results[index] = Failure.of(spec, problem)
+        else:
+            pending[task.remote(spec, stored[source], files)] = index
     try:
         while pending:
             ready, _ = ray.wait(list(pending), num_returns=1, timeout=_TICK)
@@ -57,14 +60,6 @@ def _submit(
     finally:
         for reference in pending:
             ray.cancel(reference, force=True)
-
-
-def _stored(ray: Any, spec: RunSpec, stored: dict[_Source, Any]) -> Any:
-    """The object that holds a spec's data; specs with the same data share it."""
-    source = _source(spec)
-    if source not in stored:
-        stored[source] = ray.put(load_splits(spec))
-    return stored[source]
 
 
 def _sources(spec: RunSpec) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ lists that a draft can give are made beforehand, so that an experiment of ten th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -346,11 +346,8 @@ class Explorer:
         """``n`` lists as it shows them: the queries, the rankings, and (n, k) the grades."""
         which = rng.integers(len(self.queries), size=n).tolist()
         shown = [self._ranker.rank(self.queries[q][0], self.k).ranking for q in which]
-        return which, shown, self.grades(which, shown)
-
-    def grades(self, which: Iterable[int], rankings: Iterable[IntArray]) -> IntArray:
-        """(n, k), of rankings of some queries."""
-        return np.array([padded(self.queries[q][1][r], self.k, -1) for q, r in zip(which, rankings, strict=True)])
+        grades = [padded(self.queries[q][1][r], self.k, -1) for q, r in zip(which, shown, strict=True)]
+        return which, shown, np.array(grades)
 
     def weigher(self, others: Sequence[IntArray]) -> Weigher:
         """A function of a query and a shown ranking: (4, k), its `Weights` for one that shows ``others``, and ones."""

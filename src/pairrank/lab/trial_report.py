@@ -103,13 +103,9 @@ def plate(study: Study, rows: Sequence[Outcome], launches: Sequence[Outcome]) ->
             left.legend(fontsize=7)
         colours = dict(zip(KINDS, ("#009E73", "#E69F00", "#D55E00"), strict=True))
         for row in launches:
-            right.plot(
-                row["at"],
-                100 * np.array(row["share"]),
-                color=colours[row["ranker"]],
-                ls=users[row["clicks"]].style,
-                label=row["ranker"] if row["clicks"] == rows[0]["clicks"] else None,
-            )
+            label = row["ranker"] if row["clicks"] == rows[0]["clicks"] else None
+            colour, line = colours[row["ranker"]], users[row["clicks"]].style
+            right.plot(row["at"], 100 * np.array(row["share"]), color=colour, ls=line, label=label)
         right.set(xlabel="lists", ylabel="lists that get ours, %", ylim=(0, 101))
         right.set_title("Guarded launch, lines by users:\n" + ", ".join(row["clicks"] for row in rows), fontsize=9)
         if launches:

@@ -1,7 +1,5 @@
 """One simulated run: spec in, records out."""
 
-from __future__ import annotations
-
 from pairrank.sim.folder import RunFolder, load_records
 from pairrank.sim.records import Records, Summary
 from pairrank.sim.run import simulate

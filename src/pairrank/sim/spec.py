@@ -14,13 +14,13 @@ import numpy as np
 
 from pairrank import click_models, rankers
 from pairrank.checking import check_choice, check_whole
+from pairrank.data.layout import SPLITS
 from pairrank.data.loading import content_key
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError, PairRankError, UnknownNameError
 from pairrank.rng import check_seed
 from pairrank.types import IntArray
 
 SPEC_VERSION = 1
-SPLITS = ("train", "vali", "test")
 
 _NAMED = ("synthetic:", "memory:")  # data that are no files
 _SCHEDULE = re.compile(r"(geometric|every):[1-9]\d*(\+(geometric|every):[1-9]\d*)*")

@@ -237,16 +237,11 @@ def _cells(found: Sequence[Contest], subject: str) -> Iterator[tuple[str, list[t
     for cell in found:
         leads = {v.rival: (_lead(v, 1), _lead(o, 4)) for v, o in zip(cell.online, cell.offline, strict=True)}
         looks = styles.of_rankers(list(dict.fromkeys((canonical(subject), *cell.cndcg, *leads))))
-        rows = [
-            [
-                look.label,
-                _figure(cell.cndcg.get(ranker, math.nan), 1),
-                leads.get(ranker, ("", ""))[0],
-                _figure(cell.ndcg.get(ranker, math.nan), 4),
-                leads.get(ranker, ("", ""))[1],
-            ]
-            for ranker, look in looks.items()
-        ]
+        rows = []
+        for ranker, look in looks.items():
+            cndcg, ndcg = cell.cndcg.get(ranker, math.nan), cell.ndcg.get(ranker, math.nan)
+            lead, lead_offline = leads.get(ranker, ("", ""))
+            rows.append([look.label, _figure(cndcg, 1), lead, _figure(ndcg, 4), lead_offline])
         behind = [v for v in cell.unbeaten if v.mean < 0 and v.p < ONLINE_P]
         open_ = [v for v in cell.unbeaten if v not in behind]
         lower, lost, worse = ("; ".join(looks[v.rival].label for v in of) for of in (behind, open_, cell.ahead))

@@ -15,9 +15,9 @@ from pairrank.lab.experiment import CEILING
 from pairrank.lab.report import styles
 from pairrank.lab.report.styles import Look
 from pairrank.metrics import mean_by_rank, mean_interval
+from pairrank.sim.world import BLOCK_RANKS
 from pairrank.types import FloatArray, IntArray
 
-BLOCK_RANKS = (1, 5, 10)
 WINDOW = 200  # rounds that the number of blocks is averaged over, as in the paper
 ROUNDS = "rounds (queries served)"
 FEW = 5  # seeds: of fewer each is drawn, since their interval would fill the panel
