@@ -258,10 +258,10 @@ def test_gains_of_evidence_are_those_of_the_integral() -> None:
     before[block] = 5.0
     inverse = np.linalg.inv(L + np.diag(before))
     theta = inverse @ L @ y
-    blocks = evidence.Blocks(inverse[np.ix_(block, block)][None], theta[block][None], np.array([3]))
+    blocks = (inverse[np.ix_(block, block)][None], theta[block][None], np.array([3]))
     wanted = np.array([0.5, 5.0, 500.0])
     expected = [log_evidence(p) - log_evidence(5.0) for p in wanted]
-    np.testing.assert_allclose(evidence.gains(blocks, np.array([5.0]), wanted)[0], expected, atol=1e-9)
+    np.testing.assert_allclose(evidence.gains(*blocks, np.array([5.0]), wanted)[0], expected, atol=1e-9)
 
 
 def test_beside_a_polynomial_of_the_score() -> None:

@@ -36,14 +36,6 @@ NATS = 10.0
 SHARE = 0.6
 
 
-class Blocks(NamedTuple):
-    """Parts of a posterior: ``S`` (b, m, m) of H⁻¹ and ``t`` (b, m) of θ̂, 0 beyond a block's own ``sizes`` (b,)."""
-
-    S: FloatArray
-    t: FloatArray
-    sizes: IntArray
-
-
 class Powers(NamedTuple):
     """The score's square and cube as two more columns z, by sums over pairs; Δ is a winner's value less its loser's.
 
@@ -58,12 +50,7 @@ class Powers(NamedTuple):
 
 
 def stiffness(
-    columns: IntArray,
-    before: FloatArray,
-    lam: float,
-    theta: FloatArray,
-    inverse: FloatArray,
-    powers: Powers,
+    columns: IntArray, before: FloatArray, lam: float, theta: FloatArray, inverse: FloatArray, powers: Powers
 ) -> FloatArray:
     """(b,), how stiff each of b blocks of weights should be, as a multiple of ``lam``, where it is ``before`` (b,).
 
@@ -78,10 +65,10 @@ def stiffness(
     # One after the other, the best first: what one block explains, its like need not explain again.
     for _ in range(2 * len(columns)):
         other, wider = beside(theta, inverse, powers)
-        S, W = (matrix[columns[:, :, None], columns[:, None, :]] for matrix in (inverse, wider))
-        found = gains(Blocks(inner * S, there * theta[columns], sizes), lam * after, lam * STIFF)
+        S, W = (inner * matrix[columns[:, :, None], columns[:, None, :]] for matrix in (inverse, wider))
+        found = gains(S, there * theta[columns], sizes, lam * after, lam * STIFF)
         gain = found.max(axis=1) - found[:, 0]
-        doubted = gains(Blocks(inner * W, there * other[columns], sizes), lam * after, lam * STIFF)
+        doubted = gains(W, there * other[columns], sizes, lam * after, lam * STIFF)
         sure = doubted.max(axis=1) - doubted[:, 0] > np.maximum(NATS, SHARE * gain)
         # What is bent has bent the score as well, whose powers then tell less: here the gain alone decides.
         bent = np.isin(after, STIFF[1:]) & (gain > NATS)
@@ -119,9 +106,11 @@ def beside(theta: FloatArray, inverse: FloatArray, powers: Powers) -> tuple[Floa
     return theta - V @ c, inverse + V @ K @ V.T
 
 
-def gains(blocks: Blocks, precision: FloatArray, wanted: FloatArray) -> FloatArray:
-    """(b, n): what the log-evidence gains with each ``wanted`` (n,) precision in the place of a block's own (b,)."""
-    S, t, sizes = blocks
+def gains(S: FloatArray, t: FloatArray, sizes: IntArray, precision: FloatArray, wanted: FloatArray) -> FloatArray:
+    """(b, n): what the log-evidence gains with each ``wanted`` (n,) precision in the place of a block's own (b,).
+
+    ``S`` (b, m, m) are parts of H⁻¹ and ``t`` (b, m) of θ̂, 0 beyond a block's own ``sizes`` (b,).
+    """
     found = np.empty((len(t), len(wanted)))
     for i, p in enumerate(wanted.tolist()):
         change = p - precision
