@@ -17,7 +17,7 @@ import pytest
 from cluster import Postgres
 from scene import RETENTION, SHOWN, WINDOW, Scene
 
-from pairrank.errors import NewerFormatError, StorageError, UnknownNameError
+from pairrank.errors import InputError, NewerFormatError, StorageError, UnknownNameError
 from pairrank.service.auth import new_key
 from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.model import Log, load_head
@@ -48,6 +48,15 @@ def at_once(*works: Callable[[], object]) -> None:
     with ThreadPoolExecutor(len(works)) as pool:
         for done in [pool.submit(work) for work in works]:
             done.result(60)
+
+
+def test_a_model_that_the_store_could_not_hold_is_refused(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(store.database), "MOST_BYTES", 100_000)  # for the real one this takes gigabytes
+    with pytest.raises(InputError, match=r"100 features is .* bytes; this store takes 100,000 for one: use fewer"):
+        store.create("wide", Config(100), Limits(), 1.0, "me")
+    assert store.rankers() == []
+    assert store.create("narrow", Config(10), Limits(), 1.0, "me")[1]
+    assert store.create("weights", Config(100, ranker="pdgd"), Limits(), 1.0, "me")[1]
 
 
 def test_who_creates_the_same_ranker_at_the_same_moment_gets_it(open_another: Callable[[], SqlStore]) -> None:

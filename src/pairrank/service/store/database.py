@@ -29,6 +29,7 @@ class Database(ABC):
     """
 
     words: ClassVar[Mapping[str, str]]
+    MOST_BYTES: ClassVar[int]  # of one value, with room for what a model grows by while it learns
     BEGIN_SNAPSHOT: ClassVar[str] = "BEGIN"
     BE_PATIENT: ClassVar[str] = "SELECT 1"  # in a transaction that may take its time between statements
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pairrank.errors import UnknownNameError
+from pairrank.errors import InputError, UnknownNameError
 from pairrank.rankers import Ranker
 from pairrank.service.store.database import Database
 from pairrank.service.store.values import (
@@ -52,6 +52,9 @@ class RankerTables:
         """
         model = start or config.make()
         body, digest = model.to_bytes(), model.digest()
+        if len(body) > self.database.MOST_BYTES:
+            most = f"this store takes {self.database.MOST_BYTES:,} for one: use fewer features"
+            raise InputError(f"a model of {config.n_features} features is {len(body):,} bytes; {most}")
         with self.database.transaction():
             made = {"name": name, "config": config.to_json(), "limits": limits.to_json(), "created": now}
             numbered = {"secret": secrets.token_hex(16), "next_number": model.n_ranked}

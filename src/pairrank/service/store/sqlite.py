@@ -64,6 +64,7 @@ class SqliteDatabase(Database):
     """A connection to one SQLite file."""
 
     words: ClassVar[Mapping[str, str]] = {"SERIAL_KEY": "INTEGER PRIMARY KEY AUTOINCREMENT", "BYTES": "BLOB"}
+    MOST_BYTES: ClassVar[int] = 990_000_000  # a row has a billion
 
     def __init__(
         self, path: str | os.PathLike[str], *, create: bool = True, busy_seconds: float = BUSY_SECONDS
