@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pairrank.errors import PairRankError
 from pairrank.lab.executors import run_all
 from pairrank.lab.outcomes import RETRIES, Failure, RunsFailedError
 from pairrank.lab.processes import run
@@ -181,3 +183,12 @@ def test_ctrl_c_while_workers_start_is_told_by_the_driver_alone(tmp_path: Path, 
     assert told.count("Traceback") == times  # each of the driver's own
     assert told.endswith("KeyboardInterrupt\n")
     assert driver.returncode == -signal.SIGINT
+
+
+def test_where_processes_cannot_share_memory_the_way_without_them_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_semaphore(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")  # as without a /dev/shm that can be written
+
+    monkeypatch.setattr("_multiprocessing.SemLock", no_semaphore)
+    with pytest.raises(PairRankError, match=r"Read-only file system\); --engine serial"):
+        run_all(SPECS[:2], engine="processes", jobs=2)

@@ -44,12 +44,16 @@ def _pool(
 ) -> list[int]:
     """Run some specs in a pool of their own; the indices of those that were under way when a worker died."""
     context = get_context("spawn")
-    rounds = context.Array("q", [_NOT_STARTED] * len(specs))
-    stop = context.Event()
     before = sum(specs[index].rounds for index in results)
     others = set(active_children())
     workers = min(jobs, len(indices))
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_enlist, initargs=(rounds, stop))
+    try:
+        rounds = context.Array("q", [_NOT_STARTED] * len(specs))
+        stop = context.Event()
+        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_enlist, initargs=(rounds, stop))
+    except OSError as problem:  # a container without /dev/shm, say
+        reason = problem.strerror or problem
+        raise PairRankError(f"processes cannot share memory ({reason}); --engine serial does without them") from problem
     futures: dict[Future[Result], int] = {}
     try:
         with threads.single_in_children():
