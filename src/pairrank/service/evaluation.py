@@ -211,14 +211,13 @@ def _told(
     seen, shown = model.inspect(X), impression.ranking[:k]
     clicks = np.frombuffer(clicked, dtype=np.uint8)[:k].astype(np.float64)
     draws = off_policy.Draws(seen.certain, seen.blocks, shuffled=getattr(model, "exploration", "") == "random")
-    match metric:
-        case "interleaved":
-            weights, credit = off_policy.Draft(seen.order, order(X, len(X)), k, draws).weigh(shown)
-            earned = clicks * credit
-        case _:
-            other = order(X, k)
-            weights = off_policy.weigh(shown, other, draws.set_chances(other))
-            earned = clicks if metric == "clicks" else first_click(clicks > 0)
+    if metric == "interleaved":
+        weights, credit = off_policy.Draft(seen.order, order(X, len(X)), k, draws).weigh(shown)
+        earned = clicks * credit
+    else:
+        other = order(X, k)
+        weights = off_policy.weigh(shown, other, draws.set_chances(other))
+        earned = clicks if metric == "clicks" else first_click(clicks > 0)
     # Positions that a short list does not have earn nothing under any order.
     pad = (0, positions - k)
     return np.pad(earned, pad), *(np.pad(column, pad, constant_values=1.0) for column in weights)

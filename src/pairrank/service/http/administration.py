@@ -45,14 +45,9 @@ def config_of(body: CreateBody) -> Config:
     names = body.feature_names
     if names is not None and (len(names) != body.n_features or len(set(names)) != len(names)):
         raise InputError(f"feature_names must be {body.n_features} different names; got {len(set(names))}")
-    return Config(
-        body.n_features,
-        body.ranker,
-        body.seed,
-        dict(body.options),
-        None if names is None else tuple(names),
-        None if body.start is None else _prior(body.start, body.n_features, names),
-    )
+    prior = None if body.start is None else _prior(body.start, body.n_features, names)
+    named = None if names is None else tuple(names)
+    return Config(body.n_features, body.ranker, body.seed, dict(body.options), named, prior)
 
 
 def _prior(start: StartBody, n_features: int, names: Sequence[str] | None) -> Prior:

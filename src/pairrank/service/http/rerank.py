@@ -97,12 +97,9 @@ async def _ranker(worker: WorkerState, request: Request, name: str) -> LoadedMod
         except (RoleError, OptionError) as reason:
             raise UnknownNameError(f"{problem}, and it cannot be made: {reason}") from None
     extract = TextFeatures()
-    body = CreateBody(
-        n_features=len(extract.names),
-        options=dict(OPTIONS),
-        feature_names=list(extract.names),
-        start=StartBody(weights=extract.start().tolist(), strength=STRENGTH, variance=None),
-    )
+    names = list(extract.names)
+    start = StartBody(weights=extract.start().tolist(), strength=STRENGTH, variance=None)
+    body = CreateBody(n_features=len(names), options=dict(OPTIONS), feature_names=names, start=start)
     await create_ranker(worker, name, body, actor)
     return await worker.models.get(name)
 

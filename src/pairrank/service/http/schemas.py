@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from pairrank.service.http.rank_request import MAX_ID
-from pairrank.service.store.values import Limits, Prior
+from pairrank.service.store.values import Aside, Limits, Prior
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 
@@ -260,13 +260,6 @@ class EventAnswer(Answer):
     status: Literal["accepted", "duplicate", "late", "expired", "unknown", "foreign"]
 
 
-class AsideAnswer(Answer):
-    """A log entry that made the ranker fail and changed nothing."""
-
-    log_entry: int
-    reason: str
-
-
 class RankerAnswer(Answer):
     """A ranker: its configuration, the head of its log and of its model."""
 
@@ -289,7 +282,7 @@ class RankerAnswer(Answer):
     learned_count: int
     skipped_count: int
     set_aside: int
-    last_set_aside: AsideAnswer | None
+    last_set_aside: Aside | None
     stopped: str | None
     log_length: int
     log_applied: int

@@ -85,18 +85,15 @@ def steps(title: str, to: Address, name: str | None = None, n_features: int = 3)
     more = "" if n_features <= 8 else f" Send {n_features} numbers per document; here are only the first eight."
     listed = json.dumps({"query_id": "footwear", "documents": documents})
     feedback = json.dumps({"impression_id": "PUT THE ID HERE", "clicks": ["boots"]})
-    parts = (
-        (
-            "Create a ranker: all that it must know is how many features a document has.",
-            f"{curl} -X PUT {base} -d '{json.dumps({'n_features': n_features})}'",
-        )
-        if name is None
-        else None,
+    parts = [
         (f"Ask for a list.{more} The answer has an impression_id.", f"{curl} {base}/rank -d '{listed}'"),
         ("Send what was clicked, with that id.", f"{curl} {base}/feedback -d '{feedback}'"),
-    )
+    ]
+    if name is None:
+        told = "Create a ranker: all that it must know is how many features a document has."
+        parts.insert(0, (told, f"{curl} -X PUT {base} -d '{json.dumps({'n_features': n_features})}'"))
     items = [
         tag("li", tag("p", text), tag("pre", command), tag("button", "Copy", type="button", class_="copy", hidden=True))
-        for text, command in filter(None, parts)
+        for text, command in parts
     ]
     return tag("section", tag("h2", title), tag("ol", *items, class_="steps"), class_="card", id="steps")
