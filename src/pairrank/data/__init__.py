@@ -1,7 +1,5 @@
 """Data sets: LETOR files as they are found, and synthetic ones by name. `load` is the door to all of them."""
 
-from __future__ import annotations
-
 from pairrank.data.dataset import Dataset
 from pairrank.data.letor import write_letor
 from pairrank.data.loading import load

@@ -85,15 +85,11 @@ def enlist(at_ctrl_c: signal.Handlers = signal.SIG_DFL) -> None:
     signal.signal(signal.SIGINT, at_ctrl_c)
     if hasattr(signal, "pthread_sigmask"):  # held back since `submit`
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    end_with_parent()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def end_with_parent() -> None:
-    """On a worker process: a killed parent leaves nobody behind."""
-    threading.Thread(target=_follow, daemon=True).start()
-
-
-def _follow() -> None:
+def _end_with_parent() -> None:
+    """A killed parent leaves nobody behind."""
     parent = parent_process()
     if parent is not None:
         parent.join()

@@ -4,8 +4,6 @@
 is wanted, since each needs its framework.
 """
 
-from __future__ import annotations
-
 from pairrank.integrations.text_reranker import Reranked, Reranker, ServiceReranker, TextReranker
 
 __all__ = ["Reranked", "Reranker", "ServiceReranker", "TextReranker"]

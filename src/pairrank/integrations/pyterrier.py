@@ -116,15 +116,9 @@ class PairRankEstimator(pt.Estimator):
         train = self._dataset(topics_or_res_tr, qrels_tr)
         held_out = train if topics_or_res_va is None else self._dataset(topics_or_res_va, qrels_va)
         model = rankers.make(self.ranker, n_features=train.n_features, seed=self.seed)
+        splits = (train, held_out)
         self.records = sim.simulate(
-            data=(train, held_out),
-            ranker=model,
-            clicks=self.clicks,
-            rounds=self.rounds,
-            seed=self.seed,
-            k=self.k,
-            panel=0,
-            ideal="",
+            splits, ranker=model, clicks=self.clicks, rounds=self.rounds, seed=self.seed, k=self.k, panel=0, ideal=""
         )
         self.model = model
         return self

@@ -279,13 +279,9 @@ class ServiceReranker(Reranker):
         super().__init__(features, upstream=upstream)
         self.name = name
         self.client = Client(client) if isinstance(client, str) else client
-        self.client.create(
-            name,
-            len(self.features.names),
-            options=OPTIONS,
-            feature_names=self.features.names,
-            start={"weights": self.features.start().tolist(), "strength": STRENGTH},
-        )
+        names = self.features.names
+        start = {"weights": self.features.start().tolist(), "strength": STRENGTH}
+        self.client.create(name, len(names), options=OPTIONS, feature_names=names, start=start)
 
     def _rank(self, X: FloatArray, k: int | None) -> Reranked:
         shown = self.client.rank(self.name, {str(row): x for row, x in enumerate(X.tolist())}, k=k)

@@ -221,12 +221,8 @@ class Ranker(Saved, ABC):
         if k == locked:
             return Draw(top, blocks, False, {})
         draw = self._draw_numbered(X[rest], k - locked, number)
-        return Draw(
-            np.concatenate([top, rest[draw.ranking]]),
-            np.concatenate([blocks, locked + draw.blocks]),
-            draw.explored,
-            draw.memory,
-        )
+        ranking = np.concatenate([top, rest[draw.ranking]])
+        return draw._replace(ranking=ranking, blocks=np.concatenate([blocks, locked + draw.blocks]))
 
     def learn(self, impression: Impression, clicks: ArrayLike | Collection[Id]) -> bool:
         """Learn from the clicks on an impression of this ranker: one yes or no per shown position, or the ids clicked.

@@ -24,6 +24,8 @@ from pairrank.types import BoolArray, FloatArray, Impression, IntArray
 # Preferences that clicks can be taken for; see `kernel.pairs`.
 PairKind = Literal["adjacent", "matched", "all", "averaged", "shown"]
 PAIRS: tuple[PairKind, ...] = get_args(PairKind)
+# Those that clicks alone decide.
+_OF_CLICKS = {"adjacent": pairs.adjacent, "all": pairs.all_pairs, "averaged": pairs.averaged, "shown": pairs.shown}
 
 # Lists after which the functions of an additive model may bend.
 BEND_FROM = 64
@@ -31,17 +33,9 @@ BEND_FROM = 64
 
 def preferred(kind: str, impression: Impression, clicks: BoolArray) -> Pairs:
     """The pairs of one list, by the name of their kind; only "matched" draws at random."""
-    match kind:
-        case "adjacent":
-            return pairs.adjacent(clicks)
-        case "matched":
-            return pairs.matched(clicks, generator(impression.seed, impression.number, Purpose.LEARN))
-        case "all":
-            return pairs.all_pairs(clicks)
-        case "averaged":
-            return pairs.averaged(clicks)
-        case _:
-            return pairs.shown(clicks)
+    if kind == "matched":
+        return pairs.matched(clicks, generator(impression.seed, impression.number, Purpose.LEARN))
+    return _OF_CLICKS[kind](clicks)
 
 
 @dataclass(eq=False, kw_only=True)
