@@ -35,10 +35,6 @@ def measure(folder: str, quick: bool) -> Iterator[Row]:
                 stream.play(ranker, start - stream.t)
             theirs, *ours = (stream.play(ranker, stop - start)[:, :2].sum(axis=1) for stream, ranker in played)
             for name, own in zip(RANKERS, ours, strict=True):
-                yield Row(
-                    "against",
-                    f"{folder} and {name}, {n_docs} x {n_features}, rounds {start} to {stop}",
-                    "their rank + learn over ours",
-                    *amortised(theirs, own),
-                    detail={"their_ms": 1e3 * float(theirs.mean()), "our_ms": 1e3 * float(own.mean())},
-                )
+                case = f"{folder} and {name}, {n_docs} x {n_features}, rounds {start} to {stop}"
+                took = {"their_ms": 1e3 * float(theirs.mean()), "our_ms": 1e3 * float(own.mean())}
+                yield Row("against", case, "their rank + learn over ours", *amortised(theirs, own), detail=took)

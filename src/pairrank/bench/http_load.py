@@ -231,14 +231,9 @@ def empty_endpoint() -> Iterator[Target]:
 
 @contextmanager
 def _process(command: Sequence[str], **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=os.environ | threads.ENVIRONMENT | environment
-    )
-    try:
-        yield process, process.stdout.readline() if process.stdout else ""
-    finally:
-        if process.poll() is None:
+    variables = os.environ | threads.ENVIRONMENT | environment
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) as process:
+        try:
+            yield process, process.stdout.readline() if process.stdout else ""
+        finally:
             process.terminate()
-            process.wait(60)
-        if process.stdout:
-            process.stdout.close()

@@ -56,13 +56,9 @@ class Row:
         return {**asdict(self), "detail": dict(self.detail), "met": self.met}
 
 
-def pick_clock() -> tuple[str, Callable[[], float]]:
-    """The name and function of the clock: CPU time of all threads, to the microsecond or finer, else the wall's."""
-    fine = time.get_clock_info("process_time").resolution <= 1e-6
-    return ("process CPU time", time.process_time) if fine else ("wall time", time.perf_counter)
-
-
-CLOCK, clock = pick_clock()
+# The name and function of the clock: CPU time of all threads, to the microsecond or finer, else the wall's.
+_FINE = time.get_clock_info("process_time").resolution <= 1e-6
+CLOCK, clock = ("process CPU time", time.process_time) if _FINE else ("wall time", time.perf_counter)
 
 
 def interleaved(actions: Sequence[Action], repetitions: int, by: Callable[[], float] = clock) -> FloatArray:

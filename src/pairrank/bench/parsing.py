@@ -33,15 +33,8 @@ def measure(quick: bool) -> Iterator[Row]:
         size = file.stat().st_size / 1e6
         case = f"{size:.0f} MB of LETOR text"
         speed = {"ours_mb_per_s": size / float(np.median(ours)), "theirs_mb_per_s": size / float(np.median(theirs))}
-        yield Row(
-            "parsing",
-            case,
-            "rate over scikit-learn's load_svmlight_file",
-            *ratio(theirs, ours),
-            limit=4.0,
-            at_least=True,
-            detail=speed,
-        )
+        figure = "rate over scikit-learn's load_svmlight_file"
+        yield Row("parsing", case, figure, *ratio(theirs, ours), limit=4.0, at_least=True, detail=speed)
         yield _plain(file, 1 if quick else 3)
         memory = peak_bytes(lambda: letor.parse(file)) / letor.parse(file).features.nbytes
         yield Row("parsing", case, "peak memory over the final array", memory, memory, memory, limit=2.5)
@@ -58,24 +51,15 @@ def _plain(file: Path, repeats: int) -> Row:
             letor.parse(some)
 
     plain, ours = interleaved((plainly, lambda: letor.parse(some)), repeats, process_time).T
-    return Row(
-        "parsing",
-        f"{some.stat().st_size / 1e6:.1f} MB of LETOR text",
-        "CPU time token by token over that of the array code",
-        *ratio(plain, ours),
-        limit=1.1,
-        at_least=True,
-    )
+    case = f"{some.stat().st_size / 1e6:.1f} MB of LETOR text"
+    figure = "CPU time token by token over that of the array code"
+    return Row("parsing", case, figure, *ratio(plain, ours), limit=1.1, at_least=True)
 
 
 def _opening(file: Path, parsing: float, case: str) -> Row:
     """Opening over parsing. Opening maps the arrays and reads samples of them, so its time hardly knows their size."""
     data.load(file, "all")
     opened = interleaved((lambda: data.load(file, "all"),), 9, perf_counter)[:, 0]
-    return Row(
-        "parsing",
-        case,
-        "opening the cache over parsing",
-        *ratio(opened, np.full(len(opened), parsing)),
-        detail={"open_ms": float(1e3 * np.median(opened)), "open_ms_limit": OPEN_MS},
-    )
+    took = {"open_ms": float(1e3 * np.median(opened)), "open_ms_limit": OPEN_MS}
+    found = ratio(opened, np.full(len(opened), parsing))
+    return Row("parsing", case, "opening the cache over parsing", *found, detail=took)

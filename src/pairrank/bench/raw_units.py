@@ -43,19 +43,9 @@ def measure(quick: bool) -> Iterator[Row]:
             seconds[t, 0], shown = timed_round(plain, X, clicked)
             seconds[t, 1], again = timed_round(raw, X * factor + moved * np.minimum(factor, 1.0), clicked)
             same[t] = np.array_equal(shown, again)
-        yield Row(
-            "units",
-            f"{name}, {DOCUMENTS} x {FEATURES}",
-            "mean round in raw units over one in units of one",
-            *amortised(seconds[:, 1], seconds[:, 0]),
-            limit=1.1,
-        )
-        yield Row(
-            "units",
-            f"{name}, {rounds} rounds",
-            "share of lists that are the same",
-            float(same.mean()),
-            *quartiles([float(part.mean()) for part in np.array_split(same, _BATCHES)]),
-            limit=0.999,
-            at_least=True,
-        )
+        figure = "mean round in raw units over one in units of one"
+        found = amortised(seconds[:, 1], seconds[:, 0])
+        yield Row("units", f"{name}, {DOCUMENTS} x {FEATURES}", figure, *found, limit=1.1)
+        share = (float(same.mean()), *quartiles([float(part.mean()) for part in np.array_split(same, _BATCHES)]))
+        figure = "share of lists that are the same"
+        yield Row("units", f"{name}, {rounds} rounds", figure, *share, limit=0.999, at_least=True)

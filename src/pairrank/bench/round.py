@@ -69,17 +69,13 @@ def over_products(benchmark: str, case: str, start: int, stop: int, taken: Float
     """The row of what `Stream.play` took (n, 3) with `two_products` between the rounds ``start`` to ``stop``."""
     rounds, floors = taken[:, :2].sum(axis=1), taken[:, 2]
     rank, learn = taken[:, :2].sum(axis=0) / floors.sum()
-    return Row(
-        benchmark,
-        f"{case}, rounds {start} to {stop}",
-        "rank + learn over the two products",
-        *amortised(rounds, floors),
-        limit=limit,
-        detail={
-            "rank": float(rank),
-            "learn": float(learn),
-            "median_round": float(np.median(rounds) / np.median(floors)),
-            "third_quartile_round": quartiles(rounds / np.median(floors))[1],
-            "floor_ms": float(1e3 * np.median(floors)),
-        },
-    )
+    detail = {
+        "rank": float(rank),
+        "learn": float(learn),
+        "median_round": float(np.median(rounds) / np.median(floors)),
+        "third_quartile_round": quartiles(rounds / np.median(floors))[1],
+        "floor_ms": float(1e3 * np.median(floors)),
+    }
+    what = f"{case}, rounds {start} to {stop}"
+    figure = "rank + learn over the two products"
+    return Row(benchmark, what, figure, *amortised(rounds, floors), limit=limit, detail=detail)

@@ -68,11 +68,6 @@ def measure(serve: Sequence[str], load: Load) -> Iterator[Row]:
         yield Row("serve", "64 clients", "durable feedbacks per second", rate, rate, rate, limit=1000.0, at_least=True)
 
 
-def _create(port: int, n_features: int) -> None:
-    with Client(f"http://127.0.0.1:{port}", retries=20) as client:
-        client.create(RANKER, n_features)
-
-
 def _throughput(serve: Sequence[str], folder: Path, load: Load) -> Iterator[Row]:
     """Service and empty endpoints in turns.
 
@@ -84,7 +79,8 @@ def _throughput(serve: Sequence[str], folder: Path, load: Load) -> Iterator[Row]
     shape = (load.n_documents, load.n_features, load.k, 20)
     own, empty = rank_bodies(*shape), rank_bodies(*shape, ARROW_PATH)
     with service(serve, folder, load.workers) as served, empty_endpoint() as floor:
-        _create(served.port, load.n_features)
+        with Client(f"http://127.0.0.1:{served.port}") as client:
+            client.create(RANKER, load.n_features)
         asyncio.run(visitors(served.port, own[1], 2.0, 50.0, load.clients))  # a model that has seen something
         for kind, place in (("JSON", 0), ("Arrow", 1)):
             turns = [
@@ -95,15 +91,11 @@ def _throughput(serve: Sequence[str], folder: Path, load: Load) -> Iterator[Row]
             rates = np.array(turns[1:])
             ours, theirs = np.median(rates[:, :, 0], axis=0).tolist()
             by_clock = np.median(rates[:, 0, 1]) / np.median(rates[:, 1, 1])
-            yield Row(
-                "serve",
-                f"rank, {kind}, {load.n_documents} x {load.n_features}",
-                "requests per CPU second over those of an empty FastAPI endpoint",
-                *ratio(rates[:, 0, 0], rates[:, 1, 0]),
-                limit=0.6,
-                at_least=True,
-                detail={"service": ours, "empty": theirs, "ratio_by_clock": float(by_clock)},
-            )
+            detail = {"service": ours, "empty": theirs, "ratio_by_clock": float(by_clock)}
+            case = f"rank, {kind}, {load.n_documents} x {load.n_features}"
+            figure = "requests per CPU second over those of an empty FastAPI endpoint"
+            found = ratio(rates[:, 0, 0], rates[:, 1, 0])
+            yield Row("serve", case, figure, *found, limit=0.6, at_least=True, detail=detail)
 
 
 def _rate(target: Target, requests: list[bytes], load: Load) -> tuple[float, float]:
@@ -121,18 +113,14 @@ def _latency(serve: Sequence[str], folder: Path, requests: list[bytes], load: Lo
         return visitors(port, requests, seconds, load.rate, load.clients)
 
     with service(serve, folder, load.workers) as target, Client(f"http://127.0.0.1:{target.port}") as client:
-        _create(target.port, load.n_features)
+        client.create(RANKER, load.n_features)
         asyncio.run(visited(target.port, 1.0))
         for _ in range(3):
             for learning in (False, True):
                 client.freeze(RANKER, not learning)
                 client.ranker(RANKER)
                 p99[learning].append(1e3 * float(np.quantile(asyncio.run(visited(target.port, load.seconds)), 0.99)))
-    return Row(
-        "serve",
-        f"rank, Arrow, {load.rate:.0f} visitors per second",
-        "99th percentile while learning over that with learning off",
-        *ratio(p99[True], p99[False]),
-        limit=2.0,
-        detail={"learning_ms": float(np.median(p99[True])), "off_ms": float(np.median(p99[False]))},
-    )
+    took = {"learning_ms": float(np.median(p99[True])), "off_ms": float(np.median(p99[False]))}
+    case = f"rank, Arrow, {load.rate:.0f} visitors per second"
+    figure = "99th percentile while learning over that with learning off"
+    return Row("serve", case, figure, *ratio(p99[True], p99[False]), limit=2.0, detail=took)

@@ -27,17 +27,10 @@ def measure(quick: bool) -> Iterator[Row]:
         total = [sum(seconds.values()) for seconds in turns]
         for phase in turns[0]:
             shares = [seconds[phase] / all_ for seconds, all_ in zip(turns, total, strict=True)]
-            yield Row(
-                "whole-run",
-                f"{name}, {data}, {rounds} rounds",
-                f"share of {phase}",
-                float(np.median(shares)),
-                *quartiles(shares),
-                detail={
-                    "run_seconds": float(np.median(total)),
-                    "phase_ms_per_round": float(np.median([1e3 * seconds[phase] / rounds for seconds in turns])),
-                },
-            )
+            per_round = float(np.median([1e3 * seconds[phase] / rounds for seconds in turns]))
+            detail = {"run_seconds": float(np.median(total)), "phase_ms_per_round": per_round}
+            case, middle = f"{name}, {data}, {rounds} rounds", float(np.median(shares))
+            yield Row("whole-run", case, f"share of {phase}", middle, *quartiles(shares), detail=detail)
 
 
 def sweep(play: Sweep, quick: bool) -> Iterator[Row]:
@@ -46,10 +39,6 @@ def sweep(play: Sweep, quick: bool) -> Iterator[Row]:
     data = "synthetic:tiny" if quick else "synthetic:linear"
     specs = [RunSpec(data=data, rounds=rounds, seed=seed, ideal="") for seed in range(runs)]
     one, two = interleaved([partial(play, specs, jobs) for jobs in (1, 2)], 1 if quick else 3, perf_counter).T
-    yield Row(
-        "sweep",
-        f"{runs} runs of {rounds} rounds on {data}",
-        "two processes over one: times as fast",
-        *ratio(one, two),
-        detail={"one_process_seconds": float(np.median(one)), "two_processes_seconds": float(np.median(two))},
-    )
+    took = {"one_process_seconds": float(np.median(one)), "two_processes_seconds": float(np.median(two))}
+    case = f"{runs} runs of {rounds} rounds on {data}"
+    yield Row("sweep", case, "two processes over one: times as fast", *ratio(one, two), detail=took)

@@ -116,17 +116,11 @@ def _section(machine: dict[str, Any], rows: Sequence[Row]) -> str:
     """A section of the history file."""
     told = ", ".join(f"{name} {value}" for name, value in machine.items() if name not in ("pairrank", "quick"))
     head = ["benchmark", "case", "figure", "value", "quartiles", "limit", ""]
-    lines = [
-        [
-            row.benchmark,
-            row.case,
-            row.figure,
-            f"{row.value:.3g}",
-            f"{row.low:.3g} to {row.high:.3g}",
-            "" if row.limit is None else f"{'≥' if row.at_least else '≤'} {row.limit:g}",
-            {None: "", True: "kept", False: "missed"}[row.met],
-        ]
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        numbers = [f"{row.value:.3g}", f"{row.low:.3g} to {row.high:.3g}"]
+        limit = "" if row.limit is None else f"{'≥' if row.at_least else '≤'} {row.limit:g}"
+        met = {None: "", True: "kept", False: "missed"}[row.met]
+        lines.append([row.benchmark, row.case, row.figure, *numbers, limit, met])
     title = f"## pairrank {machine['pairrank']}{' (quick)' if machine['quick'] else ''}"
     return f"{title}\n\n{told}\n\n{tables.as_markdown(head, lines)}\n"
