@@ -347,6 +347,16 @@ def test_check_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.slow
+def test_without_a_temporary_folder_nothing_is_begun(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "no")])
+    assert main(["serve", "--check", "--store", place]) == 1
+    assert "No usable temporary directory" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_another_address_demands_keys(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["store", "keys", place, "--add", "boss", "--role", "admin"])
     secret = capsys.readouterr().out.strip()

@@ -33,6 +33,7 @@ def check(settings: Settings) -> str:
     """Raise what would keep the service from starting; which database it will be on."""
     for module in ("fastapi", "uvicorn", "orjson", "prometheus_client", "pyarrow"):
         import_extra(module, "serve")
+    tempfile.gettempdir()  # raises where there is none
     path = sqlite_path(settings.store)
     if path is not None and not path.absolute().parent.is_dir():
         raise StorageError(f"the folder {path.absolute().parent} for the store does not exist: create it")
