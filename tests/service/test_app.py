@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import time
@@ -19,6 +20,7 @@ from pairrank.service.auth import new_key
 from pairrank.service.http.ranking import parse_impression
 from pairrank.service.store import open_store
 from pairrank.service.worker.lists import explores
+from pairrank.service.worker.models import Models
 from pairrank.types import Impression
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -406,3 +408,18 @@ def test_impression_ids_parse() -> None:
     assert parse_impression("12-ab") == (12, "ab")
     for text in ("", "-", "12", "12-", "x-y", "1.5-x", " 1-x"):
         assert parse_impression(text) is None
+
+
+def test_a_worker_answers_when_it_can_rank_however_long_it_takes_to_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Models.start
+
+    async def load_much(models: Models) -> None:
+        await asyncio.sleep(2.5)
+        await load(models)
+
+    monkeypatch.setattr(Models, "start", load_much)
+    open_store(tmp_path / "store.db").close()
+    with running_app(tmp_path / "store.db", learner=False) as client:
+        assert client.get("/v1/rankers").status_code == 200

@@ -32,7 +32,6 @@ from pairrank.service.worker.recent_candidates import Recent
 
 logger = logging.getLogger("pairrank.requests")
 
-OPENING_SECONDS = 2.0  # a store that takes longer is waited for while the worker answers
 AGAIN_SECONDS = 0.5
 
 
@@ -61,12 +60,9 @@ class WorkerState:
 
         A worker beside others lives without its store, too, and opens it when it is there.
         """
-        self.away = RefusalError(503, "store", "the store is not open yet")
         async with AsyncExitStack() as opened:
+            await self._try_to_open(opened)  # others serve meanwhile, however long it takes
             opening = asyncio.create_task(self._open_at_last(opened))
-            await asyncio.wait([opening], timeout=None if self._learner else OPENING_SECONDS)
-            if opening.done():
-                opening.result()
             try:
                 yield
             finally:
@@ -75,17 +71,20 @@ class WorkerState:
 
     async def _open_at_last(self, opened: AsyncExitStack) -> None:
         while self.away is not None:
-            try:
-                await self._open(opened)
-                self.away = None
-            except PairRankError as problem:
-                await opened.aclose()
-                if self._learner:
-                    raise
-                if str(problem) != str(self.away):
-                    logger.error("%s", problem)
-                self.away = RefusalError(503, "store", str(problem))
-                await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(AGAIN_SECONDS)
+            await self._try_to_open(opened)
+
+    async def _try_to_open(self, opened: AsyncExitStack) -> None:
+        try:
+            await self._open(opened)
+            self.away = None
+        except PairRankError as problem:
+            await opened.aclose()
+            if self._learner:
+                raise
+            if str(problem) != str(self.away):
+                logger.error("%s", problem)
+            self.away = RefusalError(503, "store", str(problem))
 
     async def _open(self, opened: AsyncExitStack) -> None:
         async def connect() -> SqlStore:
