@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pairrank import engines
 from pairrank.errors import PairRankError
 from pairrank.lab.executors import run_all
 from pairrank.lab.outcomes import RETRIES, Failure, RunsFailedError
@@ -186,9 +187,11 @@ def test_ctrl_c_while_workers_start_is_told_by_the_driver_alone(tmp_path: Path, 
 
 
 def test_where_processes_cannot_share_memory_the_way_without_them_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_semaphore(*_: object) -> None:
+    def no_semaphore(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")  # as without a /dev/shm that can be written
 
-    monkeypatch.setattr("_multiprocessing.SemLock", no_semaphore)
-    with pytest.raises(PairRankError, match=r"Read-only file system\); --engine serial"):
+    monkeypatch.setattr("multiprocessing.synchronize.SemLock.__init__", no_semaphore)
+    with pytest.raises(PairRankError, match=r"Read-only file system\); one process does without"):
         run_all(SPECS[:2], engine="processes", jobs=2)
+    with pytest.raises(PairRankError, match=r"Read-only file system\); one process does without"):
+        engines.over_processes(abs, [1, 2], 2, lambda done: None)

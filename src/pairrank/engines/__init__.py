@@ -16,10 +16,10 @@ from multiprocessing import get_context
 
 from pairrank import threads
 from pairrank.checking import check_choice, check_whole
-from pairrank.engines.base import Engine, Item, Pool, Result, call, cores, enlist, submit
+from pairrank.engines.base import Engine, Item, Pool, Result, call, cores, enlist, sharing, submit
 from pairrank.engines.ray import connected
 
-__all__ = ["ENGINES", "Engine", "cores", "enlist", "over_processes", "start", "submit"]
+__all__ = ["ENGINES", "Engine", "cores", "enlist", "over_processes", "sharing", "start", "submit"]
 
 ENGINES = ("serial", "processes", "ray")
 
@@ -44,7 +44,8 @@ def _started(name: str, workers: int | None) -> Iterator[Engine]:
         elif name == "processes":
             # Not fork: Arrow and BLAS have threads, and a forked copy of a held lock is never released.
             n = workers or cores()
-            pool = ProcessPoolExecutor(n, mp_context=get_context("spawn"), initializer=enlist)
+            with sharing():
+                pool = ProcessPoolExecutor(n, mp_context=get_context("spawn"), initializer=enlist)
             try:
                 with threads.single_in_children():
                     yield Pool(n, partial(submit, pool, call), Future.result, (BrokenExecutor,))

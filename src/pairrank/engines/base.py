@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import parent_process
 from typing import Any, TypeVar
@@ -67,6 +68,17 @@ def call(function: Callable[[Any], Any], item: Any) -> Any:
     """On a worker: the function of an item, with one BLAS thread."""
     with threads.single():
         return function(item)
+
+
+@contextmanager
+def sharing() -> Iterator[None]:
+    """Around what makes a pool of processes, which share some memory: a container without /dev/shm has none."""
+    try:
+        yield
+    except OSError as problem:
+        reason = problem.strerror or problem
+        hint = "one process does without (--engine serial, or --jobs 1)"
+        raise PairRankError(f"processes cannot share memory ({reason}); {hint}") from problem
 
 
 def submit(pool: Executor, *task: Any) -> Future[Any]:

@@ -10,7 +10,7 @@ from multiprocessing import active_children, get_context
 from typing import Any
 
 from pairrank import threads
-from pairrank.engines import enlist, submit
+from pairrank.engines import enlist, sharing, submit
 from pairrank.errors import PairRankError
 from pairrank.lab.outcomes import RETRIES, Failure, Out, Report, Result, attempt
 from pairrank.sim import RunSpec
@@ -47,13 +47,10 @@ def _pool(
     before = sum(specs[index].rounds for index in results)
     others = set(active_children())
     workers = min(jobs, len(indices))
-    try:
+    with sharing():
         rounds = context.Array("q", [_NOT_STARTED] * len(specs))
         stop = context.Event()
         pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_enlist, initargs=(rounds, stop))
-    except OSError as problem:  # a container without /dev/shm, say
-        reason = problem.strerror or problem
-        raise PairRankError(f"processes cannot share memory ({reason}); --engine serial does without them") from problem
     futures: dict[Future[Result], int] = {}
     try:
         with threads.single_in_children():
