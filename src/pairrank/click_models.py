@@ -255,8 +255,8 @@ class Mixed(_Attracted):
         return Position(*shared, eta=1.0), Position(*shared, eta=0.5, trust=0.3), Cascade(*shared)
 
     def _clicks(self, grades: IntArray, coins: FloatArray) -> BoolArray:
-        who = coins[:1, 0] * 2**20 % 1 * len(self._kinds)
-        return self._kinds[int(who.sum())]._clicks(grades, coins)
+        who = int(coins[0, 0] * 2**20 % 1 * len(self._kinds)) if len(coins) else 0
+        return self._kinds[who]._clicks(grades, coins)
 
 
 @dataclass(frozen=True)
@@ -360,7 +360,8 @@ def _build(name: str, options: dict[str, Any], n_grades: int, stop: str) -> User
     if name == Position.name:
         return Position(n_grades, **_only(options, "eta", "noise", "table", "trust"))
     if name in (Cascade.name, Mixed.name):
-        return {Cascade.name: Cascade, Mixed.name: Mixed}[name](n_grades, **_only(options, "noise", "table"))
+        kind = Cascade if name == Cascade.name else Mixed
+        return kind(n_grades, **_only(options, "noise", "table"))
     if name == "table":
         given = {"name": "table", "stop": stop, **_only(options, "name", "click", "stop_after", "stop")}
         if not (isinstance(given.get("click"), Sequence) and isinstance(given.get("stop_after"), Sequence)):

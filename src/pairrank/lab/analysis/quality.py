@@ -243,9 +243,9 @@ def _cells(found: Sequence[Contest], subject: str) -> Iterator[tuple[str, list[t
             lead, lead_offline = leads.get(ranker, ("", ""))
             rows.append([look.label, _figure(cndcg, 1), lead, _figure(ndcg, 4), lead_offline])
         behind = [v for v in cell.unbeaten if v.mean < 0 and v.p < ONLINE_P]
-        open_ = [v for v in cell.unbeaten if v not in behind]
-        lower, lost, worse = ("; ".join(looks[v.rival].label for v in of) for of in (behind, open_, cell.ahead))
-        online = [f"behind {lower}"] * bool(lower) + [f"not shown to be ahead of {lost}"] * bool(lost)
+        unsure = [v for v in cell.unbeaten if v not in behind]
+        higher, lost, worse = ("; ".join(looks[v.rival].label for v in of) for of in (behind, unsure, cell.ahead))
+        online = [f"{how} {who}" for how, who in (("behind", higher), ("not shown to be ahead of", lost)) if who]
         fallen, most = cell.fell
         known = sum(math.isfinite(v.mean) for v in cell.offline)
         level = f"no worse than any{'' if known == len(cell.offline) else ' measured'} by {MARGIN}"
