@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -85,16 +85,12 @@ class Impression:
         vars(self).update(vars(Impression.from_bytes(blob)))
 
     def with_features(self, features: FloatArray, **memory: AnyArray) -> Impression:
-        """The same impression of other ``features`` (k, any width), which become read-only: `replace`, but quicker.
+        """The same impression of other ``features`` (k, any width), which become read-only.
 
         ``memory`` is what it remembers beside what it did.
         """
         features.setflags(write=False)
-        other = object.__new__(Impression)
-        vars(other).update(vars(self), features=features)
-        if memory:
-            vars(other).update(memory={**self.memory, **memory})
-        return other
+        return self._but(features=features, memory={**self.memory, **memory} if memory else self.memory)
 
     def tail(self) -> Impression:
         """The part below the locked positions as an impression of its own, without ids: what is learned from."""
@@ -102,7 +98,13 @@ class Impression:
             return self
         cut = slice(self.locked, None)
         features, ranking, blocks = self.features[cut], self.ranking[cut], self.blocks[cut]
-        return replace(self, features=features, ranking=ranking, blocks=blocks, locked=0, ids=None)
+        return self._but(features=features, ranking=ranking, blocks=blocks, locked=0, ids=None)
+
+    def _but(self, **changes: object) -> Impression:
+        """`dataclasses.replace`, in a tenth of its time: what comes in is as `__post_init__` leaves it."""
+        other = object.__new__(Impression)
+        vars(other).update(vars(self) | changes)
+        return other
 
     def to_bytes(self) -> bytes:
         """Everything, as bytes that hold no pickle."""

@@ -82,6 +82,20 @@ def test_units_settle_and_say_when_they_change(kind: str) -> None:
     assert units.settled
 
 
+@given(st.integers(0, 10_000), st.integers(0, LISTS), st.sampled_from(KINDS))
+def test_features_without_a_unit_are_measured_by_the_candidates(seed: int, n: int, kind: str) -> None:
+    """The obvious way, measuring all features of every list; most that have no unit never vary."""
+    rng = np.random.default_rng(seed)
+    units = Units(4, kind)
+    for varies in rng.random((n, 4)) < [1.0, 1.0, 0.1, 0.0]:
+        X = rng.normal(size=(3, 4)) * varies
+        units.watch(X, np.ptp(X, axis=0))
+    X = rng.normal(size=(5, 4)) * rng.integers(0, 2, 4) + 7.0
+    alone = np.ptp(X, axis=0) if kind == "range" else np.sqrt(squared_spread(X))
+    unit = [value or own or 1.0 for value, own in zip(units.values, alone, strict=True)]
+    np.testing.assert_allclose(units.inputs(X), (X - X.mean(axis=0)) / unit, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_inputs_stay_finite(kind: str) -> None:
     units = watched(kind, 1e-9)

@@ -2,6 +2,7 @@
 
 * ``usual``: realistic features, users of the informational table, 200 queries;
 * ``repeated``: the same with 108 queries in all;
+* ``constant``: the usual ones, with every tenth feature the same for all documents;
 * ``perfect``: users who click on what is relevant and on nothing else;
 * ``dense``: features without structure, and six clicks in every list of ten, whatever was shown.
 """
@@ -20,7 +21,7 @@ from pairrank.bench.round import over_products
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, Impression
 
-WORKLOADS = ("usual", "repeated", "perfect", "dense")
+WORKLOADS = ("usual", "repeated", "constant", "perfect", "dense")
 N_DOCS, N_FEATURES = 100, 136
 # Rounds of the stretches that are compared; the longest round is looked for up to the beginning of the last.
 STRETCHES = ((100, 200), (500, 900), (10_000, 11_250))
@@ -68,7 +69,11 @@ def workload(name: str, n_docs: int, n_features: int, quick: bool) -> Stream:
         rng = generator(SEED, 1, Purpose.DATA)
         lists = rng.standard_normal((count, n_docs, n_features))
         return Dense([LabelledList(features, np.zeros(n_docs, dtype=np.int64)) for features in lists])
-    return Stream(candidates(n_docs, n_features, count), "perfect" if name == "perfect" else "informational")
+    queries = candidates(n_docs, n_features, count)
+    if name == "constant":
+        varies = np.arange(n_features) % 10 > 0
+        queries = [query._replace(features=np.where(varies, query.features, 0.5)) for query in queries]
+    return Stream(queries, "perfect" if name == "perfect" else "informational")
 
 
 def measure(quick: bool, until: int = 0) -> Iterator[Row]:

@@ -170,7 +170,7 @@ class Additive(Units):
         if self.n_inputs == X.shape[1]:
             return super().inputs(filled(X))
         columns, d = self.columns(X), X.shape[1]
-        if self.values.all():
+        if not self._vary_first(X):
             return standardised(columns, self.units, FURTHEST)
         lines, others = np.ascontiguousarray(columns[:, :d]), np.ascontiguousarray(columns[:, d:])
         return np.hstack([super().inputs(lines), standardised(others, self.units[d:], FURTHEST)])

@@ -69,6 +69,7 @@ class Units(Saved):
         self.stiffness = np.empty(0)  # of functions that can bend; see `features.additive`
         self.values = np.zeros(n_features)
         self.lists = 0
+        self._found: tuple[FloatArray, IntArray, FloatArray] | None = None
         self._total = np.zeros(n_features)  # "spread": sum of squared spreads; "range": the largest range
         self._count = np.zeros(n_features)  # lists in which the feature varied
 
@@ -129,16 +130,26 @@ class Units(Saved):
         return self.lists >= LISTS
 
     @property
-    def _all_varied(self) -> bool:
-        """Whether every feature has a unit. (To count is quicker than `all`.)"""
-        return bool(np.count_nonzero(self.values) == len(self.values))
+    def _unseen(self) -> tuple[IntArray, FloatArray]:
+        """The features without a unit, and (d,) all units with 1 for those; found again only where units change."""
+        if self._found is None or self._found[0] is not self.values:
+            self._found = self.values, np.flatnonzero(self.values == 0.0), np.where(self.values > 0.0, self.values, 1.0)
+        return self._found[1:]
+
+    def _vary_first(self, X: FloatArray) -> bool:
+        """Whether a feature without a unit differs among the rows of X (n, d); most of these are constant for ever."""
+        unseen, _ = self._unseen
+        if not len(unseen):
+            return False
+        new = X.take(unseen, axis=1)
+        return bool(np.count_nonzero(new != new[0]))  # quicker than `any`
 
     def inputs(self, X: FloatArray) -> FloatArray:
         """(n, d): X centred, in units. Features without a unit yet are measured by these candidates alone."""
-        unit = self.values
-        if not self._all_varied:
-            unit = np.where(unit > 0.0, unit, self._measure(X, None))
-            unit = np.where(unit > 0.0, unit, 1.0)
+        _, unit = self._unseen
+        if self._vary_first(X):
+            measured = self._measure(X, None)
+            unit = np.where((self.values == 0.0) & (measured > 0.0), measured, unit)
         return standardised(np.ascontiguousarray(X), unit, FURTHEST)
 
     def weights(self, inner: FloatArray) -> FloatArray:
@@ -148,7 +159,7 @@ class Units(Saved):
     @property
     def units(self) -> FloatArray:
         """(n_inputs,), the unit of every column, 1 where it is not known yet."""
-        return np.where(self.values > 0.0, self.values, 1.0)
+        return self._unseen[1]
 
     @property
     def owner(self) -> IntArray:
@@ -178,7 +189,7 @@ class Units(Saved):
         True when a unit that was in use has changed, so that what was learned in it must be learned anew. A feature
         that varies for the first time gets its unit at once; nothing was learned of it yet.
         """
-        if len(X) < 2 or (self.settled and self._all_varied):
+        if len(X) < 2 or (self.settled and ranges is None and not self._vary_first(X)):
             return False
         found = self._measure(X, ranges)
         new = (self.values == 0.0) & (found > 0.0)
