@@ -185,7 +185,7 @@ class Columns:
         has_ids = key in present and not (self.names and key in self.names)
         names = self.names if self.names is not None else [name for name in present if not (has_ids and name == key)]
         _check_columns(present, names)
-        features = _numbers(frame, list(names))
+        features = _numbers(frame, present, list(names))
         if has_ids:
             return features, tuple(frame[key].to_list())
         index = getattr(frame, "index", None)
@@ -269,12 +269,12 @@ def _culprit(rows: Any, names: Sequence[str] | None) -> str:
     return "features are not numbers in rows of equal length; expected a 2-D array"
 
 
-def _numbers(frame: Any, names: list[str]) -> FloatArray:
-    """The columns ``names`` of a frame, (n, d); what is missing is NaN."""
+def _numbers(frame: Any, present: list[str], names: list[str]) -> FloatArray:
+    """The columns ``names`` of a frame with the columns ``present``, (n, d); what is missing is NaN."""
     na = {"dtype": np.float64, "na_value": np.nan} if hasattr(frame, "iloc") else {}
-    place = {name: n for n, name in enumerate(frame.columns)}
-    for name, kind in zip(frame.columns, frame.dtypes, strict=True):  # as in `numbers`: pandas' kinds, polars' own
-        if name in names and (getattr(kind, "kind", "f") in "cmM" or getattr(kind, "is_temporal", bool)()):
+    place, wanted = {name: n for n, name in enumerate(present)}, set(names)
+    for name, kind in zip(present, frame.dtypes, strict=True):  # as in `numbers`: pandas' kinds, polars' own
+        if name in wanted and (getattr(kind, "kind", "f") in "cmM" or getattr(kind, "is_temporal", bool)()):
             raise FeatureError(f"column {name!r} is of type {kind}; expected numbers, such as the days since a date")
     try:
         if len(place) == len(names):  # nothing but features: a frame's own selection costs more than all the rest
