@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pairrank.cli import main
-from pairrank.errors import OptionError, StorageError, UnknownNameError
+from pairrank.errors import MissingExtraError, OptionError, StorageError, UnknownNameError
 from pairrank.lab.executors import run_all
 from pairrank.lab.outcomes import Failure, RunsFailedError
 from pairrank.sim import RunFolder, RunSpec, Summary, load_records, simulate
@@ -35,6 +35,30 @@ def test_serial_equals_simulate_and_reports() -> None:
     assert results(summaries) == results([simulate(spec).summary() for spec in SPECS])
     assert heard == sorted(heard)
     assert heard[-1] == sum(spec.rounds for spec in SPECS)
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        ("pyarrow", "simulate synthetic:tiny"),
+        ("pyarrow", "tune synthetic:tiny --ranker pdgd"),
+        ("matplotlib", "demo"),
+        ("matplotlib", "trial synthetic:tiny"),
+    ],
+)
+def test_a_missing_extra_is_told_before_the_runs_and_leaves_no_folder(
+    package: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    out = tmp_path / "out"
+    assert main([*command.split(), "--out", str(out)]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"pairrank: this needs {package}, which is not installed: pip install 'pairrank[lab]'"
+    )
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError):
+        simulate(BASE, out=out)
+    assert not out.exists()
 
 
 def test_a_run_that_raises_leaves_the_others_unharmed(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def users(args: argparse.Namespace) -> tuple[str, ...]:
 def run_experiment(experiment: Experiment, args: argparse.Namespace) -> None:
     """Run an experiment and report on it; runs that fail do not keep the others from the report."""
     specs = experiment.specs()
-    prepare(args.out)
+    prepare(args.out, "runs", "pyarrow", "matplotlib")
     if args.resume:
         experiment.check_defaults(args.out)
     experiment.save(args.out)

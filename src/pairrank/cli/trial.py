@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
     if not (study.experiments or study.null_experiments or study.logs or study.launches):
         raise OptionError("experiments, null, logs and launches are all 0; nothing is left to do")
     trial.check_names(study)  # a wrong one leaves no folder behind
-    executors.prepare(args.out, "")
+    executors.prepare(args.out, "", "matplotlib")
     jobs = args.jobs or cores()
     with progress(len(study.clicks), "kinds of users") as report:
         rows = trial.run(study, jobs, report)

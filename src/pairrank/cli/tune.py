@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
             f"{args.data}: no document of the validation split is relevant: {args.objective} cannot be measured; "
             "--objective cndcg can"
         )
-    prepare(args.out)
+    prepare(args.out, "runs", "pyarrow")
     found = []
     with experiment_options.one_cluster(args):
         for ranker, text in texts.items():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pairrank import errors
-from pairrank.checking import check_choice
+from pairrank.checking import check_choice, import_extra
 from pairrank.engines import ENGINES, cores
 from pairrank.errors import OptionError, PairRankError, StorageError
 from pairrank.lab import cluster, processes
@@ -42,7 +42,7 @@ def run_all(
     if address is not None and engine != "ray":
         raise OptionError(f"address is {address!r} and the engine is {engine!r}; an address needs the engine ray")
     if out is not None:
-        prepare(out)
+        prepare(out, "runs", "pyarrow")
         for spec in () if resume else specs:
             RunFolder(out, spec).clear()
     tell = report or (lambda rounds: None)
@@ -55,8 +55,11 @@ def run_all(
     return _checked(results, out)
 
 
-def prepare(out: str | os.PathLike[str], below: str = "runs") -> None:
-    """Make the folder ``below`` it, and find out before the first run whether it can be written at all."""
+def prepare(out: str | os.PathLike[str], below: str, *packages: str) -> None:
+    """Make the folder ``below`` it, and find out before the first run whether it can be written at all, and whether
+    the ``packages`` of the extra that keep the runs and draw them are there."""
+    for package in packages:
+        import_extra(package, "lab")
     folder = Path(out) / below
     probe = folder / f".{os.getpid()}.probe"
     try:

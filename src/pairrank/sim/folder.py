@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pairrank import archive
+from pairrank.checking import import_extra
 from pairrank.errors import FileFormatError, NewerFormatError, StorageError
 from pairrank.rankers import Ranker
 from pairrank.sim.engine import Progress
@@ -33,6 +34,7 @@ class RunFolder:
         return load_records(self.path, self.spec)
 
     def open(self) -> None:
+        import_extra("pyarrow", "lab")  # not only when all rounds are done
         archive.make_folder(self.path)
         archive.write_atomically(self.path / "spec.json", self.spec.to_json().encode() + b"\n")
 
