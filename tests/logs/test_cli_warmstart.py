@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,16 @@ def test_from_logs(write: Callable[..., str], tmp_path: Path) -> None:
     one, two = pairrank.load(weak), pairrank.load(strong)
     assert np.linalg.norm(one.weights) < np.linalg.norm(two.weights)
     assert (one.uncertainty() > two.uncertainty()).all()
+
+
+def test_from_an_event_log(tmp_path: Path) -> None:
+    features = {"b": [0.0, 0.0], "a": [1.0, 0.0]}
+    documents = [{"id": name, "features": row} for name, row in features.items()]
+    shown = {"type": "impression", "impression_id": "i1", "query_id": "q", "timestamp": 0, "documents": documents}
+    click = {"type": "click", "impression_id": "i1", "document_id": "a", "timestamp": 1}
+    (tmp_path / "events.jsonl").write_text(f"{json.dumps(shown)}\n{json.dumps(click)}\n")
+    assert main(["warmstart", str(tmp_path / "events.jsonl"), "--out", str(tmp_path / "model")]) == 0
+    assert pairrank.load(tmp_path / "model").weights[0] > 0
 
 
 UNITS = np.array([1e-6, 1e6, 1.0, 3e4])

@@ -42,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranker", default=DEFAULT_RANKER, help="which ranker, with options (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="the ranker's seed (default: %(default)s)")
     parser.add_argument("--out", metavar="MODEL", required=True, help="where to write the ranker")
+    parser.set_defaults(check=False)
 
 
 @threads.single()
