@@ -5,14 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pairrank.errors import DataError, LogError, OptionError
-from pairrank.logs import Reason, fit, ingest
+from pairrank.errors import DataError, LogError, MissingExtraError, OptionError
+from pairrank.logs import Reason, Writer, fit, ingest
 from pairrank.logs.ingest import kind_of, seconds
 
 pa = pytest.importorskip("pyarrow")
@@ -70,6 +71,21 @@ def feature_file(path: Path, rows: list[tuple[str | None, str, list[float]]], wi
 
 def rows(path: Path) -> list[dict[str, Any]]:
     return pq.read_table(path).to_pylist()
+
+
+def test_what_cannot_be_written_is_all_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Writer, "add", refuse)
+    with pytest.raises(OSError, match="disk full"):  # and the cursor of the join goes quietly
+        ingest([lines(tmp_path / "events.jsonl", SHOWN, CLICK)], tmp_path / "log.parquet")
+
+
+def test_a_missing_extra_is_told_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(MissingExtraError):
+        ingest([str(tmp_path / "not there.jsonl")], tmp_path / "log.parquet")
 
 
 def test_an_event_log(tmp_path: Path) -> None:

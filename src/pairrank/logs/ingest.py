@@ -103,6 +103,7 @@ def ingest(
     for action, gain in actions.items():
         if action == IMPRESSION or not 0 < abs(gain) <= MAX_GAIN:
             raise OptionError(f"the action {action!r} is worth {gain}; expected another than impression, and not 0")
+    parquet()  # before hours of reading
     result = Ingested()
     with Join(result.problems, Path(out).parent, missing=missing) as join:
         for path in features:

@@ -7,7 +7,6 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
@@ -156,20 +155,20 @@ class Join:
 
     def _joined(self) -> Iterator[tuple[str, float, list[str], NDArray[np.float64], dict[str, float], int, str]]:
         columns = "id, query_id, time, documents, features, width, locked, place"
-        with closing(self._db.execute(f"SELECT {columns} FROM lists ORDER BY time, id")) as rows:
-            for key, query_id, time, text, body, width, locked, place in rows:
-                documents = json.loads(text)
-                gains = self._gains(key, time, set(documents))
-                if gains is None:
-                    continue
-                if body is None:
-                    X = self._features(query_id, documents)
-                else:
-                    X = np.frombuffer(body, dtype=np.float64).reshape(-1, width)
-                if X is None:
-                    self.problems.add(Reason.NO_FEATURES, place)
-                    continue
-                yield query_id, time, documents, X, gains, locked, place
+        rows = self._db.execute(f"SELECT {columns} FROM lists ORDER BY time, id")
+        for key, query_id, time, text, body, width, locked, place in rows:
+            documents = json.loads(text)
+            gains = self._gains(key, time, set(documents))
+            if gains is None:
+                continue
+            if body is None:
+                X = self._features(query_id, documents)
+            else:
+                X = np.frombuffer(body, dtype=np.float64).reshape(-1, width)
+            if X is None:
+                self.problems.add(Reason.NO_FEATURES, place)
+                continue
+            yield query_id, time, documents, X, gains, locked, place
 
     def _gains(self, key: str, shown: float, documents: set[str]) -> dict[str, float] | None:
         """By document, the gains of its best and worst action added; None where an action is older than the list."""
