@@ -182,3 +182,43 @@ def test_without_its_extra_play_says_so_before_it_begins(tmp_path: Path) -> None
     )
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "pip install 'pairrank[serve]'" in done.stderr
+
+
+_ELSEWHERE = """
+import os, signal, socket, sys
+sys.modules |= dict.fromkeys(["fcntl", "resource", "pwd", "grp", "termios", "uvloop"])
+lacking = {
+    os: "fork register_at_fork sched_getaffinity nice pread pwrite getuid geteuid O_DIRECTORY O_CLOEXEC killpg",
+    signal: "SIGKILL SIGHUP SIGQUIT SIGCHLD SIGALRM pthread_sigmask",
+    socket: "AF_UNIX",
+}
+for module, names in lacking.items():
+    for name in names.split():
+        vars(module).pop(name, None)
+from pairrank.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("rankers", ""),
+        ("simulate synthetic:tiny --ranker pairrank --rounds 20 --seeds 1 --engine serial --out out", ""),
+        ("store import s.db model --ranker shop", ""),
+        ("store verify s.db", ""),
+        ("replay s.db", ""),
+        ("serve --help", ""),
+        ("serve --store new.db", "this system cannot run the service"),
+        ("play --no-browser", "this system cannot run the service"),
+    ],
+)
+def test_where_posix_is_not_commands_work_or_say_what_is_missing(words: str, told: str, tmp_path: Path) -> None:
+    pairrank.PairRank(1).save(tmp_path / "model")
+    if words.endswith(" s.db"):
+        assert cli.main(["store", "import", str(tmp_path / "s.db"), str(tmp_path / "model"), "--ranker", "shop"]) == 0
+    command = [sys.executable, "-W", "error", "-c", _ELSEWHERE, *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (bool(told), bool(told)), done.stderr
+    assert told in done.stderr
+    assert not (tmp_path / "new.db").exists()

@@ -37,6 +37,11 @@ def flushed(store: SqlStore, store_url: str, monkeypatch: pytest.MonkeyPatch) ->
     return seen
 
 
+def test_a_flush_goes_past_the_cache_of_a_drive(store: SqlStore, store_url: str) -> None:
+    if store_url.startswith("sqlite"):
+        assert store.database.all("PRAGMA fullfsync") == [(1,)]  # macOS flushes into that cache otherwise
+
+
 def test_what_is_acknowledged_is_on_disk(store: SqlStore, flushed: list[bool]) -> None:
     scene = Scene(store)
     first, second = scene.serve(2)

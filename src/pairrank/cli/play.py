@@ -31,8 +31,10 @@ def run(args: argparse.Namespace) -> None:
     import_extra("uvicorn", "serve")
     from pairrank.service.playground.index import open_index
     from pairrank.service.playground.start import serve
+    from pairrank.service.store.sqlite import file_locks
     from pairrank.service.supervisor import listen
 
+    file_locks()
     place = listen("127.0.0.1", args.port, patience=0.0)
     # The server hands on the signal that ended it: as an exception it lets the temporary folder be removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

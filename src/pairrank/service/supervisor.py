@@ -23,7 +23,7 @@ from pairrank.service.auth import new_key
 from pairrank.service.settings import Settings
 from pairrank.service.store import open_store, sqlite_path
 from pairrank.service.store.database import AwayError
-from pairrank.service.store.sqlite import sqlite_library
+from pairrank.service.store.sqlite import file_locks, sqlite_library
 
 BIND_SECONDS = 5.0
 LEARNER_SECONDS = 60.0
@@ -33,6 +33,7 @@ def check(settings: Settings) -> str:
     """Raise what would keep the service from starting; which database it will be on."""
     for module in ("fastapi", "uvicorn", "orjson", "prometheus_client", "pyarrow"):
         import_extra(module, "serve")
+    file_locks()
     tempfile.gettempdir()  # raises where there is none
     path = sqlite_path(settings.store)
     if path is not None and not path.absolute().parent.is_dir():

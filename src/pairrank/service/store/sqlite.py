@@ -16,7 +16,6 @@ write lock meanwhile, which every writer of every process must have: no commit, 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import time
@@ -60,6 +59,18 @@ def sqlite_library() -> str:
     return f"SQLite {sqlite3.sqlite_version}{fault if RESET_FAULT else ''}"
 
 
+def file_locks() -> Any:
+    """The module fcntl: whoever learns on SQLite locks a file, and no system but those of the Unix kind has it."""
+    try:
+        import fcntl
+    except ImportError:
+        raise StorageError(
+            "this system cannot run the service, which needs file locks (fcntl) as Linux and macOS have them; the "
+            "library, the laboratory and `pairrank store` work here"
+        ) from None
+    return fcntl
+
+
 class SqliteDatabase(Database):
     """A connection to one SQLite file."""
 
@@ -91,6 +102,7 @@ class SqliteDatabase(Database):
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.execute("PRAGMA fullfsync = ON")  # else macOS flushes no further than into the drive's own cache
             connection.execute(f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}")
         except sqlite3.Error:
             connection.close()
@@ -263,6 +275,7 @@ class SqliteDatabase(Database):
         """All or none: by the lock beside the file, which the system frees when the process dies, however it dies."""
         if self._lead is not None:
             return set(things)
+        fcntl = file_locks()
         try:
             handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as problem:
