@@ -7,6 +7,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,11 @@ from pairrank.client import Client
 from pairrank.errors import StorageError
 from pairrank.service.auth import new_key
 from pairrank.service.http.ranking import parse_impression
+from pairrank.service.settings import METRICS_FOLDER
 from pairrank.service.store import open_store
+from pairrank.service.store.values import Config, Limits, Status
 from pairrank.service.worker.lists import explores
+from pairrank.service.worker.metrics import Metrics
 from pairrank.service.worker.models import Models
 from pairrank.types import Impression
 
@@ -235,6 +239,85 @@ def test_health_metrics_headers_and_ids(client: TestClient) -> None:
         assert client.head(path).status_code == 200
     assert client.head("/v1/rankers/a/rank").status_code == 405
     assert "sendBeacon" in client.get("/pairrank.js").text
+
+
+def test_rankers_that_come_and_go_leave_nothing_behind(client: TestClient) -> None:
+    worker, sizes = client.app.state.worker, set()
+    for number in range(12):
+        name = f"temporary-{number}"
+        client.put(f"/v1/rankers/{name}", json={"n_features": 2})
+        shown = client.post(f"/v1/rankers/{name}/rank", json={"documents": DOCUMENTS}).json()
+        client.post(f"/v1/rankers/{name}/feedback", json={"impression_id": shown["impression_id"], "clicks": ["d1"]})
+        assert f'pairrank_rank_seconds_count{{ranker="{name}"}} 1.0' in client.get("/metrics").text
+        client.delete(f"/v1/rankers/{name}")
+        text = client.get("/metrics").text
+        assert "temporary" not in text
+        assert 'pairrank_requests_total{status="201"}' in text
+        sizes.add((len(worker.metrics._rows), len(worker.metrics._places), len(worker.models._heads)))
+    assert len(sizes) == 1
+
+
+def test_a_ranker_that_goes_while_it_is_looked_at_is_forgotten(tmp_path: Path) -> None:
+    """Another worker deletes it between two reads of one refresh."""
+    store = open_store(tmp_path / "store.db")
+    store.create("a", Config(2), Limits(), 0.0, "test")
+    models = Models(store)
+
+    async def go() -> None:
+        await models.refresh()
+        await models.get("a")
+        look = models._look
+
+        def deleted(watched: set[int]) -> Any:
+            seen = look(watched)
+            store.delete("a", 0.0, "test")
+            return seen
+
+        models._look, models._epoch = deleted, -1
+        await models.refresh()
+        assert (models._items, models._heads) == ({}, {})
+        await models.close()
+
+    asyncio.run(go())
+    store.close()
+
+
+def test_counters_of_all_workers_are_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path / "store.db")
+    rows = [store.create(f"r{number}", Config(2), Limits(), 0.0, "test")[0] for number in range(30)]
+    store.close()
+    (tmp_path / "counted").mkdir()
+    monkeypatch.setenv(METRICS_FOLDER, str(tmp_path / "counted"))
+    workers = [Metrics(), Metrics()]
+    for number, worker in enumerate(workers):
+        for row in rows:
+            worker.took(row, 0.003)
+            worker.clicked(row, [0, 25], shown=30)
+            worker.count(row, "feedback", [Status.ACCEPTED, Status.LATE, Status.LATE])
+        worker.listed(rows[0], documents=7, blocks=2, explored=number > 0)
+        worker.answered(200)
+    texts = [worker.render(rows, {}).decode() for worker in workers]
+    assert texts[0] == texts[1]
+    for line in (
+        'pairrank_rank_seconds_bucket{le="0.002",ranker="r29"} 0.0',
+        'pairrank_rank_seconds_bucket{le="0.005",ranker="r29"} 2.0',
+        'pairrank_rank_seconds_bucket{le="+Inf",ranker="r29"} 2.0',
+        'pairrank_rank_seconds_sum{ranker="r29"} 0.006',
+        'pairrank_documents_total{ranker="r0"} 14.0',
+        'pairrank_explored_total{ranker="r0"} 1.0',
+        'pairrank_feedback_total{ranker="r3",status="late"} 4.0',
+        'pairrank_shown_at_position_total{position="20",ranker="r3"} 2.0',
+        'pairrank_clicks_at_position_total{position="1",ranker="r3"} 2.0',
+        'pairrank_requests_total{status="200"} 2.0',
+    ):
+        assert f"{line}\n" in texts[0]
+    size = sum(file.stat().st_size for file in (tmp_path / "counted").iterdir())
+    workers[0].keep(rows[1:])  # the other one has died
+    assert 'documents_total{ranker="r0"} 7.0' in workers[0].render([], {}).decode()
+    assert '"r0"' not in workers[0].render(rows[1:], {}).decode()
+    workers[0].took(replace(rows[0], id=99, name="new"), 1.0)  # in its place
+    assert sum(file.stat().st_size for file in (tmp_path / "counted").iterdir()) == size
+    assert 'pairrank_rank_seconds_sum{ranker="new"} 1.0' in Metrics().render([], {}).decode()
 
 
 def test_impressions_and_audit(client: TestClient) -> None:

@@ -264,6 +264,20 @@ def test_another_ranker_and_a_kept_version_are_arms(app: TestClient) -> None:
     assert told(app)["impressions"] == 1
 
 
+def test_models_of_arms_are_kept_while_they_are_shown(app: TestClient) -> None:
+    """There is always an experiment; its arms change."""
+    models = app.app.state.worker.models
+    for number in range(4):
+        version = app.get("/v1/rankers/a?wait=5").json()["model_version"]
+        assert version == number
+        started(app, f"turn-{number}", b=f"a@{version}", share=0.5)
+        if number:
+            app.post(f"/v1/experiments/turn-{number - 1}/stop")
+        shown = ranked(app, k=3)
+        clicked(app, shown, shown["ranking"][1]["id"])
+        assert [key[1] for key in models._pinned] == [version]
+
+
 def test_an_arm_that_is_gone_stops_nobody(app: TestClient) -> None:
     """As after a restore of something else, or a deletion at the very moment that the experiment began."""
     app.put("/v1/rankers/other", json={"n_features": 2})

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pairrank import PairRank, metrics
-from pairrank.service.log_statistics import block_sizes, point, points, summarise
-from pairrank.service.store.values import Entry
+from pairrank.service.log_statistics import RANKERS, LogStatistics, block_sizes, point, points, summarise
+from pairrank.service.store import open_store
+from pairrank.service.store.values import Config, Entry, Limits
 from pairrank.service.worker.recent_candidates import Recent
 from pairrank.types import FloatArray, Impression
 
@@ -86,6 +89,18 @@ def test_points_keep_the_sums_however_wide_they_are(lists: list[list[int]], most
     assert [point["log_entry"] for point in found] == sorted(point["log_entry"] for point in found)
     assert len({point["lists"] for point in found[:-1]}) <= 1  # all but the last are equally wide
     assert found[-1]["log_entry"] == len(lists)
+
+
+def test_lists_of_the_rankers_looked_at_last_are_kept(tmp_path: Path) -> None:
+    store, statistics = open_store(tmp_path / "store.db"), LogStatistics()
+    rows = [store.create(f"r{n}", Config(2), Limits(), 0.0, "test")[0] for n in range(RANKERS + 5)]
+    for row in rows:
+        assert not statistics.catch_up(store, row)
+        assert not statistics.catch_up(store, rows[0])  # looked at all the time
+    assert len(statistics._read) == RANKERS
+    assert {(row.id, row.created) for row in (rows[0], *rows[6:])} == statistics._read.keys()
+    assert len(statistics.lists(rows[1])) == 0  # as one that nobody has looked at
+    store.close()
 
 
 def test_recent_candidates_are_bounded() -> None:

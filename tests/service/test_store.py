@@ -19,6 +19,7 @@ from scene import RETENTION, SHOWN, WINDOW, Scene
 
 from pairrank.errors import InputError, NewerFormatError, StorageError, UnknownNameError
 from pairrank.service.auth import new_key
+from pairrank.service.http.trial_schemas import LaunchBody
 from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.model import Log, load_head
 from pairrank.service.learning.replay import replay
@@ -384,6 +385,21 @@ def test_counting_what_waits_takes_a_tenth_of_a_learner_at_most(
         now += 0.01
     assert {ranker_id for ranker_id, _ in counted} == set(store.ranker_ids())
     assert 6 <= len(counted) <= 7
+
+
+def test_a_learner_forgets_rankers_that_were_deleted(store: SqlStore) -> None:
+    learner = Learner(store, clock=lambda: 1000.0)
+    for name in "abc":
+        scene = Scene(store, name)
+        scene.feedback(scene.serve(2))
+        store.launch(name, LaunchBody(mode="guarded").model_dump(), 1000.0, "test")
+        learner._hold()
+        learner.step(publish=True)
+        assert learner._models
+        assert learner._shared
+        store.delete(name, 1000.0, "test")
+    learner._hold()
+    assert not any((learner._models, learner._trials, learner._published, learner._shared, learner._since))
 
 
 def test_a_compaction_that_was_interrupted_is_ended_by_the_next(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -18,6 +19,7 @@ from pairrank.types import FloatArray, Impression, Inspection
 
 # Of a longer log only the end counts: what was before is not worth a wait.
 LOOK_BACK = 10_000
+RANKERS = 50  # looked at last, whose lists are kept
 POINTS = 120
 RANKS = (1, 5, 10)
 _COLUMNS = ("time", "log_entry", "clicked", "ndcg", "positions", "explored", "blocks", *(f"size_{r}" for r in RANKS))
@@ -87,11 +89,11 @@ def points(lists: FloatArray, most: int = POINTS) -> list[dict[str, Any]]:
 
 
 class LogStatistics:
-    """The newest lists of all rankers of a store, brought up to date when somebody looks."""
+    """The newest lists of the rankers that somebody looks at, brought up to date then."""
 
     def __init__(self) -> None:
         # A ranker that was deleted and made anew may have its old id: the time of making tells them apart.
-        self._read: dict[tuple[int, float], tuple[FloatArray, int]] = {}
+        self._read: OrderedDict[tuple[int, float], tuple[FloatArray, int]] = OrderedDict()
 
     def lists(self, row: RankerRow) -> FloatArray:
         """(n, columns), as far as `catch_up` has read."""
@@ -107,12 +109,16 @@ class LogStatistics:
                 found.append(summarise(entry))
         new = np.array([one for one in found if one is not None], dtype=np.float64).reshape(-1, len(_COLUMNS))
         if entries:
-            self._read[row.id, row.created] = np.concatenate([lists, new])[-LOOK_BACK:], entries[-1].seq
+            lists, seen = np.concatenate([lists, new])[-LOOK_BACK:], entries[-1].seq
+        self._read[row.id, row.created] = lists, seen
+        self._read.move_to_end((row.id, row.created))
+        if len(self._read) > RANKERS:
+            self._read.popitem(last=False)
         return len(entries) == _BATCH
 
     def _place(self, row: RankerRow) -> tuple[FloatArray, int]:
         nothing = np.empty((0, len(_COLUMNS))), max(row.base, row.log_seq - LOOK_BACK)
-        return self._read.setdefault((row.id, row.created), nothing)
+        return self._read.get((row.id, row.created), nothing)
 
 
 def kept_orders(model: Ranker, entries: Iterable[Entry]) -> dict[str, Any] | None:

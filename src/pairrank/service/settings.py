@@ -15,6 +15,7 @@ from pairrank.errors import OptionError, StorageError
 from pairrank.upstream import RerankEndpoint
 
 PREFIX = "PAIRRANK_"
+METRICS_FOLDER = "PAIRRANK_METRICS_FOLDER"  # where the supervisor has its workers keep what they count
 MIN_SECRET = 16
 _BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off", ""), False)
 

@@ -20,7 +20,7 @@ from pairrank import store_log, threads
 from pairrank.checking import import_extra
 from pairrank.errors import OptionError, PairRankError, StorageError
 from pairrank.service.auth import new_key
-from pairrank.service.settings import Settings
+from pairrank.service.settings import METRICS_FOLDER, Settings
 from pairrank.service.store import open_store, sqlite_path
 from pairrank.service.store.database import AwayError
 from pairrank.service.store.sqlite import file_locks, sqlite_library
@@ -173,9 +173,7 @@ class Supervisor:
     def _start(self, role: str) -> subprocess.Popen[bytes]:
         # Modules come from where this process has them; -m alone would look into the present folder first.
         modules = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-        environment = os.environ | threads.ENVIRONMENT | modules
-        if self._settings.workers > 1:
-            environment["PROMETHEUS_MULTIPROC_DIR"] = str(self._folder)
+        environment = os.environ | threads.ENVIRONMENT | modules | {METRICS_FOLDER: str(self._folder)}
         process = subprocess.Popen(
             [sys.executable, "-m", "pairrank.service.process", role, str(self._listener.fileno())],
             stdin=subprocess.PIPE,

@@ -77,7 +77,7 @@ def routes(worker: WorkerState) -> APIRouter:
             # Requests that came together are read together, then ranked together: each stage finds its code cached.
             await asyncio.sleep(0)
             shown = answer(await show(worker, item, query))
-            worker.metrics.ranked(name).seconds.observe(time.perf_counter() - started)
+            worker.metrics.took(item.row, time.perf_counter() - started)
             return shown
 
     @router.post(
@@ -96,13 +96,13 @@ def routes(worker: WorkerState) -> APIRouter:
         if found is not None:
             with worker.writing.enter(who):
                 verdict = await worker.writer.feedback(Feedback(item.row.id, *found, frozenset(body.clicks)))
-        worker.metrics.feedback.labels(name, verdict.status.value).inc()
+        worker.metrics.count(item.row, "feedback", [verdict.status])
         if verdict.status in _REFUSED:
             code, kind, told = _REFUSED[verdict.status]
             raise RefusalError(code, kind, told.format(foreign=verdict.foreign))
         if found is not None and verdict.status is Status.ACCEPTED:
             telemetry.impression("answered", name, item.row.secret, found[0])
-            worker.metrics.clicked(name, verdict.positions, verdict.shown)
+            worker.metrics.clicked(item.row, verdict.positions, verdict.shown)
         return answer({"status": verdict.status.value, **({"late": True} if verdict.late else {})})
 
     @router.post(
@@ -133,8 +133,7 @@ def routes(worker: WorkerState) -> APIRouter:
         with worker.writing.enter(who, len(known)):
             verdicts = iter(await worker.writer.events(known)) if known else iter(())
         statuses = [Status.UNKNOWN if place is None else next(verdicts).status for place in found]
-        for status in statuses:
-            worker.metrics.events.labels(name, status.value).inc()
+        worker.metrics.count(item.row, "events", statuses)
         return answer([{"event_id": b.event_id, "status": s.value} for b, s in zip(bodies, statuses, strict=True)])
 
     return router
@@ -227,11 +226,7 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
         await worker.writer.serve(twin)
     await worker.writer.serve(served)
     telemetry.impression("ranked", row.name, row.secret, number)
-    counted = worker.metrics.ranked(row.name)
-    counted.documents.inc(len(query.ids))
-    counted.blocks.inc(n_blocks)
-    if impression.explored:
-        counted.explored.inc()
+    worker.metrics.listed(row, len(query.ids), n_blocks, impression.explored)
     first = len(page.before) + 1
     told = {
         "impression_id": f"{number}-{token}",

@@ -82,7 +82,7 @@ async def _rerank(
         place = {name: index for index, name in enumerate(ids)}
         ranking = shown.pop("ranking")
         relevance = falling([document["score"] for document in ranking]).tolist()
-        worker.metrics.ranked(asked.model).seconds.observe(time.perf_counter() - started)
+        worker.metrics.took(item.row, time.perf_counter() - started)
         return rerank_answer(asked, [place[document["id"]] for document in ranking], relevance, shown, plain)
 
 

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from pairrank import threads
 from pairrank.errors import FileFormatError, StorageError
@@ -91,8 +92,10 @@ class Learner:
 
     def _keep(self, held: set[int]) -> None:
         """Drop from memory what is not held: the store says where to go on from."""
-        for ranker_id in self._models.keys() - held:
-            del self._models[ranker_id], self._trials[ranker_id]
+        known: tuple[dict[int, Any], ...] = (self._models, self._trials, self._published, self._shared, self._since)
+        for kept in known:
+            for ranker_id in kept.keys() - held:
+                del kept[ranker_id]
         self._changed &= held
         self._broken &= held
         self._held = held

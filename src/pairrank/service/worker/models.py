@@ -41,10 +41,13 @@ class LoadedModel:
 
 
 class Models:
-    """Rankers by name, loaded when first asked for and kept fresh by polling; and the keys."""
+    """Rankers by name, loaded when first asked for and kept fresh by polling; and the keys.
 
-    def __init__(self, store: SqlStore) -> None:
-        self._store = store
+    keep : is told which rankers are loaded when some may have been deleted.
+    """
+
+    def __init__(self, store: SqlStore, keep: Callable[[list[RankerRow]], None] = lambda _: None) -> None:
+        self._store, self._keep = store, keep
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="reader")
         self._items: dict[str, LoadedModel] = {}
         self._loading: dict[str, asyncio.Task[LoadedModel]] = {}
@@ -164,14 +167,18 @@ class Models:
                 row = rows.get(name)
                 if row is None or row.id != item.row.id:
                     del self._items[name]
+                    self._heads.pop(item.row.id, None)  # it may have gone after it was looked at
                 else:
                     item.row = row
             running: dict[int, list[ExperimentRow]] = {}
             for experiment in await self.read(self._store.running):
                 running.setdefault(experiment.ranker_id, []).append(experiment)
             self._experiments = running
-            if not running:
-                self._pinned.clear()
+            arms = [arm for rows in running.values() for row in rows for arm in row.definition.arms]
+            owned = [(self._items.get(arm.ranker or ""), arm.version) for arm in arms]
+            shown = {(owner.row.id, version) for owner, version in owned if owner and version is not None}
+            self._pinned = {key: self._pinned[key] for key in shown & self._pinned.keys()}
+            self._keep([item.row for item in self._items.values()])
             self._epoch = epoch
         for item in list(self._items.values()):
             head = heads.get(item.row.id)

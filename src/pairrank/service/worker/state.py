@@ -97,7 +97,7 @@ class WorkerState:
         at_once = open_impatient(self.url)
         if at_once is not None:
             opened.callback(at_once.close)
-        self.models = Models(self.store)
+        self.models = Models(self.store, self.metrics.keep)
         opened.push_async_callback(self.models.close)
         self.reports = Reports(self.store, self.models, self.clock)
         if self._learner:
