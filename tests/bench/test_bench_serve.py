@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import warnings
 
 import orjson
@@ -24,6 +26,16 @@ def split(request: bytes) -> tuple[str, bytes, dict[str, str]]:
     head, _, body = request.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     return lines[0].split()[1], body, dict(line.split(": ", 1) for line in lines[1:])
+
+
+def test_processes_with_arguments_in_any_encoding_are_found() -> None:
+    command = [sys.executable, "-c", "input()", b"\xff", "worker"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            assert process.pid in http_load.children(os.getpid(), "worker")
+            assert process.pid not in http_load.children(os.getpid(), "learner")
+        finally:
+            process.kill()
 
 
 def test_the_empty_endpoints_parse_the_body_and_answer_alike() -> None:

@@ -6,6 +6,8 @@ import json
 import logging
 import multiprocessing
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +34,19 @@ def test_what_is_put_is_got_mapped_and_read_only() -> None:
         assert type(arrays[name]) is np.ndarray
         assert not arrays[name].flags.writeable
     assert isinstance(arrays["big"].base, np.memmap)
+
+
+def test_what_is_written_does_not_depend_on_the_encoding_of_the_system(tmp_path: Path) -> None:
+    program = """
+from pathlib import Path
+from pairrank.data import cache
+for _ in range(2):
+    cache.fingerprint(Path(cache.__file__))
+assert cache.put("one", {"x": "é"}, {}) and cache.get("one") == ({"x": "é"}, {})
+"""
+    strict = ["-X", "warn_default_encoding", "-W", "error::EncodingWarning"]
+    environment = {**os.environ, "PAIRRANK_CACHE": str(tmp_path)}
+    subprocess.run([sys.executable, *strict, "-c", program], check=True, env=environment)
 
 
 def test_keys_depend_on_every_part() -> None:

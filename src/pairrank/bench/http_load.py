@@ -36,7 +36,7 @@ class Target(NamedTuple):
         """Seconds of processor time that its processes have used, or None where the system does not tell."""
         try:
             threads = [task for pid in self.processes for task in Path(f"/proc/{pid}/task").iterdir()]
-            return sum(int((task / "schedstat").read_text().split()[0]) for task in threads) / 1e9
+            return sum(int((task / "schedstat").read_bytes().split()[0]) for task in threads) / 1e9
         except OSError:
             return None
 
@@ -210,11 +210,11 @@ def children(pid: int, role: str = "") -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            arguments = (entry / "cmdline").read_text().split("\0")
+            parent = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
+            arguments = (entry / "cmdline").read_bytes().split(b"\0")  # names and arguments may be in any encoding
         except OSError:
             continue
-        if parent == pid and (not role or role in arguments):
+        if parent == pid and (not role or role.encode() in arguments):
             found.append(int(entry.name))
     return found
 

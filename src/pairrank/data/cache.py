@@ -55,7 +55,7 @@ def fingerprint(path: Path) -> str:
     stamp = [str(path.resolve()), status.st_size, status.st_mtime_ns]
     note = folder() / "files" / f"{key(file=stamp)}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads(note.read_text())["sha256"])
+        return str(json.loads(note.read_bytes())["sha256"])
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     try:
@@ -70,7 +70,7 @@ def get(name: str) -> tuple[dict[str, Any], dict[str, AnyArray]] | None:
     """The values and memory-mapped, read-only arrays of an entry; None if there is no whole one."""
     entry = folder() / "entries" / name
     try:
-        manifest = json.loads((entry / "manifest.json").read_text())
+        manifest = json.loads((entry / "manifest.json").read_bytes())
         arrays = {}
         for array, mark in manifest["arrays"].items():
             file = entry / f"{array}.npy"
@@ -99,8 +99,8 @@ def put(name: str, values: Mapping[str, Any], arrays: Mapping[str, AnyArray]) ->
                 file.flush()
                 os.fsync(file.fileno())
         marks = {array: _mark(partial / f"{array}.npy") for array in arrays}
-        with open(partial / "manifest.json", "x") as manifest:
-            json.dump({"values": dict(values), "arrays": marks}, manifest)
+        with open(partial / "manifest.json", "xb") as manifest:
+            manifest.write(json.dumps({"values": dict(values), "arrays": marks}).encode())
             manifest.flush()
             os.fsync(manifest.fileno())
         os.rename(partial, entries / name)
