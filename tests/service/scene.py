@@ -20,7 +20,7 @@ from pairrank.service.store.values import (
     new_batch,
     token_of,
 )
-from pairrank.types import Impression
+from pairrank.types import FloatArray, Impression
 
 WINDOW, RETENTION = 10.0, 100.0
 SHOWN = 3
@@ -42,11 +42,11 @@ class Scene:
     def row(self) -> RankerRow:
         return self.store.ranker(self.name)
 
-    def serve(self, count: int = 1) -> list[Served]:
+    def serve(self, count: int = 1, features: FloatArray = FEATURES) -> list[Served]:
         """Show lists, of the documents d0 to d4, and keep them."""
         row = self.row
         first = self.store.allocate(row.id, count)
-        items = [self._served(row, self.ranker.rank(FEATURES, SHOWN, number=first + i)) for i in range(count)]
+        items = [self._served(row, self.ranker.rank(features, SHOWN, number=first + i)) for i in range(count)]
         self.store.serve(items)
         return items
 

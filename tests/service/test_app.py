@@ -282,6 +282,22 @@ def test_a_ranker_that_goes_while_it_is_looked_at_is_forgotten(tmp_path: Path) -
     store.close()
 
 
+def test_a_version_that_cannot_be_read_holds_up_nobody_else(client: TestClient) -> None:
+    client.put("/v1/rankers/b", json={"n_features": 2})
+    shown = client.post("/v1/rankers/b/rank", json={"documents": DOCUMENTS}).json()
+    store = open_store(client.app.state.worker.url)
+    first = ranked(client)
+    with store.database.transaction():  # as if it had been deleted a moment ago
+        store.database.all("UPDATE heads SET version = 7 WHERE ranker_id = ?", (store.ranker("a").id,))
+    store.close()
+    assert client.get("/readyz").status_code == 200
+    told = client.post("/v1/rankers/b/feedback", json={"impression_id": shown["impression_id"], "clicks": ["d1"]})
+    assert told.status_code == 200
+    assert client.get("/v1/rankers/b?wait=5").json()["model_version"] == 1
+    assert client.post("/v1/rankers/b/rank", json={"documents": DOCUMENTS}).json()["model_version"] == 1
+    assert ranked(client)["model_version"] == first["model_version"]
+
+
 def test_counters_of_all_workers_are_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(tmp_path / "store.db")
     rows = [store.create(f"r{number}", Config(2), Limits(), 0.0, "test")[0] for number in range(30)]

@@ -14,7 +14,7 @@ from web import clicked, ranked, running_app
 
 from pairrank import PairRank, threads
 from pairrank.service.learning.learner import Learner
-from pairrank.service.learning.replay import replay
+from pairrank.service.learning.replay import load_whole, replay
 from pairrank.service.store import SqlStore, open_store
 from pairrank.service.store.values import Feedback
 
@@ -51,6 +51,22 @@ def serve_poison(scene: Scene) -> None:
     scene.store.serve([item])
     first = json.loads(item.ids)[0]
     scene.store.feedback([Feedback(row.id, number, item.token, frozenset([first]))], scene.now)
+
+
+def test_what_was_set_aside_is_so_once_when_a_model_is_built_again(store: SqlStore, fragile: None) -> None:
+    scene = Scene(store)
+    scene.feedback(scene.serve(3))
+    scene.learn()
+    row = scene.row
+    store.compact(row, load_whole(store, row).ranker.to_bytes(), scene.now, "me")
+    serve_poison(scene)
+    scene.feedback(scene.serve(2))
+    scene.learn()
+    scene.feedback(scene.serve(2))
+    Learner(store, clock=lambda: scene.now).step(publish=True)  # after a restart
+    row = scene.row
+    assert (row.log_seq, row.applied, row.learned, row.skipped, row.set_aside) == (8, 8, 7, 1, 1)
+    assert replay(store, row).same
 
 
 def test_an_entry_that_fails_is_set_aside_and_the_others_are_learned(store: SqlStore, fragile: None) -> None:

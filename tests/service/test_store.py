@@ -12,7 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from cluster import Postgres
 from scene import RETENTION, SHOWN, WINDOW, Scene
@@ -22,7 +24,7 @@ from pairrank.service.auth import new_key
 from pairrank.service.http.trial_schemas import LaunchBody
 from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.model import Log, load_head
-from pairrank.service.learning.replay import replay
+from pairrank.service.learning.replay import load_whole, replay
 from pairrank.service.learning.verify import verify
 from pairrank.service.store import SqlStore, database, log, open_store, sqlite
 from pairrank.service.store.log import NEWEST_KEPT
@@ -363,6 +365,89 @@ def test_compaction_keeps_the_model_and_goes_on(store: SqlStore) -> None:
     assert (row.base, row.version, row.learned, row.feedback_count) == (5, 8, 8, 8)
     assert replay(store, row).same
     assert verify(store) == []
+
+
+def test_compaction_beside_a_learner_that_goes_on(store: SqlStore) -> None:
+    scene = Scene(store)
+    for _ in range(3):
+        scene.feedback(scene.serve())
+        scene.learn()
+    before = scene.row
+    model = load_head(store, before)
+    for _ in range(NEWEST_KEPT + 1):
+        scene.feedback(scene.serve())
+        scene.learn()
+    store.thin(before.id, scene.now)
+    assert store.snapshot(before.id, before.version) is None
+    model.read_back(Log(store, before.id))
+    assert store.compact(before, model.ranker.to_bytes(), scene.now, "me") == 3
+    assert verify(store) == []
+    assert replay(store, scene.row).same
+    store.delete("a", scene.now, "me")
+    assert store.compact(before, model.ranker.to_bytes(), scene.now, "me") == 0
+
+
+@pytest.mark.parametrize("begun", ["compacted", "imported"])
+def test_a_restart_finds_lists_that_only_the_first_model_has(store: SqlStore, begun: str) -> None:
+    """A log that was compacted, or that begins with a model that had learned elsewhere, has not all that it keeps."""
+    rng, scene = np.random.default_rng(0), Scene(store)
+
+    def visit(learner: Learner, times: int) -> None:
+        for _ in range(times):
+            (item,) = scene.serve(features=rng.random((5, 2)))
+            click = json.loads(item.ids)[rng.integers(SHOWN)]
+            store.feedback([Feedback(item.ranker_id, item.number, item.token, frozenset([click]))], scene.now)
+            learner.step(publish=True)
+
+    first = Learner(store, clock=lambda: scene.now)
+    visit(first, 80)
+    if begun == "imported":
+        start = first._models[scene.row.id].ranker
+        store.delete("a", scene.now, "me")
+        store.create("a", Config(2), Limits(), scene.now, "me", start=start)
+    for _ in range(2):  # the second time what the first left is no longer in the log
+        if begun == "compacted":
+            row = scene.row
+            store.compact(row, load_whole(store, row).ranker.to_bytes(), scene.now, "me")
+        visit(Learner(store, clock=lambda: scene.now), 40)
+        assert verify(store) == []
+    visit(Learner(store, clock=lambda: scene.now), 150)
+    assert replay(store, scene.row).same
+
+
+def test_a_ranker_is_deleted_while_its_model_is_published(
+    store: SqlStore, open_another: Callable[[], SqlStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, other = Scene(store), open_another()
+    scene.feedback(scene.serve(2))
+    insert, deleting = store.database.insert, ThreadPoolExecutor(1)
+
+    def slowly(*words: Any) -> Any:
+        begun.append(deleting.submit(other.delete, "a", 1000.0, "me"))
+        time.sleep(0.5)  # it waits for what this transaction has
+        return insert(*words)
+
+    begun: list[Any] = []
+    monkeypatch.setattr(store.database, "insert", slowly)
+    scene.learn()
+    assert [one.result() for one in begun] == [True]
+    assert store.rankers() == []
+
+
+def test_a_learner_reads_a_ranker_that_is_deleted_meanwhile(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(store)
+    scene.feedback(scene.serve(2))
+    snapshot = store.snapshot
+
+    def gone(ranker_id: int, version: int) -> Any:
+        store.delete("a", 1000.0, "me")
+        return snapshot(ranker_id, version)
+
+    monkeypatch.setattr(store, "snapshot", gone)
+    Learner(store, clock=lambda: 1000.0).step(publish=True)
+    assert caplog.messages == []
 
 
 def test_counting_what_waits_takes_a_tenth_of_a_learner_at_most(

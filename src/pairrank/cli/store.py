@@ -12,7 +12,7 @@ from pairrank.cli.export import feature_names
 from pairrank.documents import Columns
 from pairrank.errors import OptionError, UnknownNameError
 from pairrank.service.auth import ROLES, check_name, new_key
-from pairrank.service.learning.model import Log, load_head
+from pairrank.service.learning.replay import load_whole
 from pairrank.service.learning.verify import verify
 from pairrank.service.store import open_store
 from pairrank.service.store.transfer import backup, restore
@@ -96,9 +96,11 @@ def _import(args: argparse.Namespace) -> None:
 
 def _compact(args: argparse.Namespace) -> None:
     with closing(open_store(args.store, create=False)) as store:
-        for row in store.chosen(args.ranker):
-            model = load_head(store, row)
-            model.read_back(Log(store, row.id))
+        for name in [row.name for row in store.chosen(args.ranker)]:
+            row = store.find(name)  # as it is now: the service may have gone on since, or the ranker away
+            if row is None:
+                continue
+            model = load_whole(store, row)
             dropped = store.compact(row, model.ranker.to_bytes(), time.time(), "command line")
             print(f"{row.name}: {dropped} entries dropped")
         store.database.vacuum()

@@ -366,17 +366,17 @@ class Ranker(Saved, ABC):
         """The state without the lists that it keeps, and how many there were: first ones, and those of the history."""
         return state, (0, 0)
 
-    def recall(self, entries: Iterable[tuple[Impression, ArrayLike]]) -> None:
-        """Read back the lists that ``to_bytes(history=False)`` left out.
+    def recall(self, entries: Iterable[tuple[Impression, ArrayLike]]) -> bool:
+        """Read back the lists that ``to_bytes(history=False)`` left out; whether all of them were there.
 
         ``entries`` are impressions with their clicks as they were learned, newest first; only as many are taken as are
         needed, and those that this ranker has not learned are passed over. Where there are too few, what they taught
         stays as the quadratic model that it has become.
         """
         with self._turn, threads.single():
-            if any(self._left_out):
-                self._read_back(self._known(entries), *self._left_out)
-                self._left_out = (0, 0)
+            found = not any(self._left_out) or self._read_back(self._known(entries), *self._left_out)
+            self._left_out = (0, 0)
+            return found
 
     def _known(self, entries: Iterable[tuple[Impression, ArrayLike]]) -> Iterable[tuple[Impression, BoolArray]]:
         for impression, clicks in entries:
@@ -385,8 +385,9 @@ class Ranker(Saved, ABC):
                 if counted.any():
                     yield impression.tail(), counted
 
-    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> None:
-        """Take over the lists that `_without_lists` left out, newest first."""
+    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> bool:
+        """Take over the lists that `_without_lists` left out, newest first; whether all of them were there."""
+        return True
 
     @classmethod
     def from_bytes(cls, blob: bytes, *, source: str = "these bytes") -> Self:

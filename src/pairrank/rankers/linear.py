@@ -177,9 +177,10 @@ class LinearRanker(Explained):
         empty = {name: value[:0] for name, value in state.items() if name.startswith("first.")}
         return state | empty, (len(self._first), 0)
 
-    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> None:
+    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> bool:
         first = list(islice(entries, n_first))[::-1]
         if len(first) == n_first:
             self._first = tuple(first)
         else:  # units can no longer change: what was learned in them cannot be learned anew
             self._units.fix(self._units.values)
+        return len(first) == n_first

@@ -156,7 +156,7 @@ class PairwiseRanker(LinearRanker):
         lists = {name: value[:0] for name, value in state.items() if name.startswith("posterior.history.")}
         return state | lists, (n_first, self._posterior.history.n_lists)
 
-    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> None:
+    def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> bool:
         first: list[tuple[Impression, BoolArray]] = []
         posterior, history = self._posterior, self._posterior.history
         for impression, clicks in entries:
@@ -168,8 +168,9 @@ class PairwiseRanker(LinearRanker):
                 posterior.recall(self._design(seen), found, seen.memory.get("asleep"))
             if history.n_lists == n_history and len(first) == n_first:
                 break
-        super()._read_back(first, n_first, 0)
+        all_first = super()._read_back(first, n_first, 0)
         if history.n_lists == n_history:
             history.turn_round()
-        else:
-            posterior.fold_all()
+            return all_first
+        posterior.fold_all()
+        return False

@@ -14,8 +14,8 @@ from typing import Any
 from pairrank import threads
 from pairrank.errors import FileFormatError, StorageError
 from pairrank.service import telemetry
-from pairrank.service.learning.model import Log, Model, load_head
-from pairrank.service.learning.replay import rebuild
+from pairrank.service.learning.model import Log, Model
+from pairrank.service.learning.replay import load_whole, rebuild_head
 from pairrank.service.learning.trials import LAUNCH, Trials, twin_of
 from pairrank.service.store.log import SqlStore
 from pairrank.types import Impression
@@ -165,10 +165,12 @@ class Learner:
         if row is None:
             return None
         try:
-            return load_head(self._store, row)
+            return load_whole(self._store, row)
         except FileFormatError as problem:
+            if self._store.ranker_by_id(ranker_id) is None:  # deleted meanwhile
+                return None
             logger.error("%s; building it again from the log", problem)
-            return rebuild(self._store, row, row.applied)
+            return rebuild_head(self._store, row)
 
     def _publish(self, ranker_id: int) -> None:
         if ranker_id not in self._changed:

@@ -103,9 +103,9 @@ class Model:
             self.version = entry.seq
         self.applied = entry.seq
 
-    def read_back(self, log: Log) -> None:
-        """Read the lists back that a published version leaves out."""
-        self.ranker.recall(log.learned(self.applied))
+    def read_back(self, log: Log) -> bool:
+        """Read the lists back that a published version leaves out; whether all of them were there."""
+        return self.ranker.recall(log.learned(self.applied))
 
     def _take(self, entry: Entry, log: Log) -> bool:
         """Whether the entry taught the ranker something."""

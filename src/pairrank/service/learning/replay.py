@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from pairrank import threads
-from pairrank.service.learning.model import Log, Model, load_version
+from pairrank.service.learning.model import Log, Model, load_head, load_version
 from pairrank.service.learning.trials import replayed
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.values import RankerRow
@@ -69,6 +69,23 @@ def replay(store: SqlStore, row: RankerRow) -> Replay:
 def rebuild(store: SqlStore, row: RankerRow, upto: int) -> Model:
     """The model after entry ``upto``, from the base and the log alone."""
     return deque(_walk(store, row, upto), maxlen=1)[0]
+
+
+def rebuild_head(store: SqlStore, row: RankerRow) -> Model:
+    """The published model, from the base and the log alone; what is counted beside it stays as it was published."""
+    model = rebuild(store, row, row.applied)
+    model.learned, model.skipped, model.aside = row.learned, row.skipped, []
+    return model
+
+
+def load_whole(store: SqlStore, row: RankerRow) -> Model:
+    """The published model of a ranker with the lists that it keeps.
+
+    Those that the log does not have, since it was compacted or began with a model that had learned elsewhere, only the
+    model has that it begins with.
+    """
+    model = load_head(store, row)
+    return model if model.read_back(Log(store, row.id)) else rebuild_head(store, row)
 
 
 def walked(store: SqlStore, row: RankerRow) -> Iterator[Model]:

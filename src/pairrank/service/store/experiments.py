@@ -116,6 +116,9 @@ class ExperimentTables(RankerTables):
     def delete(self, name: str, now: float, actor: str) -> bool:
         """Forget a ranker with its log, models, impressions and experiments; False when there was none."""
         with self.database.transaction():
+            # The head first, as `publish` does: two that wait for each other would both be held up.
+            of_name = "ranker_id = (SELECT id FROM rankers WHERE name = ?)"
+            self.database.all(f"UPDATE heads SET applied = applied WHERE {of_name}", (name,))
             found = self.find(name, lock=True)
             if found is None:
                 return False

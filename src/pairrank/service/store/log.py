@@ -170,12 +170,15 @@ class SqlStore(ImpressionTables):
         so that nobody waits; what an interrupted call leaves is dropped by the next one.
         """
         arms = sorted(self.arm_versions(ranker))
+        whole = {name: getattr(ranker, name) for name in ("version", "learned", "skipped", "digest")}
+        whole |= {"ranker_id": ranker.id, "created": ranker.updated, "kept": 1, "body": body}
         with self.database.transaction():
+            if self.ranker_by_id(ranker.id) is None:
+                return 0
             self._rebase_states(ranker.id)
-            self.database.all(
-                "UPDATE snapshots SET kept = 1, body = ? WHERE ranker_id = ? AND version = ?",
-                (body, ranker.id, ranker.version),
-            )
+            # A learner that has gone on meanwhile may have dropped this version: see `thin`.
+            kept = "ON CONFLICT (ranker_id, version) DO UPDATE SET kept = 1, body = excluded.body"
+            self.database.insert("snapshots", whole, kept)
             self.database.all(
                 "DELETE FROM snapshots WHERE ranker_id = ? AND version < ? "
                 "AND version NOT IN (SELECT target FROM log WHERE ranker_id = ? AND seq > ? AND target IS NOT NULL) "

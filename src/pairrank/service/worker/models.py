@@ -38,6 +38,7 @@ class LoadedModel:
     next_number: int = 0
     end_number: int = 0
     batch: str = ""  # of these numbers
+    trouble: str = ""  # why a newer version could not be read, as last told
 
 
 class Models:
@@ -184,7 +185,13 @@ class Models:
             head = heads.get(item.row.id)
             wanted = item.row.pinned if item.row.pinned is not None or head is None else head.version
             if wanted is not None and wanted != item.version:
-                ranker = await self.read(self._open, item.row, wanted)
+                try:
+                    ranker = await self.read(self._open, item.row, wanted)
+                except PairRankError as problem:  # damaged, or deleted meanwhile: the others go on
+                    if str(problem) != item.trouble:
+                        item.trouble = str(problem)
+                        logger.warning("%s", problem)
+                    continue
                 item.ranker, item.version = ranker, wanted
 
     def _look(self, watched: set[int]) -> tuple[int, dict[int, Head], float]:
