@@ -71,7 +71,7 @@ def test_replay_compares_the_kept_versions_too(store: SqlStore, store_url: str) 
     assert (result.wrong_versions, result.stored == result.replayed, result.same) == ((2,), True, False)
     done = subprocess.run([sys.executable, "-m", "pairrank", "replay", store_url], capture_output=True, text=True)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "NOT THE SAME" in done.stdout
+    assert "NOT THE SAME: kept versions 2 (" in done.stdout
 
 
 def test_the_learner_forgets_what_nobody_answered(store: SqlStore) -> None:

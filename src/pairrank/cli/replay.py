@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import asdict
 
 from pairrank import threads
-from pairrank.service.learning.replay import replay
+from pairrank.service.learning.replay import Replay, replay
 from pairrank.service.store import open_store
 
 
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps([asdict(result) | {"same": result.same} for result in results]))
     else:
         for result in results:
-            word = "the same" if result.same else f"NOT THE SAME: {result.replayed[:16]} from the log"
+            word = "the same" if result.same else f"NOT THE SAME: {_differs(result)}"
             print(
                 f"{result.name}: {result.entries} entries, version {result.version}, digest {result.stored[:16]}, "
                 f"{word} ({result.versions_checked} versions checked, {result.pending} entries pending, "
@@ -39,3 +39,14 @@ def run(args: argparse.Namespace) -> int:
         if not results:
             print("The store has no rankers.")
     return 0 if all(result.same for result in results) else 1
+
+
+def _differs(result: Replay) -> str:
+    """What is not as the log gives it: the model may be, where a version on the way is not."""
+    told = {
+        f"{result.replayed[:16]} from the log": result.stored != result.replayed,
+        f"kept versions {', '.join(map(str, result.wrong_versions))}": result.wrong_versions,
+        f"what was counted for {', '.join(result.wrong_trials)}": result.wrong_trials,
+        "what was set aside": result.set_aside != result.set_aside_stored,
+    }
+    return "; ".join(text for text, wrong in told.items() if wrong)
