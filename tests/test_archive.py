@@ -112,6 +112,13 @@ def test_other_kinds_and_newer_versions_are_refused() -> None:
         archive.unpack(blob.replace(b'"format":"1"', b'"format":"2"'), "thing")
 
 
+@pytest.mark.parametrize("version", ["²", "9" * 5000, "one", ""])
+def test_a_version_that_is_no_number_is_told(version: str) -> None:
+    header = json.dumps({"__metadata__": {"pairrank": "thing", "format": version}}).encode()
+    with pytest.raises(FileFormatError, match="no readable format version"):
+        archive.unpack(len(header).to_bytes(8, "little") + header, "thing")
+
+
 def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
     target = tmp_path / "file"
     archive.write_atomically(target, b"one")

@@ -86,10 +86,11 @@ def unpack(blob: bytes, kind: str, *, source: str = "these bytes") -> tuple[dict
     seal = metadata.pop(_SEAL, None)
     intact = seal is None or seal == _digest(header)
     del header["__metadata__"]
-    version = str(metadata.get("format", ""))
-    if not version.isdigit():
-        raise FileFormatError(f"{source} has no readable format version; it is damaged")
-    NewerFormatError.check(source, int(version), FORMAT_VERSION)
+    try:
+        version = int(str(metadata.get("format")))
+    except ValueError:
+        raise FileFormatError(f"{source} has no readable format version; it is damaged") from None
+    NewerFormatError.check(source, version, FORMAT_VERSION)
     if metadata["pairrank"] != kind:
         raise FileFormatError(f"{source} holds a {metadata['pairrank']}; expected a {kind}")
     if not intact or hashlib.sha256(data).hexdigest() != metadata.get("sha256"):

@@ -35,6 +35,19 @@ def test_names_and_normaliser_travel(model: Path, tmp_path: Path, capsysbinary: 
     assert output.err == b""
 
 
+def test_files_as_windows_writes_them(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "names.txt").write_bytes("\ufefftitle\r\nhöhe\r\n".encode())
+    words = ["--format", "solr", "--out", str(tmp_path / "solr.json"), "--names", str(tmp_path / "names.txt")]
+    assert main(["export", str(model), *words]) == 0
+    made = (tmp_path / "solr.json").read_bytes()
+    assert export.loads(made).feature_names == ("title", "höhe")
+    assert export.loads(b"\xef\xbb\xbf" + made.replace(b"\n", b"\r\n")) == export.loads(made)
+    (tmp_path / "names.txt").write_bytes("title\nhöhe\n".encode("latin-1"))
+    capsys.readouterr()
+    assert main(["export", str(model), *words]) == 2
+    assert capsys.readouterr().err == f"pairrank: the names in {tmp_path / 'names.txt'} are not in UTF-8\n"
+
+
 def test_one_format_to_another_and_back(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second, third = (str(tmp_path / name) for name in ("a.json", "b.txt", "c.json"))
     assert main(["export", str(model), "--format", "solr", "--names", "title,age", "--out", first]) == 0

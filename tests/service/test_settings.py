@@ -17,6 +17,8 @@ def test_the_order_of_precedence(tmp_path: Path) -> None:
     settings = load_settings({"port": 5, "host": None}, environment)
     assert (settings.port, settings.workers, settings.host, settings.public_events) == (5, 4, "::1", True)
     assert load_settings({}, {}) == Settings()
+    file.write_bytes(b"\xef\xbb\xbfport = 7\r\n")  # as some editors on Windows write it
+    assert load_settings({}, {}, str(file)).port == 7
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,9 @@ def feature_names(text: str | None) -> list[str] | None:
         return None
     path = Path(text)
     if path.is_file():
-        lines = path.read_text(encoding="utf-8").splitlines()
+        try:
+            lines = archive.read_file(path).decode("utf-8-sig").splitlines()
+        except UnicodeDecodeError:
+            raise ExportError(f"the names in {text} are not in UTF-8") from None
         return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     return [name.strip() for name in text.split(",")]

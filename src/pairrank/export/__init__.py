@@ -172,7 +172,7 @@ def _is_ranker(blob: bytes) -> bool:
 
 def detect(blob: bytes, *, source: str = "this model") -> str:
     """Which of the `READABLE` formats ``blob`` is in; ``opensearch`` is answered as ``elasticsearch``."""
-    start = blob[:64].lstrip()
+    start = blob[:64].removeprefix(b"\xef\xbb\xbf").lstrip()  # Windows puts that before UTF-8
     if blob[:6] == b"\x93NUMPY":
         return "npy"
     if start.startswith(b"##"):

@@ -129,7 +129,7 @@ def load_settings(
 
 def _read(file: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        return tomllib.loads(Path(file).read_text(encoding="utf-8-sig"))
     except OSError as problem:
         raise StorageError(f"cannot read {file}: {problem.strerror or problem}") from problem
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
