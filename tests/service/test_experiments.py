@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from cluster import until
 from web import DOCUMENTS, Clock, TestClient, check_store, clicked, ranked, running_app
 
 from pairrank.cli import main
-from pairrank.service.learning.replay import replay
+from pairrank.service.learning.replay import load_whole, replay
 from pairrank.service.store import open_store
 from pairrank.trials.experiment import Definition
 from pairrank.types import Impression
@@ -434,6 +435,27 @@ def test_a_restart_and_a_compaction_keep_every_bit(store_url: str, tmp_path: Pat
     assert states[-1]["split"]["impressions"] < 12
     assert {arm["share"] for arm in states[-1]["split"]["guardrails"]["reformulations"].values()} == {1.0}
     assert states[-1]["new"]["impressions"] > states[-2]["new"]["impressions"] > 0
+
+
+def test_a_compaction_forgets_who_took_part_in_what_has_ended(tmp_path: Path) -> None:
+    file, clock = str(tmp_path / "store.db"), Clock()
+    with running_app(file, clock) as client:
+        client.put("/v1/rankers/a", json={"n_features": 2})
+        for name in ("ended", "running"):
+            started(client, name, kind="split", share=0.5)
+        for visitor in range(40):
+            clicked(client, ranked(client, client_id=f"v{visitor}"), "d1")
+        clock.now += 700.0  # every window has closed
+        until(lambda: sum(told(client, name)["impressions"] for name in ("ended", "running")) == 40)
+        client.post("/v1/experiments/ended/stop")
+        assert {row[0] for row in rows(client, "experiment_id", "clients")} == {1, 2}
+    store = open_store(file)
+    for later, left in ((0.0, [1, 2]), (4000.0, [2])):
+        row = store.ranker("a")
+        store.compact(row, load_whole(store, row).ranker.to_bytes(), clock.now + later, "test")
+        assert sorted({row[0] for row in store.database.all("SELECT experiment_id FROM clients")}) == left
+    store.close()
+    check_store(file)
 
 
 def test_a_state_that_is_not_the_logs_is_found(app: TestClient, file: str) -> None:

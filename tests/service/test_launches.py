@@ -13,6 +13,7 @@ from web import DOCUMENTS, Clock, TestClient, check_store, clicked, ranked, runn
 
 from pairrank import PairRank
 from pairrank.service.learning.trials import TOWARDS, LaunchCourse, place_of
+from pairrank.service.store import open_store
 from pairrank.service.store.values import Entry, LaunchHead, Limits
 from pairrank.service.worker.lists import FIRST, STALE_SECONDS, Setting, draw
 from pairrank.trials import launch as launches
@@ -224,3 +225,16 @@ def test_a_query_is_known_by_its_lists() -> None:
     assert course.expected(place_of("hard")) == (TOWARDS * 0.5) / (20 + TOWARDS)
     assert course.expected(place_of("new")) == 0.5
     assert LaunchCourse.from_json(json.loads(course.to_json())) == course
+
+
+def test_what_is_on_its_way_is_counted_by_an_index_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for four times a second, and with a hundred lists per second there are sixty thousand of them."""
+    store = open_store(tmp_path / "store.db")
+    asked: list[Any] = []
+    one = store.database.one
+    monkeypatch.setattr(store.database, "one", lambda *words: asked.append(words) or one(*words))
+    store.flight(1, 0, 0.0)
+    ((sql, values),) = asked
+    plan = [str(row[-1]) for row in store.database.all(f"EXPLAIN QUERY PLAN {sql}", values)]
+    assert [line.startswith("SEARCH i USING COVERING INDEX") for line in plan if " i " in line] == [True]
+    store.close()

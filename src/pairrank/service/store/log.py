@@ -187,6 +187,13 @@ class SqlStore(ImpressionTables):
                 * len(arms),
                 (ranker.id, ranker.version, ranker.id, ranker.version, ranker.id, *arms),
             )
+            # Who has counted in a split matters as long as lists of it may come: entries say it for themselves.
+            self.database.all(
+                "DELETE FROM clients "
+                "WHERE experiment_id IN (SELECT id FROM experiments WHERE ranker_id = ? AND ended < ?) "
+                "AND experiment_id NOT IN (SELECT experiment_id FROM impressions WHERE experiment_id IS NOT NULL)",
+                (ranker.id, now - HOUR),
+            )
             self.database.all("UPDATE rankers SET base = ? WHERE id = ?", (ranker.version, ranker.id))
             self._record(now, actor, "compact", ranker.name, f'{{"base": {ranker.version}}}')
         first = self.database.all("SELECT min(seq) FROM log WHERE ranker_id = ?", (ranker.id,))[0][0]

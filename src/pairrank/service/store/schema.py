@@ -157,7 +157,7 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE log ADD COLUMN counts BIGINT;
     ALTER TABLE log ADD COLUMN trial TEXT;
     ALTER TABLE log ADD COLUMN candidates BYTES;
-    CREATE INDEX impressions_share ON impressions (ranker_id, created) WHERE share IS NOT NULL;
+    CREATE INDEX impressions_share ON impressions (ranker_id, created, share) WHERE share IS NOT NULL;
     """,
     """
     ALTER TABLE events ADD COLUMN kind TEXT NOT NULL DEFAULT 'click';
