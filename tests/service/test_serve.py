@@ -415,3 +415,14 @@ def test_commands_on_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     missing = tmp_path / "typo.db"
     assert main(["store", "keys", str(missing)]) == main(["store", "keys", str(missing), "--revoke", "x"]) == 1
     assert not missing.exists()
+
+
+def test_nothing_is_left_open_when_the_service_ends(place: str) -> None:
+    program = "import sys; from pairrank.cli import main; sys.exit(main())"
+    command = [sys.executable, "-W", "error", "-c", program, "serve", "--port", "0", "--store", place]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as service:
+        assert service.stderr is not None
+        assert "this learner holds" in service.stderr.readline()
+        service.terminate()
+        assert "Warning" not in service.stderr.read()
+    assert service.returncode == 0

@@ -153,9 +153,9 @@ class Supervisor:
             self._end(self._children, LEARNER_SECONDS)
         finally:
             for child in self._children:
-                if child.process is not None and child.process.poll() is None:
-                    child.process.kill()
-                    child.process.wait()
+                if child.process is not None:
+                    with child.process:  # waits, and closes the pipe
+                        child.process.kill()
 
     def _on_signal(self, *_: object) -> None:
         self._signals += 1
