@@ -11,6 +11,7 @@ from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app, running_server
@@ -273,8 +274,9 @@ def test_a_ranker_that_goes_while_it_is_looked_at_is_forgotten(tmp_path: Path) -
             store.delete("a", 0.0, "test")
             return seen
 
-        models._look, models._epoch = deleted, -1
-        await models.refresh()
+        models._epoch = -1
+        with mock.patch.object(models, "_look", deleted):
+            await models.refresh()
         assert (models._items, models._heads) == ({}, {})
         await models.close()
 

@@ -477,7 +477,7 @@ def test_a_learner_forgets_rankers_that_were_deleted(store: SqlStore) -> None:
     for name in "abc":
         scene = Scene(store, name)
         scene.feedback(scene.serve(2))
-        store.launch(name, LaunchBody(mode="guarded").model_dump(), 1000.0, "test")
+        store.launch(name, LaunchBody.model_validate({"mode": "guarded"}).model_dump(), 1000.0, "test")
         learner._hold()
         learner.step(publish=True)
         assert learner._models
