@@ -150,12 +150,13 @@ def alive(pid: int) -> bool:
 
 
 SWEEP = """
+import os
 import time
 from pairrank.lab.executors import run_all
 from pairrank.sim import RunSpec
 
 if __name__ == "__mp_main__":  # a worker that still imports
-    print("ready", flush=True)
+    os.write(1, b"ready\\n")  # two workers may say so at once: in one piece
     time.sleep(2)
 
 if __name__ == "__main__":
