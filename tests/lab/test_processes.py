@@ -181,7 +181,10 @@ def test_ctrl_c_while_workers_start_is_told_by_the_driver_alone(tmp_path: Path, 
         for _ in range(times):
             os.killpg(driver.pid, signal.SIGINT)
             time.sleep(0.5)
-        _, told = driver.communicate(timeout=60)
+        try:
+            _, told = driver.communicate(timeout=60)
+        finally:
+            driver.kill()  # or nobody would ever end one that hangs
     assert told.count("Traceback") == times  # each of the driver's own
     assert told.endswith("KeyboardInterrupt\n")
     assert driver.returncode == -signal.SIGINT
