@@ -314,6 +314,7 @@ def test_counters_of_all_workers_are_added_up(tmp_path: Path, monkeypatch: pytes
             worker.count(row, "feedback", [Status.ACCEPTED, Status.LATE, Status.LATE])
         worker.listed(rows[0], documents=7, blocks=2, explored=number > 0)
         worker.answered(200)
+        worker.answered(299)  # a route of somebody's own
     texts = [worker.render(rows, {}).decode() for worker in workers]
     assert texts[0] == texts[1]
     for line in (
@@ -327,6 +328,7 @@ def test_counters_of_all_workers_are_added_up(tmp_path: Path, monkeypatch: pytes
         'pairrank_shown_at_position_total{position="20",ranker="r3"} 2.0',
         'pairrank_clicks_at_position_total{position="1",ranker="r3"} 2.0',
         'pairrank_requests_total{status="200"} 2.0',
+        'pairrank_requests_total{status="other"} 2.0',
     ):
         assert f"{line}\n" in texts[0]
     size = sum(file.stat().st_size for file in (tmp_path / "counted").iterdir())

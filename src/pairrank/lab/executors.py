@@ -56,8 +56,10 @@ def run_all(
 
 
 def prepare(out: str | os.PathLike[str], below: str, *packages: str) -> None:
-    """Make the folder ``below`` it, and find out before the first run whether it can be written at all, and whether
-    the ``packages`` of the extra that keep the runs and draw them are there."""
+    """Make the folder ``below`` it, and find out before the first run whether it can be written at all.
+
+    So with the ``packages`` of the extra that keep the runs and draw them.
+    """
     for package in packages:
         import_extra(package, "lab")
     folder = Path(out) / below

@@ -40,7 +40,7 @@ _COUNTERS: Mapping[str, tuple[str, str, list[str]]] = {
     "events": ("Single events by outcome", "status", list(Status)),
     "shown_at_position": ("Positions of lists that got feedback", "position", _POSITIONS),
     "clicks_at_position": ("Clicks", "position", _POSITIONS),
-    "requests": ("Requests by status", "status", [str(status.value) for status in HTTPStatus]),
+    "requests": ("Requests by status", "status", [*(str(status.value) for status in HTTPStatus), "other"]),
 }
 _KEYS = [(name, value) for name, (_, _, values) in _COUNTERS.items() for value in values]
 _PLACES = {key: place for place, key in enumerate(_KEYS, len(BUCKETS) + 1)}  # after the buckets and the sum of seconds
@@ -60,7 +60,7 @@ class Metrics:
 
     def answered(self, status: int) -> None:
         """Count one request by the status of its answer."""
-        self._add(0, {_PLACES["requests", str(status)]: 1.0})
+        self._add(0, {_PLACES.get(("requests", str(status)), _PLACES["requests", "other"]): 1.0})
 
     def took(self, row: RankerRow, seconds: float) -> None:
         """Count one rank request by the time that it took."""
