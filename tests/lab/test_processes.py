@@ -150,8 +150,10 @@ def alive(pid: int) -> bool:
 
 
 SWEEP = """
+import atexit
 import os
 import time
+from concurrent.futures.process import _ThreadWakeup
 from pairrank.lab.executors import run_all
 from pairrank.sim import RunSpec
 
@@ -159,7 +161,13 @@ if __name__ == "__mp_main__":  # a worker that still imports
     os.write(1, b"ready\\n")  # two workers may say so at once: in one piece
     time.sleep(2)
 
+def close(wakeup):  # with the pool's lock held: an interpreter that ends meanwhile waits for ever
+    time.sleep(0.5)
+    at_once(wakeup)
+
 if __name__ == "__main__":
+    at_once, _ThreadWakeup.close = _ThreadWakeup.close, close
+    atexit.register(time.sleep, 0.2)
     specs = [RunSpec(data="synthetic:tiny", ranker="pdgd", rounds=60, seed=seed) for seed in range(4)]
     run_all(specs, None, "processes")
 """

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from multiprocessing import get_context
 
 from pairrank import threads
 from pairrank.checking import check_choice, check_whole
-from pairrank.engines.base import Engine, Item, Pool, Result, call, cores, enlist, sharing, submit
+from pairrank.engines.base import Engine, Item, Pool, Result, call, cores, enlist, processes, sharing, submit
 from pairrank.engines.ray import connected
 
-__all__ = ["ENGINES", "Engine", "cores", "enlist", "over_processes", "sharing", "start", "submit"]
+__all__ = ["ENGINES", "Engine", "cores", "enlist", "over_processes", "processes", "sharing", "start", "submit"]
 
 ENGINES = ("serial", "processes", "ray")
 
@@ -42,15 +41,9 @@ def _started(name: str, workers: int | None) -> Iterator[Engine]:
         if name == "serial":
             yield Engine()
         elif name == "processes":
-            # Not fork: Arrow and BLAS have threads, and a forked copy of a held lock is never released.
             n = workers or cores()
-            with sharing():
-                pool = ProcessPoolExecutor(n, mp_context=get_context("spawn"), initializer=enlist)
-            try:
-                with threads.single_in_children():
-                    yield Pool(n, partial(submit, pool, call), Future.result, (BrokenExecutor,))
-            finally:
-                pool.shutdown(cancel_futures=True)
+            with processes(n, enlist) as pool:
+                yield Pool(n, partial(submit, pool, call), Future.result, (BrokenExecutor,))
         else:
             with connected(workers, os.environ.get("RAY_ADDRESS")) as ray:
                 n = workers or int(ray.cluster_resources().get("CPU", 1))

@@ -7,10 +7,10 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import parent_process
+from multiprocessing import active_children, get_context, parent_process
 from typing import Any, TypeVar
 
 from pairrank import threads
@@ -79,6 +79,35 @@ def sharing() -> Iterator[None]:
         reason = problem.strerror or problem
         hint = "one process does without (--engine serial, or --jobs 1)"
         raise PairRankError(f"processes cannot share memory ({reason}); {hint}") from problem
+
+
+@contextmanager
+def processes(n: int, initializer: Callable[..., None], initargs: tuple[Any, ...] = ()) -> Iterator[Executor]:
+    """``n`` worker processes, which end with the ``with``. Ctrl-C waits for what they do, a second one kills them."""
+    others = set(active_children())
+    # Not fork: Arrow and BLAS have threads, and a forked copy of a held lock is never released.
+    with sharing():
+        pool = ProcessPoolExecutor(n, mp_context=get_context("spawn"), initializer=initializer, initargs=initargs)
+    ended = threading.Event()
+
+    def end() -> None:
+        pool.shutdown(cancel_futures=True)
+        ended.set()
+
+    try:
+        with threads.single_in_children():
+            yield pool
+    finally:
+        # By a thread: before Python 3.13 a join that Ctrl-C interrupts takes the pool's own thread for ended, and
+        # the interpreter, which then does not wait for it, can stop for ever at a lock that it holds.
+        threading.Thread(target=end).start()
+        try:
+            ended.wait()
+        except KeyboardInterrupt:
+            for worker in set(active_children()) - others:
+                worker.kill()
+            ended.wait()
+            raise
 
 
 def submit(pool: Executor, *task: Any) -> Future[Any]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import active_children, get_context
+from multiprocessing import get_context
 from typing import Any
 
-from pairrank import threads
-from pairrank.engines import enlist, sharing, submit
+from pairrank.engines import enlist, processes, sharing, submit
 from pairrank.errors import PairRankError
 from pairrank.lab.outcomes import RETRIES, Failure, Out, Report, Result, attempt
 from pairrank.sim import RunSpec
@@ -45,29 +44,20 @@ def _pool(
     """Run some specs in a pool of their own; the indices of those that were under way when a worker died."""
     context = get_context("spawn")
     before = sum(specs[index].rounds for index in results)
-    others = set(active_children())
-    workers = min(jobs, len(indices))
     with sharing():
         rounds = context.Array("q", [_NOT_STARTED] * len(specs))
         stop = context.Event()
-        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_enlist, initargs=(rounds, stop))
     futures: dict[Future[Result], int] = {}
-    try:
-        with threads.single_in_children():
+    with processes(min(jobs, len(indices)), _enlist, (rounds, stop)) as pool:
+        try:
             for index in indices:
                 futures[submit(pool, _work, index, specs[index], out)] = index
             while wait(futures, timeout=_TICK).not_done:
                 tell(before + sum(max(0, done) for done in rounds[:]))
-    except BrokenProcessPool:
-        pass
-    finally:
-        stop.set()  # whatever still runs writes a checkpoint and ends
-        try:
-            pool.shutdown(cancel_futures=True)
-        except KeyboardInterrupt:  # a second Ctrl-C waits for nothing
-            for worker in set(active_children()) - others:
-                worker.kill()
-            raise
+        except BrokenProcessPool:
+            pass
+        finally:
+            stop.set()  # whatever still runs writes a checkpoint and ends
     ended = {index: future for future, index in futures.items() if future.exception() is None}
     results |= {index: future.result() for index, future in ended.items()}
     return [index for index in indices if index not in ended and rounds[index] != _NOT_STARTED]
