@@ -17,7 +17,7 @@ from pairrank.cli import experiment_options, main
 from pairrank.errors import FileFormatError, OptionError
 from pairrank.lab import summaries
 from pairrank.lab.analysis import quality
-from pairrank.lab.experiment import CEILING
+from pairrank.lab.experiment import CEILING, DEFAULTS, check_defaults
 from pairrank.sim import Protocol, RunSpec, Summary
 
 RUNS = [(1, seed) for seed in range(8)]
@@ -304,16 +304,19 @@ def test_folds_are_ranges_and_lists() -> None:
 
 
 def test_runs_with_other_defaults_are_not_mixed_in(tmp_path: Path) -> None:
-    quality.check_defaults(tmp_path, ["pairrank", "pdgd"])
-    quality.check_defaults(tmp_path, ["pairrank", "mgd"])  # the same, and another rival
-    path = tmp_path / quality.DEFAULTS
+    check_defaults(tmp_path, ["pairrank", "pdgd"])
+    check_defaults(tmp_path, ["pairrank", "mgd"])  # the same, and another rival
+    path = tmp_path / DEFAULTS
     path.write_text(path.read_text().replace('"z": 0.2', '"z": 0.4'))
-    quality.check_defaults(tmp_path, ["pdgd"])
+    check_defaults(tmp_path, ["pdgd"])
     with pytest.raises(OptionError, match="holds runs of pairrank with other defaults"):
-        quality.check_defaults(tmp_path, ["pairrank"])
-    path.write_text("{")
-    with pytest.raises(FileFormatError, match="damaged"):
-        quality.check_defaults(tmp_path, ["pairrank"])
+        check_defaults(tmp_path, ["pairrank"])
+    check_defaults(tmp_path, ["pairrank"], resume=False)
+    check_defaults(tmp_path, ["pairrank"])
+    for damage in ("{", "7"):
+        path.write_text(damage)
+        with pytest.raises(FileFormatError, match="damaged"):
+            check_defaults(tmp_path, ["pairrank"])
 
 
 def test_what_was_not_measured_is_not_told_as_a_result() -> None:

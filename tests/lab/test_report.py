@@ -12,7 +12,7 @@ import pytest
 from pages.stage import CONTRAST, CUT
 from pairrank.cli import main
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError
-from pairrank.lab.experiment import FILE, Experiment
+from pairrank.lab.experiment import DEFAULTS, FILE, Experiment, check_defaults
 from pairrank.lab.paper import RANKERS
 from pairrank.lab.report import report
 from pairrank.lab.report.figures import Plate
@@ -129,11 +129,44 @@ def test_while_a_sweep_is_under_way(
 def test_records_of_other_defaults_are_not_taken_for_these(tmp_path: Path) -> None:
     before = Experiment(title="", command="", data="synthetic:tiny", rankers=("pdgd", "pairrank")).resolved()
     before.save(tmp_path)
-    before.check_defaults(tmp_path)
+    check_defaults(tmp_path, before.rankers)
     assert before.options["pdgd"]["learning_rate"] == 0.1
     changed = {**before.options, "pairrank": {**before.options["pairrank"], "z": -1.0}}
+    (tmp_path / DEFAULTS).unlink()
+    replace(before, options=changed).save(tmp_path)
     with pytest.raises(OptionError, match="pairrank with other defaults"):
-        replace(before, options=changed).check_defaults(tmp_path)
+        check_defaults(tmp_path, before.rankers)
+
+
+@pytest.mark.parametrize("command", ["simulate", "tune"])
+def test_no_sweep_goes_on_among_runs_of_other_defaults(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    more = ["--trials", "1"] if command == "tune" else []
+    words = [
+        command,
+        "synthetic:tiny",
+        "--ranker",
+        "pdgd",
+        "--rounds",
+        "8",
+        "--seeds",
+        "1",
+        "--engine",
+        "serial",
+        *more,
+    ]
+    words += ["--out", str(tmp_path)]
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert main(words) == 0
+    assert capsys.readouterr().out == told
+    path = tmp_path / DEFAULTS
+    path.write_text(path.read_text().replace('"learning_rate": 0.1', '"learning_rate": 0.2'))
+    assert main(words) == 2
+    assert "holds runs of pdgd with other defaults" in capsys.readouterr().err
+    assert main([*words, "--no-resume"]) == 0
+    assert main(words) == 0
 
 
 def test_what_cannot_be_measured_is_not_drawn(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_the_example_shows_before_and_after(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == text  # the same on every machine and day
 
 
-def test_a_query_of_a_model_is_drawn(tmp_path: Path) -> None:
+def test_a_query_of_a_model_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = load("synthetic:tiny", split="test")
     ranker = pairrank.PairRank(data.n_features, seed=0)
     features, _ = data.query(1)
@@ -37,6 +37,9 @@ def test_a_query_of_a_model_is_drawn(tmp_path: Path) -> None:
         ranker.learn(shown, [False, True, False, False][: len(shown)])
     ranker.save(tmp_path / "model.pairrank")
     out = tmp_path / "blocks.svg"
+    assert main(["figure", "blocks", "--out", str(tmp_path / "x.png")]) == 2
+    assert "expected a name that ends in .svg" in capsys.readouterr().err
+    assert not (tmp_path / "x.png").exists()
     command = ["figure", "blocks", "--model", str(tmp_path / "model.pairrank"), "--data", "synthetic:tiny"]
     assert main([*command, "--query", "1", "--k", "3", "--out", str(out), "--compact"]) == 0
     text = out.read_text()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pairrank.cli import experiment_options
 from pairrank.errors import OptionError
 from pairrank.lab import paper
+from pairrank.lab.experiment import check_defaults
 
 _EPILOG = """\
 The table marks the best ranker for each kind of users, offline (NDCG@10 of the learned ranker on held-out queries)
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
         replace(paper.DEMO, rounds=args.rounds), title="PairRank in a minute", command="pairrank demo", seeds=args.seeds
     )
     try:
-        experiment.check_defaults(args.out)
+        check_defaults(args.out, experiment.rankers)
     except OptionError:  # a minute's work of another version: not worth a question
         args.resume = False
     experiment_options.run_experiment(experiment, args)

@@ -18,7 +18,7 @@ from pairrank.engines import ENGINES
 from pairrank.engines.ray import connected
 from pairrank.lab import executors
 from pairrank.lab.executors import prepare
-from pairrank.lab.experiment import CEILING, USERS, Experiment
+from pairrank.lab.experiment import CEILING, USERS, Experiment, check_defaults
 from pairrank.lab.outcomes import RunsFailedError
 from pairrank.lab.report import headline, report, tables
 from pairrank.progress import phase, progress
@@ -136,8 +136,7 @@ def run_experiment(experiment: Experiment, args: argparse.Namespace) -> None:
     """Run an experiment and report on it; runs that fail do not keep the others from the report."""
     specs = experiment.specs()
     prepare(args.out, "runs", "pyarrow", "matplotlib")
-    if args.resume:
-        experiment.check_defaults(args.out)
+    check_defaults(args.out, experiment.rankers, args.resume)
     experiment.save(args.out)
     try:
         run_all(specs, args, args.out)

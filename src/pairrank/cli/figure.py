@@ -55,6 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if (args.model is None) != (args.data is None):
         raise OptionError("--model and --data go together; without both, an example is drawn")
+    if args.out is not None and not args.out.lower().endswith(".svg"):
+        raise OptionError(f"--out is {args.out}; the picture is SVG: expected a name that ends in .svg")
     panels = _example() if args.model is None else [_query(args)]
     text = drawing.side_by_side(panels, compact=args.compact)
     if args.out is None:

@@ -13,6 +13,7 @@ from pairrank.errors import OptionError
 from pairrank.lab import summaries
 from pairrank.lab.analysis import quality
 from pairrank.lab.executors import prepare
+from pairrank.lab.experiment import check_defaults
 from pairrank.lab.outcomes import RunsFailedError
 from pairrank.sim import Protocol
 from pairrank.sim.spec import canonical
@@ -65,8 +66,7 @@ def run(args: argparse.Namespace) -> None:
     prepare(args.out, ".")
     if not args.resume:
         summaries.clear(args.out)
-        (Path(args.out) / quality.DEFAULTS).unlink(missing_ok=True)
-    quality.check_defaults(args.out, (args.ranker, *rivals))
+    check_defaults(args.out, (args.ranker, *rivals), args.resume)
     failed = None
     try:
         # No more at once than keeps the processes busy: an interruption loses what is not kept yet.

@@ -14,6 +14,7 @@ from pairrank.checking import check_choice, import_extra
 from pairrank.engines import ENGINES, cores
 from pairrank.errors import OptionError, PairRankError, StorageError
 from pairrank.lab import cluster, processes
+from pairrank.lab.experiment import check_defaults
 from pairrank.lab.outcomes import Failure, Out, Report, Result, RunsFailedError, attempt
 from pairrank.sim import RunFolder, RunSpec, Summary
 
@@ -43,6 +44,7 @@ def run_all(
         raise OptionError(f"address is {address!r} and the engine is {engine!r}; an address needs the engine ray")
     if out is not None:
         prepare(out, "runs", "pyarrow")
+        check_defaults(out, {spec.ranker for spec in specs}, resume)
         for spec in () if resume else specs:
             RunFolder(out, spec).clear()
     tell = report or (lambda rounds: None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from pairrank import archive, rankers
-from pairrank.errors import FileFormatError, NewerFormatError, OptionError
+from pairrank.errors import FileFormatError, NewerFormatError, OptionError, PairRankError
 from pairrank.sim import Protocol, RunSpec
 from pairrank.sim.run import load_splits
+from pairrank.sim.spec import canonical
 
 FORMAT = 1
 FILE = "experiment.json"
+DEFAULTS = "defaults.json"
 USERS = ("perfect", "navigational", "informational")
 ROUNDS, SEEDS = 5000, 20  # the paper's
 CEILING = "offline-ranknet"  # sees the labels and does not compete
@@ -60,11 +63,6 @@ class Experiment(Protocol):
         """The same with facts and options filled in."""
         return replace(self, facts=facts(self), options={ranker: options(ranker) for ranker in self.rankers})
 
-    def check_defaults(self, out: str | os.PathLike[str]) -> None:
-        """Refuse to go on in a folder whose records were made when a ranker's defaults were others."""
-        before = Experiment.load(out)
-        refuse_other_defaults(out, before.options if before else {}, self.options)
-
     def save(self, out: str | os.PathLike[str]) -> None:
         """Write it to its file in ``out``."""
         text = json.dumps({"format": FORMAT, **asdict(self), "content": self.contents}, indent=1)
@@ -88,19 +86,26 @@ class Experiment(Protocol):
         return cls(**{"content": "", **read})
 
 
-def refuse_other_defaults(
-    out: str | os.PathLike[str], before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]
-) -> None:
-    """`OptionError` where ``out`` has runs of a ranker whose options, as written down ``before``, are not those of now.
-
-    ``before`` and ``now`` are `options` by ranker.
-    """
-    for ranker in before.keys() & now.keys():
-        if before[ranker] != json.loads(json.dumps(now[ranker])):
+def check_defaults(out: str | os.PathLike[str], names: Iterable[str], resume: bool = True) -> None:
+    """Write every ranker's options in full to ``out``; refuse to ``resume`` where its runs are of other ones."""
+    path, made = Path(out) / DEFAULTS, Experiment.load(out)
+    before: dict[str, Any] = dict(made.options) if made else {}
+    try:
+        before |= json.loads(archive.read_file(path)) if path.exists() else {}
+    except (TypeError, ValueError):
+        raise FileFormatError(f"{path} is damaged; give another --out, or delete it") from None
+    now: dict[str, Any] = {}
+    for name in names:
+        with suppress(PairRankError):  # one that cannot be made is told by its run
+            now[canonical(name)] = json.loads(json.dumps(options(name)))
+    for ranker in before.keys() & now.keys() if resume else ():
+        if before[ranker] != now[ranker]:
             raise OptionError(
                 f"{os.fspath(out)} holds runs of {ranker} with other defaults than this version's; give another --out, "
                 "or --no-resume to run them again"
             )
+    if path.parent.exists():  # `demo` asks before it makes one
+        archive.write_atomically(path, json.dumps(before | now, indent=1).encode() + b"\n")
 
 
 def facts(protocol: Protocol) -> dict[str, dict[str, int]]:

@@ -9,21 +9,16 @@ without correction. Over several folds what is averaged is folds, since runs of 
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from textwrap import indent
-from typing import Any
 
 import numpy as np
 
-from pairrank import archive
-from pairrank.errors import FileFormatError, OptionError
+from pairrank.errors import OptionError
 from pairrank.lab.analysis.aggregate import METRICS, holm, paired_test
-from pairrank.lab.experiment import CEILING, USERS, options, refuse_other_defaults
+from pairrank.lab.experiment import CEILING, USERS
 from pairrank.lab.report import styles, tables
 from pairrank.metrics import with_interval
 from pairrank.sim import Protocol, RunSpec, Summary
@@ -42,7 +37,6 @@ RIVALS = (
     "pairrank(preset=paper)",
     "pairrank(preset=authors)",
 )
-DEFAULTS = "defaults.json"
 EARLY = 100  # rounds: a run that ends below where it stood here has unlearned
 ONLINE_P = 0.01
 # How far the held-out NDCG@10 may be below a rival's and still count as no worse.
@@ -122,18 +116,6 @@ def specs(
         for ranker in (subject, *rivals)
     ]
     return wanted + [replace(protocol, rounds=1).run(CEILING, users[0], 0) for protocol in protocols]
-
-
-def check_defaults(out: str | os.PathLike[str], rankers: Sequence[str]) -> None:
-    """Write down every ranker's options in full; refuse to go on where others were written down before."""
-    path = Path(out) / DEFAULTS
-    now = {canonical(ranker): options(ranker) for ranker in rankers}
-    try:
-        before: dict[str, Any] = dict(json.loads(archive.read_file(path))) if path.exists() else {}
-    except ValueError:
-        raise FileFormatError(f"{path} is damaged; give another --out, or --no-resume") from None
-    refuse_other_defaults(out, before, now)
-    archive.write_atomically(path, json.dumps({**before, **now}, indent=1).encode() + b"\n")
 
 
 def contests(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Sequence[str] = RIVALS) -> list[Contest]:
