@@ -65,7 +65,9 @@ class Network:
     """A bridge with an address of this machine, and hosts on it."""
 
     def __init__(self, count: int) -> None:
-        number = os.getpid() % 250 + 1
+        # Not that of one that was killed, which has left its bridge behind.
+        numbers = ((os.getpid() + i) % 250 + 1 for i in range(250))
+        number = next(n for n in numbers if not Path(f"/sys/class/net/prb{n}").exists())
         self.bridge, subnet = f"prb{number}", f"10.213.{number}"
         self.address = f"{subnet}.1"
         _ip("link", "add", self.bridge, "type", "bridge")
