@@ -335,8 +335,7 @@ class Posterior(Saved):
         Where it is too old for that, Newton's own steps are taken.
         """
         self._passes += 1
-        # In the norm of M, which bounds every pair, most of what is left after a step is soon stepped over anyway.
-        goal = max((0.1 if self._metric is None else 0.25) * self._tolerance, 1e-10)
+        goal = max(0.1 * self._tolerance, 1e-10)
         previous, contraction, measured = math.inf, self._contraction, 0.0
         seen: list[tuple[FloatArray, FloatArray]] = []
         before = move = np.zeros_like(self.theta)
