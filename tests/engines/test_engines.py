@@ -105,6 +105,26 @@ def test_workers_end_with_their_parent_and_without_a_word(
         assert "spawn_main" not in told
 
 
+ABANDONED = """
+from pairrank.engines import start
+
+def results():
+    with start("processes", 1) as engine:
+        yield from engine.map(abs, [-1, -2])
+
+if __name__ == "__main__":
+    kept = results()
+    assert next(kept) == 1
+"""
+
+
+def test_a_pool_that_is_given_up_as_the_interpreter_ends_does_not_hold_it_up(tmp_path: Path) -> None:
+    script = tmp_path / "abandoned.py"
+    script.write_text(ABANDONED)
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_wrong_engines() -> None:
     for name, workers in (("spark", None), ("serial", 0), ("serial", True), ("serial", -np.int64(2))):
         with pytest.raises(OptionError):
