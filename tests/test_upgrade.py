@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pairrank import rankers
+from pairrank import archive, rankers
+from pairrank.errors import FileFormatError
 from pairrank.types import Impression
 
 FILES = Path(__file__).resolve().parent / "older"
@@ -35,6 +36,40 @@ def test_a_ranker_goes_on(name: str) -> None:
     assert np.argmax(np.abs(ranker.weights)) == 0
     again = rankers.from_bytes(ranker.to_bytes())
     assert again.to_bytes() == ranker.to_bytes()
+
+
+@pytest.mark.parametrize("name", ["pairrank-c", "pairrank(preset=authors)"])
+def test_a_history_of_documents_becomes_one_of_differences(name: str) -> None:
+    """The paper's pairs, saved before their differences were kept: with both documents of each pair."""
+    rng = np.random.default_rng(0)
+    ranker, log = rankers.make(name, n_features=5, seed=1), []
+    for _ in range(100):
+        log.append((shown := ranker.rank(rng.random((12, 5)), 6), shown.features[:, 0] > 0.6))
+        ranker.learn(*log[-1])
+    values, arrays = archive.unpack(ranker.to_bytes(), "ranker")
+    part = "posterior.history."
+    rows, n = arrays[f"{part}documents"], len(arrays[f"{part}weight"])
+    assert len(rows) == n >= 50  # a row a pair
+    arrays[f"{part}documents"] = np.repeat(rows, 2, axis=0)
+    arrays[f"{part}documents"][::2] /= 2  # halves of a float's value, and so exact
+    arrays[f"{part}documents"][1::2] /= -2
+    arrays[f"{part}winner"], arrays[f"{part}loser"] = np.arange(0, 2 * n, 2), np.arange(1, 2 * n, 2)
+    arrays[f"{part}ends"] = arrays[f"{part}ends"] * [2, 1]
+    older = rankers.from_bytes(archive.pack("ranker", values, arrays))
+    assert older.to_bytes() == ranker.to_bytes()
+    small = archive.unpack(older.to_bytes(history=False), "ranker")[1]
+    assert small.keys() == arrays.keys()  # as ever, so that the digest of a model published then is still its own
+    for _ in range(20):
+        log.append((shown := older.rank(rng.random((12, 5)), 6), shown.features[:, 0] > 0.6))
+        assert older.learn(*log[-1])
+        assert ranker.learn(*log[-1])
+    assert older.to_bytes() == ranker.to_bytes()
+    again = rankers.from_bytes(older.to_bytes(history=False))
+    assert again.recall(reversed(log))
+    assert again.to_bytes() == older.to_bytes()
+    arrays[f"{part}winner"] += 2 * n
+    with pytest.raises(FileFormatError, match="damaged"):
+        rankers.from_bytes(archive.pack("ranker", values, arrays))
 
 
 def test_what_it_was_made_with_is_what_acts() -> None:

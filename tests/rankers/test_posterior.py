@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -20,7 +22,7 @@ from pairrank.estimator.posterior import Posterior, secant_step
 from pairrank.kernel import pairs
 from pairrank.kernel.confidence import inverse_of
 from pairrank.kernel.logistic import slope
-from pairrank.state import state_of
+from pairrank.state import restore, state_of
 
 D = 6
 
@@ -109,7 +111,9 @@ def test_incremental_estimator_stays_within_its_tolerance(
 ) -> None:
     """In the norm of H, or in that of the paper's M."""
     information = InformationMatrix(D, lam) if paper else None
-    posterior = Posterior(np.full(D, lam), mean_loss=mean_loss, tolerance=tolerance, capacity=10**6, metric=information)
+    posterior = Posterior(
+        np.full(D, lam), mean_loss=mean_loss, tolerance=tolerance, capacity=10**6, metric=information, disjoint=paper
+    )
     history, strays, refreshes = [], [], 0
     for turn, (X, found) in enumerate(lists(2, 800)):
         posterior.add(X, found)
@@ -347,3 +351,64 @@ def test_a_rebuild_comes_early_after_many_passes(monkeypatch: pytest.MonkeyPatch
     seldom = rebuilds()
     monkeypatch.setattr(posterior_module, "PASSES", 1)
     assert rebuilds() > 1.5 * seldom
+
+
+def apart(n: int) -> Iterator[tuple[np.ndarray, pairs.Pairs]]:
+    """Lists whose pairs share no document, as many in one as in another, each with a document in no pair."""
+    rng = np.random.default_rng(8)
+    for X, _ in lists(8, n, k=9):
+        order = rng.permutation(8)
+        yield X, pairs.Pairs(order[:4], order[4:], rng.random(4) + 0.5)
+
+
+@pytest.mark.parametrize(("mean_loss", "half_life"), [(False, 0.0), (True, 0.0), (False, 16.0)])
+def test_differences_are_as_good_as_the_documents_that_they_are_of(mean_loss: bool, half_life: float) -> None:
+    """To rounding: what is learned, what is asked for, and what is left after folding, dropping, saving and recall."""
+
+    def made(disjoint: bool, capacity: int = 800) -> Posterior:
+        rows = capacity // 2 if disjoint else capacity
+        precision, options = np.full(D, 0.5), {"mean_loss": mean_loss, "half_life": half_life}
+        return Posterior(precision, tolerance=0.0, capacity=rows, disjoint=disjoint, **options)  # type: ignore[arg-type]
+
+    def same(one: object, other: object) -> None:
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)  # type: ignore[arg-type]
+
+    def alike(one: Posterior, other: Posterior) -> None:
+        v, w = np.random.default_rng(9).normal(size=(2, D))
+        kept, twin = one.history, other.history
+        assert (one.n_lists, kept.n_lists, len(kept)) == (other.n_lists, twin.n_lists, len(twin))
+        for name in ("theta", "inverse", "P", "q", "_pairs_part"):
+            same(getattr(one, name), getattr(other, name))
+        same(one.gradient(), other.gradient())
+        same(one.loss(v), other.loss(v))
+        same(kept.furthest(v), twin.furthest(v))
+        same(kept.bend(v, w), twin.bend(v, w))
+        same(kept.curvature(v, slice(3, 20)), twin.curvature(v, slice(3, 20)))
+        for part, other_part in zip(kept.differences(), twin.differences(), strict=True):
+            same(part, other_part)
+
+    both, log = [made(True), made(False)], list(apart(150))
+    for n, entry in enumerate(log):
+        for posterior in both:
+            posterior.add(*entry)
+        if n % 50 == 40:
+            alike(*both)
+    assert both[0].history.n_lists < both[0].n_lists  # some were folded or dropped
+    assert both[0].history.n_documents == len(both[0].history) == both[1].history.n_documents // 2
+    for posterior in both:
+        posterior._fold()
+        posterior.history.drop(3)
+    alike(*both)
+    again = [made(True), made(False)]
+    for old, new in zip(both, again, strict=True):
+        restore(new, state_of(old))
+    alike(*again)
+    for old, new in zip(both, again, strict=True):
+        new.history.drop(n_lists := new.history.n_lists)
+        for entry in islice(reversed(log), n_lists):
+            new.recall(*entry)
+        new.history.turn_round()
+        assert all(np.array_equal(value, state_of(new)[name]) for name, value in state_of(old).items())
+    for posterior in again:
+        posterior.add(*log[0])
+    alike(*again)

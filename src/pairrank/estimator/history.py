@@ -50,11 +50,6 @@ class History(Saved):
         """Columns that are in no sum."""
         return 0 if self._asleep is None else self._asleep.rows.shape[1]
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the documents that are kept."""
-        return self._documents.rows.dtype
-
     def append(self, documents: AnyArray, pairs: Pairs, asleep: AnyArray | None = None) -> None:
         """Add the pairs of one list over its ``documents`` (k, d), with their columns ``asleep`` (k, n_asleep)."""
         first, rows, winner, loser, weight = self.extend(len(documents), len(pairs.weight))
@@ -95,7 +90,7 @@ class History(Saved):
 
     def furthest(self, direction: FloatArray) -> float:
         """max |x·v| over all pairs."""
-        s = _products(self._documents.rows, direction)
+        s = products(self._documents.rows, direction)
         return float(np.abs(s[self._winner.rows] - s[self._loser.rows]).max())
 
     def _sweep(self, force: Callable[[Piece], FloatArray]) -> FloatArray:
@@ -209,11 +204,11 @@ class Piece(NamedTuple):
 
     def gaps(self, direction: FloatArray) -> FloatArray:
         """x·v of every pair for a direction v (d,)."""
-        return gaps(_products(self.documents, direction), self.winner, self.loser, self.first)
+        return gaps(products(self.documents, direction), self.winner, self.loser, self.first)
 
     def gaps_of_powers(self, direction: FloatArray) -> FloatArray:
         """(2, n), (x·v)² and (x·v)³ of every pair's winner less those of its loser, for a direction v (d,)."""
-        s = _products(self.documents, direction)
+        s = products(self.documents, direction)
         return np.array([gaps(power, self.winner, self.loser, self.first) for power in (s**2, s**3)])
 
     def scatter(self, force: FloatArray) -> FloatArray:
@@ -243,7 +238,7 @@ class Piece(NamedTuple):
         return curvature
 
 
-def _products(documents: AnyArray, direction: FloatArray) -> AnyArray:
+def products(documents: AnyArray, direction: FloatArray) -> AnyArray:
     """x·v of every document, (n,), in the documents' own precision.
 
     BLAS reads whole registers: beyond the end of short float32 rows it may meet anything, and flags it as invalid

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pairrank.estimator.differences import Differences
 from pairrank.estimator.history import LISTS_A_PRODUCT, History
 from pairrank.estimator.information_matrix import InformationMatrix
 from pairrank.kernel import jit
@@ -57,6 +58,7 @@ class Posterior(Saved):
     n_free : how many weights the prior does not hold at zero; by default all.
     n_asleep : columns that are kept beside the others, with no weights, until `choose` takes them.
     metric : the matrix that confidence widths are made of, where that is not H.
+    disjoint : pairs of a list share no documents, and nothing sleeps: their differences are all that is kept of them.
     """
 
     LATER: ClassVar[tuple[str, ...]] = ("_anchor", "_swept", "_fine", "_lag", "_passes")
@@ -76,6 +78,7 @@ class Posterior(Saved):
         n_free: int | None = None,
         n_asleep: int = 0,
         metric: InformationMatrix | None = None,
+        disjoint: bool = False,
     ) -> None:
         jit.begin()
         d = len(precision)
@@ -84,7 +87,8 @@ class Posterior(Saved):
         self._mean_loss, self._tolerance, self._half_life, self._metric = mean_loss, tolerance, half_life, metric
         self._capacity = max(HISTORY_BYTES // (4 * (d + n_asleep)), 1000) if capacity is None else capacity
         # Where a tolerance is allowed, float32 halves the passes over the history at an error far below it.
-        self.history = History(d, np.float32 if tolerance else np.float64, n_asleep)
+        kind = Differences if disjoint else History
+        self.history = kind(d, np.float32 if tolerance else np.float64, n_asleep)
         self.theta, self.inverse = np.zeros(d), np.diag(1.0 / precision)
         self.P, self.q = np.diag(precision), np.zeros(d)
         # What is never forgotten, where anything is.
@@ -295,7 +299,7 @@ class Posterior(Saved):
             before = self._lists - self.history.n_lists - 1
             for _ in range(self._lists // self._forget_every - before // self._forget_every):
                 weight = weight * self._forget_factor
-        self.history.append(used.astype(self.history.dtype), pairs._replace(weight=weight), asleep)
+        self.history.append(used, pairs._replace(weight=weight), asleep)
 
     def fold_all(self) -> None:
         """Let the quadratic model at θ̂ stand for a history that is lost, or that only a part was found of."""

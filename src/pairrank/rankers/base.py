@@ -410,7 +410,7 @@ class Ranker(Saved, ABC):
             ranker._restore(state)
             if mirrored:  # today's pairs of the lists left out are not those that it learned
                 ranker.recall(())
-        except (KeyError, TypeError, ValueError) as problem:
+        except (LookupError, TypeError, ValueError) as problem:
             raise FileFormatError(f"{source} is damaged: {problem}") from problem
         return ranker
 

@@ -6,6 +6,8 @@ learned as today, from pairs of the kind that it had.
 
 Between 0.1 and 0.2 the default learned from pairs called "mirrored": weights and certainty stay, and later clicks are
 learned from those of "shown", which took their place.
+
+Until 0.2 the history of pairs that share no document had both documents of a pair; now it has their difference.
 """
 
 from __future__ import annotations
@@ -96,6 +98,17 @@ def shown_for_mirrored(values: dict[str, Any]) -> dict[str, Any]:
     """Values of a ranker's file with pairs that there are today."""
     settings = {name: "shown" if value == "mirrored" else value for name, value in values["settings"].items()}
     return values | {"settings": settings, "older": [*values["older"], _fingerprint(values, values["settings"])]}
+
+
+def differences_for_documents(state: dict[str, Any]) -> dict[str, Any]:
+    """A ranker's state with one row a pair in its history, as `estimator.differences` has it."""
+    names = [f"posterior.history.{part}" for part in ("documents", "winner", "loser", "ends")]
+    documents, winner, loser, ends = (state[name] for name in names)
+    if not len(winner):
+        return state
+    rows = documents[winner].astype(np.float64) - documents[loser]
+    new = rows.astype(documents.dtype), winner[:0], loser[:0], ends[:, [1, 1]]
+    return state | dict(zip(names, new, strict=True))
 
 
 def _fingerprint(values: Mapping[str, Any], options: Mapping[str, Any]) -> str:

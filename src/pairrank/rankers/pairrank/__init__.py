@@ -20,10 +20,11 @@ from pairrank.estimator.posterior import Posterior
 from pairrank.features import position
 from pairrank.features.additive import Additive
 from pairrank.kernel import confidence, logistic, pairs, partition
-from pairrank.rankers.base import Draw
+from pairrank.rankers.base import Draw, State
 from pairrank.rankers.candidates import FEW, Candidates, compared, show, show_by_score
 from pairrank.rankers.pairrank.options import PRESETS, PairRankOptions
 from pairrank.rankers.pairwise import preferred
+from pairrank.rankers.upgrade import differences_for_documents
 from pairrank.state import restore, state_of
 from pairrank.types import BoolArray, Float32Array, FloatArray, Impression, Inspection, IntArray
 
@@ -170,7 +171,16 @@ class PairRank(PairRankOptions):
             half_life=self.half_life or 0.0,
             n_free=n_free,
             n_asleep=self._units.n_asleep,
+            disjoint=self._apart,
         )
+
+    @property
+    def _apart(self) -> bool:
+        """Whether no two pairs of a list share a document, and nothing but the pairs is asked for."""
+        return self.width == "probability" and self.pairs in ("adjacent", "matched")
+
+    def _restore(self, state: State) -> None:
+        super()._restore(differences_for_documents(state) if self._apart else state)
 
     def set_prior(
         self, mean: ArrayLike, precision: ArrayLike, M: ArrayLike | None = None, pieces: Additive | None = None
