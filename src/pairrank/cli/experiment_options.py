@@ -136,7 +136,7 @@ def run_experiment(experiment: Experiment, args: argparse.Namespace) -> None:
     """Run an experiment and report on it; runs that fail do not keep the others from the report."""
     specs = experiment.specs()
     prepare(args.out, "runs", "pyarrow", "matplotlib")
-    check_defaults(args.out, experiment.rankers, args.resume)
+    check_defaults(args.out, experiment.rankers, args.resume)  # `run_all` asks, too, when that file is another already
     experiment.save(args.out)
     try:
         run_all(specs, args, args.out)

@@ -102,7 +102,10 @@ def processes(n: int, initializer: Callable[..., None], initargs: tuple[Any, ...
         # By a thread: before Python 3.13 a join that Ctrl-C interrupts takes the pool's own thread for ended, and
         # the interpreter, which then does not wait for it, can stop for ever at a lock that it holds. An interpreter
         # that ends starts no more threads: there a generator that was never read to its end gives up its pool.
-        end() if sys.is_finalizing() else threading.Thread(target=end).start()
+        if sys.is_finalizing():
+            end()
+        else:
+            threading.Thread(target=end).start()
         try:
             ended.wait()
         except KeyboardInterrupt:

@@ -44,7 +44,7 @@ def run_all(
         raise OptionError(f"address is {address!r} and the engine is {engine!r}; an address needs the engine ray")
     if out is not None:
         prepare(out, "runs", "pyarrow")
-        check_defaults(out, {spec.ranker for spec in specs}, resume)
+        check_defaults(out, dict.fromkeys(spec.ranker for spec in specs), resume)
         for spec in () if resume else specs:
             RunFolder(out, spec).clear()
     tell = report or (lambda rounds: None)

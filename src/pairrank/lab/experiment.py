@@ -98,8 +98,8 @@ def check_defaults(out: str | os.PathLike[str], names: Iterable[str], resume: bo
     for name in names:
         with suppress(PairRankError):  # one that cannot be made is told by its run
             now[canonical(name)] = json.loads(json.dumps(options(name)))
-    for ranker in before.keys() & now.keys() if resume else ():
-        if before[ranker] != now[ranker]:
+    for ranker, given in now.items():
+        if resume and before.get(ranker, given) != given:
             raise OptionError(
                 f"{os.fspath(out)} holds runs of {ranker} with other defaults than this version's; give another --out, "
                 "or --no-resume to run them again"
