@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,12 +24,16 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty store, of each kind."""
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty store, of each kind. Beside a test that fails stands what PostgreSQL said meanwhile."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'store.db'}"
+        yield f"sqlite:///{tmp_path / 'store.db'}"
+        return
     server: Postgres = request.getfixturevalue("postgres")
-    return server.new_database()
+    with open(server.folder / "server.log", errors="replace") as log:
+        log.seek(0, os.SEEK_END)
+        yield server.new_database()
+        sys.stderr.write(log.read()[-4000:])
 
 
 @pytest.fixture
