@@ -62,3 +62,12 @@ def test_published_grades_add_up() -> None:
         if known.grades:
             assert sum(known.grades) == known.documents
             assert len(known.grades) == known.n_grades
+
+
+@pytest.mark.parametrize(
+    ("highest", "documents", "name"), [(699, 709_877, "Yahoo! set 1"), (700, 172_870, "Yahoo! set 2")]
+)
+def test_yahoo_sets_are_known_by_their_highest_feature(highest: int, documents: int, name: str) -> None:
+    known = known_sets.closest(known_sets.Counts(1, documents, highest, (0,) * 5, 1, 1, 0))
+    assert known is not None
+    assert known.name == name

@@ -63,6 +63,15 @@ def test_one_file_holds_all_splits(tmp_path: Path) -> None:
     assert source.shared
     assert source.name == "clicks"
     assert source.path == source.train
+    with pytest.raises(DataError, match="one file has one fold, 1; fold is 2"):  # the same runs, counted as others
+        find(tmp_path / "clicks.txt.gz", "test", 2)
+
+
+@pytest.mark.parametrize("name", ["MSLR-WEB30K.zip", "ltrc_yahoo.tgz", "istella-s-letor.tar.gz", "MQ2008.RAR"])
+def test_an_archive_is_to_be_unpacked(tmp_path: Path, name: str) -> None:
+    touch(tmp_path, name)
+    with pytest.raises(DataError, match="an archive of files; unpack it"):
+        find(tmp_path / name, "train", 1)
 
 
 def test_wrong_names_are_refused(tmp_path: Path) -> None:

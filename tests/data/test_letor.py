@@ -109,7 +109,7 @@ BROKEN = {
     "1 qid:1 1:nan": "line 3: the value of feature 1 is 'nan'; expected a number",
     "1 qid:1 2:inf": "line 3: the value of feature 2 is 'inf'; expected a number",
     "1 qid:1 1:": "line 3: the value of feature 1 is ''; expected a number",
-    "1 qid:1 0:1 1:2": "line 3: the feature index is '0'; expected 1 to 100000",
+    "1 qid:1 0:1 1:2": "line 3: the feature index is '0'; expected 1 to 100000; scikit-learn's",
     "1 qid:1 100001:1": "line 3: the feature index is '100001'; expected 1 to 100000",
     "1 qid:1 123456789:1": "line 3: the feature index is '123456789'",
     "1 qid:1 -1:1": "line 3: found '-1:1'; expected 'grade qid:id index:value",

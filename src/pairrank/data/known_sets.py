@@ -50,7 +50,7 @@ KNOWN = (
     Published("MQ2008", 784, 15_211, 46, 3, (12_279, 2_001, 931)),
     Published("MSLR-WEB10K", 10_000, 1_200_192, 136, 5, (624_263, 386_280, 159_451, 21_317, 8_881)),
     Published("MSLR-WEB30K", 31_531, 3_771_125, 136, 5, (1_940_952, 1_225_770, 504_958, 69_010, 30_435)),
-    Published("Yahoo! set 1", 29_921, 709_877, 700, 5),
+    Published("Yahoo! set 1", 29_921, 709_877, 699, 5),  # 700 features are of both sets; number 700 is in the second
     Published("Yahoo! set 2", 6_330, 172_870, 700, 5),
     Published("Istella", 33_018, 10_454_629, 220, 5),
     Published("Istella-S", 33_018, 3_408_630, 220, 5),

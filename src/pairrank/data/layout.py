@@ -3,7 +3,7 @@
 - a folder with ``Fold1``, ``Fold2``, ... that hold ``train.txt``, ``vali.txt`` and ``test.txt`` (``fold`` chooses);
 - a folder that holds these files itself;
 - a folder with Yahoo's ``set1.train.txt``, ``set1.valid.txt``, ... (``fold`` chooses the set);
-- one file: its queries are dealt out, three fifths to train and a fifth each to vali and test.
+- one file: its queries are dealt out, three fifths to train and a fifth each to vali and test. It has one fold.
 
 ``valid`` and ``validation`` are as good as ``vali``; files may be compressed and may lack the ``.txt``.
 """
@@ -23,6 +23,7 @@ WHOLE = "all"
 _SPELLINGS = {"train": ("train",), "vali": ("vali", "valid", "validation"), "test": ("test",)}
 _FOLD = re.compile(r"fold[ _-]?(\d+)", re.IGNORECASE)
 _SET = re.compile(r"set(\d+)\.\w+", re.IGNORECASE)
+_ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".7z", ".rar")  # as the public sets come
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,10 @@ def find(path: Path, split: str, fold: int) -> Source:
     """The files of a split; raises `DataError` with what was looked for and what is there."""
     if path.is_file():
         check_split(split, whole=True)
+        if path.name.lower().endswith(_ARCHIVES):
+            raise DataError(f"{path}: an archive of files; unpack it, and name the folder with what was in it")
+        if fold != 1:
+            raise DataError(f"{path}: one file has one fold, 1; fold is {fold}")
         return Source(path.name.split(".")[0], path, path, shared=True)
     check_split(split, whole=False)
     if not path.is_dir():

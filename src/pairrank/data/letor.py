@@ -243,7 +243,8 @@ def _row(path: Path, line: int, tokens: list[bytes]) -> dict[int, float]:
         if not colon or not index.isdigit():
             _fail(path, line, f"found {_shown(token)}; {EXPECTED}")
         if len(index) > 8 or not 1 <= int(index) <= MAX_INDEX:
-            _fail(path, line, f"the feature index is {_shown(index)}; expected 1 to {MAX_INDEX}")
+            hint = "" if index.strip(b"0") else "; scikit-learn's dump_svmlight_file counts so with zero_based=False"
+            _fail(path, line, f"the feature index is {_shown(index)}; expected 1 to {MAX_INDEX}{hint}")
         if int(index) in row:
             _fail(path, line, f"feature {int(index)} comes twice; {EXPECTED}")
         if decimals.NUMBER.fullmatch(value) is None:
