@@ -55,3 +55,35 @@ def test_scale() -> None:
 def test_arrays_that_do_not_fit_are_refused(changes: dict[str, np.ndarray]) -> None:
     with pytest.raises(DataError, match="do not fit"):
         make(**changes)
+
+
+def test_what_svmlight_readers_and_lists_give_is_taken() -> None:
+    plain, whole = make(), np.array([0.0, 1.0, 2.0, 0.0, 0.0, 1.0])
+    lists = {name: getattr(plain, name).tolist() for name in ("features", "offsets", "query_ids", "feature_ids")}
+    given = make(grades=whole, **lists)
+    assert given.grades.dtype == np.int64
+    for name in ("features", "grades", "offsets", "query_ids", "feature_ids"):
+        assert np.array_equal(getattr(given, name), getattr(plain, name))
+    assert make(grades=whole > 0).n_grades == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"grades": np.array([0, 1, -1, 0, 0, 1])}, "grades hold -1; expected a row of whole numbers from 0"),
+        ({"grades": np.array([0, 1, 0.5, 0, 0, 1])}, "grades hold 0.5"),
+        ({"grades": np.array([0, 1, np.nan, 0, np.inf, 1])}, "grades hold nan"),
+        ({"grades": ["good"] * 6}, "grades cannot be read as numbers"),
+        ({"grades": np.zeros((6, 1), dtype=int)}, r"grades have shape \(6, 1\)"),
+        (
+            {"offsets": np.array([1, 2, 4, 6])},
+            r"offsets begin with \[1 2 4\]; expected numbers of rows that rise from 0",
+        ),
+        ({"offsets": np.array([0, 4, 1, 6])}, "offsets begin with"),
+        ({"offsets": []}, "offsets begin with"),
+        ({"features": [[1.0, 2.0], [3.0]]}, "features cannot be read as numbers"),
+    ],
+)
+def test_what_is_no_data_set_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        make(**changes)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairrank.checking import check_numbers
 from pairrank.data.normalize import Normaliser
 from pairrank.errors import DataError
 from pairrank.types import AnyArray, FloatArray, IntArray
@@ -55,6 +57,14 @@ class Dataset:
     normaliser: Normaliser | None = None
 
     def __post_init__(self) -> None:
+        given: Any = self.features
+        if not isinstance(given, np.ndarray):
+            object.__setattr__(self, "features", check_numbers("features", given, DataError))
+        for name in ("grades", "offsets", "feature_ids"):
+            object.__setattr__(self, name, _whole(name, getattr(self, name)))
+        object.__setattr__(self, "query_ids", np.asarray(self.query_ids))
+        if len(self.offsets) == 0 or self.offsets[0] != 0 or (np.diff(self.offsets) < 0).any():
+            raise DataError(f"offsets begin with {self.offsets[:3]}; expected numbers of rows that rise from 0")
         docs, queries, width = len(self.grades), len(self.offsets) - 1, len(self.feature_ids)
         if self.features.shape != (docs, width) or len(self.query_ids) != queries or self.offsets[-1] != docs:
             raise DataError(
@@ -93,6 +103,18 @@ class Dataset:
     def queries(self) -> Iterator[tuple[NDArray[np.float32], IntArray]]:
         """Every query in turn, as `query` gives it."""
         return (self.query(i) for i in range(self.n_queries))
+
+
+def _whole(name: str, values: AnyArray) -> IntArray:
+    """``values`` as int64; a grade of 2.0 is as good as 2, in memory as in a file."""
+    numbers = np.asarray(values)
+    if numbers.dtype.kind not in "iu":
+        numbers = check_numbers(name, values, DataError)
+    wrong = np.flatnonzero(~((numbers >= 0) & (numbers < 2**53) & (numbers == np.floor(numbers))))
+    if numbers.ndim != 1 or len(wrong):
+        came = f"hold {numbers.flat[wrong[0]]}" if len(wrong) else f"have shape {numbers.shape}"
+        raise DataError(f"{name} {came}; expected a row of whole numbers from 0")
+    return numbers.astype(np.int64, copy=False)
 
 
 def scale_of(highest: int) -> int:
