@@ -152,11 +152,7 @@ class Evidence:
         if self.n == 0:
             return self.low, self.high
         width = self._half_width(self.n, self.spread)
-        lo, hi = max(self.low, self.effect - width), min(self.high, self.effect + width)
-        # What was excluded once stays excluded: the bounds hold at all times at once. If nothing is left of them, the
-        # mean has changed its side, and they are those of the average so far.
-        clipped = max(lo, 0.0 if self.sign > 0 else lo), min(hi, 0.0 if self.sign < 0 else hi)
-        return clipped if clipped[0] <= clipped[1] else (lo, hi)
+        return max(self.low, self.effect - width), min(self.high, self.effect + width)
 
     def _half_width(self, n: int, spread: float) -> float:
         c = self.high - self.low
