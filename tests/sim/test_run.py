@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import pairrank
+from pairrank import data as datasets
 from pairrank import rankers, simulate
 from pairrank.data import Dataset, write_letor
 from pairrank.errors import DataError, FileFormatError, NewerFormatError, OptionError, UnknownNameError
@@ -183,6 +184,16 @@ def test_data_in_memory(splits: Splits, tmp_path: Path) -> None:
         simulate(records.spec)
     with pytest.raises(OptionError, match="give one"):
         simulate(records.spec, data=splits[0])
+
+
+def test_the_record_tells_how_data_in_memory_were_loaded() -> None:
+    raw = datasets.load("synthetic:tiny", normalise="log1p")
+    assert simulate(raw, ranker="pdgd", rounds=2).spec.normalise == "log1p"
+    assert simulate(raw, ranker="pdgd", rounds=2, normalise="log1p").spec.normalise == "log1p"
+    with pytest.raises(OptionError, match="normalise 'global' are asked for, and the data in memory have fold 1"):
+        simulate(raw, ranker="pdgd", rounds=2, normalise="global")
+    with pytest.raises(OptionError, match="fold 3"):
+        simulate(raw, ranker="pdgd", rounds=2, fold=3)
 
 
 @dataclass(eq=False, kw_only=True)

@@ -20,6 +20,21 @@ def test_json_round_trip() -> None:
     assert hash(RunSpec.from_json(spec.to_json())) == hash(spec)
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    spec = RunSpec(data="synthetic:tiny", rounds=np.int64(5), seed=np.uint8(3))  # type: ignore[arg-type]
+    assert spec.run_id == RunSpec(data="synthetic:tiny", rounds=5, seed=3).run_id
+
+
+@pytest.mark.parametrize("name", ["data", "normalise", "evaluation", "schedule", "ideal", "clicks"])
+def test_what_is_no_text_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match=f"{name} is 7; expected a text"):
+        RunSpec.from_json(json.dumps({"version": SPEC_VERSION, "data": "synthetic:tiny", name: 7}))
+
+
+def test_data_may_be_a_path() -> None:
+    assert RunSpec(data=Path("a")) == RunSpec(data="a")  # type: ignore[arg-type]
+
+
 def test_the_id_depends_on_every_field() -> None:
     spec = RunSpec(data="a")
     others = [

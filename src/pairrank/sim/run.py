@@ -53,7 +53,8 @@ def simulate(
     """Simulate one run and return its records.
 
     Give a `RunSpec`, or data and the fields of one (they are explained there). Data may also be in memory: a
-    `Dataset`, or a pair of them to train and to evaluate on. A ranker may be an object of your own, fresh.
+    `Dataset`, or a pair of them to train and to evaluate on, as they are: ``fold`` and ``normalise`` are those of their
+    loading. A ranker may be an object of your own, fresh.
 
     With ``out`` the run is kept below that folder: one that is done is read instead of run again, and one that was
     interrupted goes on from its last checkpoint, to the same records as if nothing had happened. Ctrl-C then writes
@@ -63,11 +64,14 @@ def simulate(
         raise OptionError(f"ranker is {described(ranker)}; expected a name or an object such as YourRanker(n_features)")
     own = ranker if isinstance(ranker, Ranker) else None
     source: Any = data if run is None or isinstance(run, RunSpec) else run
+    splits = _pair(source)
     if isinstance(run, RunSpec):
         spec = run
         if source is not None and _label(source) != spec.data:
             raise OptionError(f"the data are {_label(source)!r} and the spec says {spec.data!r}; give one of them")
     else:
+        if splits is not None:
+            fold, normalise = _as_loaded(splits[0], fold, normalise)
         spec = RunSpec(
             data=_label(source),
             ranker=ranker if isinstance(ranker, str) else rankers.spell(ranker.name, ranker.settings),
@@ -82,7 +86,7 @@ def simulate(
             panel=panel,
             ideal=ideal,
         )
-    return run_spec(spec, _pair(source), ranker=own, out=out, watch=watch, checkpoint_seconds=checkpoint_seconds)
+    return run_spec(spec, splits, ranker=own, out=out, watch=watch, checkpoint_seconds=checkpoint_seconds)
 
 
 def run_spec(
@@ -171,6 +175,16 @@ def _pair(source: Any) -> Splits | None:
     if isinstance(source, tuple) and len(source) == 2 and all(isinstance(split, Dataset) for split in source):
         return source
     raise OptionError(f"data are {type(source).__name__}; expected a path, a name, a Dataset or a pair of Datasets")
+
+
+def _as_loaded(train: Dataset, fold: int, normalise: str) -> tuple[int, str]:
+    """Fold and normalisation of data in memory, which the record is to tell; others were asked for in vain."""
+    if fold not in (1, train.fold) or normalise not in ("query", train.normalisation):
+        raise OptionError(
+            f"fold {fold} and normalise {normalise!r} are asked for, and the data in memory have fold {train.fold} and "
+            f"normalisation {train.normalisation!r}; load them so: pairrank.data.load(path, split, fold, normalise=...)"
+        )
+    return train.fold, train.normalisation
 
 
 @lru_cache(maxsize=8)

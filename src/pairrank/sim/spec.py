@@ -55,8 +55,10 @@ class Protocol:
     content: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("data", "normalise", "evaluation", "schedule", "ideal"):
+            object.__setattr__(self, name, _text(name, getattr(self, name)))
         for name, low in (("rounds", 1), ("k", 1), ("fold", 1), ("panel", 0)):
-            check_whole(name, getattr(self, name), low)
+            object.__setattr__(self, name, check_whole(name, getattr(self, name), low))  # no numpy number, for the JSON
         check_choice("evaluation", self.evaluation, SPLITS)
         if not _SCHEDULE.fullmatch(self.schedule):
             raise OptionError(f"schedule is {self.schedule!r}; expected geometric:N or every:N, as in geometric:12")
@@ -104,7 +106,7 @@ class RunSpec(Protocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_seed(self.seed)
+        object.__setattr__(self, "seed", check_seed(self.seed))
         if not isinstance(self.ranker, str):
             raise OptionError(
                 f"ranker is {described(self.ranker)}; a spec holds a short text such as pairrank-c(alpha=0.3), and a "
@@ -112,7 +114,7 @@ class RunSpec(Protocol):
             )
         # One spelling for one run, so that its id does not depend on spaces or on the order of options.
         object.__setattr__(self, "ranker", canonical(self.ranker))
-        object.__setattr__(self, "clicks", click_models.canonical(self.clicks))
+        object.__setattr__(self, "clicks", click_models.canonical(_text("clicks", self.clicks)))
 
     @property
     def run_id(self) -> str:
@@ -156,6 +158,12 @@ def content(data: str, fold: int, evaluation: str) -> str:
         return content_key(data, ("train", evaluation), fold)
     except PairRankError:
         return ""  # loading them will say what is wrong
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise OptionError(f"{name} is {value!r}; expected a text")
+    return os.fspath(value)
 
 
 def _rounds(schedule: str, last: int) -> IntArray:
