@@ -297,6 +297,16 @@ def test_second_feedback_counts_once(tmp_path: Path) -> None:
     assert rows(tmp_path / "log.parquet")[0]["clicks"] == [True, False, False]
 
 
+@pytest.mark.parametrize("clicks", [["a"], []])
+def test_single_clicks_do_not_count_beside_whole_feedback(tmp_path: Path, clicks: list[str]) -> None:
+    """As in the service, whichever came first."""
+    feedback = {"type": "feedback", "impression_id": "i1", "clicks": clicks}
+    path = lines(tmp_path / "events.jsonl", SHOWN, CLICK, feedback, CLICK)
+    found = ingest([path], tmp_path / "log.parquet")
+    assert found.problems.counts == {Reason.DUPLICATE: 2}
+    assert rows(tmp_path / "log.parquet")[0]["clicks"] == ["a" in clicks, False, False]
+
+
 def test_a_truncated_archive_keeps_what_came_before(tmp_path: Path) -> None:
     text = "".join(json.dumps({**SHOWN, "impression_id": f"i{n}", "noise": n * 7919 % 997}) + "\n" for n in range(2000))
     path = tmp_path / "events.jsonl.gz"

@@ -24,7 +24,7 @@ CREATE TABLE lists (id TEXT PRIMARY KEY, query_id TEXT, time REAL, documents TEX
     locked INTEGER, place TEXT) WITHOUT ROWID;
 CREATE TABLE bare (list TEXT, place TEXT);
 CREATE TABLE shown (list TEXT, document TEXT, ordinal REAL, time REAL, place TEXT);
-CREATE TABLE clicks (list TEXT, document TEXT, gain REAL, time REAL, place TEXT);
+CREATE TABLE clicks (list TEXT, document TEXT, gain REAL, time REAL, place TEXT, whole INTEGER);
 CREATE TABLE feedback (list TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE features (query_id TEXT, document TEXT, body BLOB, PRIMARY KEY (query_id, document)) WITHOUT ROWID;
 """
@@ -90,10 +90,10 @@ class Join:
 
     def add_click(self, key: str, document: str, gain: float, time: float | None, place: str) -> None:
         """An action on a document of the list ``key`` that is worth ``gain``; 1 for a click."""
-        self._db.execute("INSERT INTO clicks VALUES (?, ?, ?, ?, ?)", (key, document, gain, time, place))
+        self._db.execute("INSERT INTO clicks VALUES (?, ?, ?, ?, ?, 0)", (key, document, gain, time, place))
 
     def add_feedback(self, key: str, gains: Mapping[str, float], time: float | None, place: str) -> None:
-        """All gains of the list ``key``, whole and final; a second time is noted and left out."""
+        """All gains of the list ``key``, whole and final; a second time, and single clicks, are noted and left out."""
         try:
             self._db.execute("INSERT INTO feedback VALUES (?)", (key,))
         except sqlite3.IntegrityError:
@@ -101,7 +101,7 @@ class Join:
             return
         # A row even without a click, so that feedback on a list that is not there comes to light.
         for document, gain in gains.items() or [(None, 0.0)]:
-            self._db.execute("INSERT INTO clicks VALUES (?, ?, ?, ?, ?)", (key, document, gain, time, place))
+            self._db.execute("INSERT INTO clicks VALUES (?, ?, ?, ?, ?, 1)", (key, document, gain, time, place))
 
     def add_features(self, query_id: str | None, document: str | None, features: ArrayLike, place: str) -> None:
         """What is known of a document for a query, or (None) for all; the last to come counts."""
@@ -174,11 +174,15 @@ class Join:
         """By document, the gains of its best and worst action added; None where an action is older than the list."""
         best: dict[str, float] = {}
         worst: dict[str, float] = {}
-        query = "SELECT document, gain, time, place FROM clicks WHERE list = ? ORDER BY rowid"
-        for document, gain, time, place in self._db.execute(query, (key,)):
+        query = "SELECT document, gain, time, place, whole FROM clicks WHERE list = ? ORDER BY whole DESC, rowid"
+        final = 0
+        for document, gain, time, place, whole in self._db.execute(query, (key,)):
+            final |= whole
             if document is None:
                 continue
-            if document not in documents:
+            if final > whole:  # a single click beside feedback, which is all that was done
+                self.problems.add(Reason.DUPLICATE, place)
+            elif document not in documents:
                 self.problems.add(Reason.CLICK_ELSEWHERE, place)
             elif time is not None and time < shown:
                 self.problems.add(Reason.CLICK_TOO_EARLY, place)
