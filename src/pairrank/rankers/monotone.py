@@ -8,8 +8,7 @@ from scipy.linalg import cholesky, solve_triangular
 from pairrank.features.linear import Units
 from pairrank.types import FloatArray
 
-# Rises that follow from each other make the matrix of the constraints singular; this share of its diagonal does not
-# change an order.
+# Rises that follow from each other make the matrix of the constraints singular; this share of its diagonal does not.
 _JITTER = 1e-10
 
 
@@ -32,7 +31,8 @@ def projected(theta: FloatArray, A: FloatArray, covariance: FloatArray | None) -
     """The θ' nearest to ``theta`` (m,) with Aθ' ≥ 0, in the norm of the inverse of its ``covariance``, or of I.
 
     θ' = θ + ΣAᵀμ, where μ ≥ 0 minimises ½ μᵀAΣAᵀμ + μᵀAθ: least squares without negative values, in a Cholesky factor
-    of AΣAᵀ.
+    of AΣAᵀ. What the jitter takes from Aθ' is asked for in advance, or documents that differ in one such feature alone
+    would stand the wrong way round by a hair.
     """
     if (A @ theta >= 0.0).all():
         return theta
@@ -42,5 +42,11 @@ def projected(theta: FloatArray, A: FloatArray, covariance: FloatArray | None) -
     C = spread @ A.T
     scale = 1.0 / np.sqrt(np.maximum(C.diagonal(), 1e-300))
     L = cholesky(C * np.outer(scale, scale) + _JITTER * np.eye(len(C)), lower=True)
-    mu, _ = nnls(L.T, -solve_triangular(L, scale * (A @ theta), lower=True))
-    return np.asarray(theta + (scale * mu) @ spread)
+    rises = scale * (A @ theta)
+    margin = -_JITTER * float(rises.min())
+    while True:
+        margin *= 2.0
+        mu, _ = nnls(L.T, solve_triangular(L, margin - rises, lower=True))
+        moved: FloatArray = theta + (scale * mu) @ spread
+        if (A @ moved >= 0.0).all():
+            return moved
