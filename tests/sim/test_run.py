@@ -17,6 +17,7 @@ from pairrank import data as datasets
 from pairrank import rankers, simulate
 from pairrank.data import Dataset, write_letor
 from pairrank.errors import DataError, FileFormatError, NewerFormatError, OptionError, UnknownNameError
+from pairrank.rankers import priors
 from pairrank.rankers.base import Draw
 from pairrank.rankers.linear import LinearRanker
 from pairrank.rankers.pdgd import PDGD
@@ -218,6 +219,28 @@ def test_a_ranker_of_ones_own(splits: Splits, tmp_path: Path, heartbeat: None) -
     assert resumed.to_parquet() == records.to_parquet()
     with pytest.raises(UnknownNameError):
         simulate(records.spec, data=splits)
+
+
+def test_what_a_kept_record_would_not_tell_is_refused(tmp_path: Path) -> None:
+    cold = simulate("synthetic:tiny", ranker=pairrank.PairRank(12), rounds=5, out=tmp_path)
+    warm = pairrank.PairRank(12)
+    priors.from_weights(np.ones(12), strength=100, variance=1 / 6).apply(warm)
+    for other in (warm, pairrank.PairRank(12, seed=1)):  # the same spec, and not the same records
+        with pytest.raises(OptionError, match=r"another seed than the run's, 0, or knows something already"):
+            simulate("synthetic:tiny", ranker=other, rounds=5, out=tmp_path)
+        assert simulate("synthetic:tiny", ranker=other, rounds=5).cndcg != cold.cndcg
+    seeded = pairrank.PairRank(12, seed=1)
+    assert simulate("synthetic:tiny", ranker=seeded, seed=1, rounds=5, out=tmp_path).spec.seed == 1
+
+
+def test_a_spec_and_other_fields_are_refused() -> None:
+    assert simulate(SPEC, seed=7, clicks="informational").spec == SPEC
+    with pytest.raises(OptionError, match=r"the spec has its own rounds, seed; for others use dataclasses\.replace"):
+        simulate(SPEC, rounds=20, seed=4)
+    with pytest.raises(OptionError, match="the spec has its own ranker"):
+        simulate(SPEC, ranker=pairrank.PairRank(12))
+    with pytest.raises(OptionError, match="data twice"):
+        simulate("synthetic:tiny", data="synthetic:linear")
 
 
 def test_a_used_ranker_is_refused_and_left_as_it_was(splits: Splits) -> None:

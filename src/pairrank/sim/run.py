@@ -63,29 +63,37 @@ def simulate(
     if not isinstance(ranker, (str, Ranker)):
         raise OptionError(f"ranker is {described(ranker)}; expected a name or an object such as YourRanker(n_features)")
     own = ranker if isinstance(ranker, Ranker) else None
-    source: Any = data if run is None or isinstance(run, RunSpec) else run
-    splits = _pair(source)
+    given: dict[str, Any] = {
+        "ranker": ranker if isinstance(ranker, str) else rankers.spell(ranker.name, ranker.settings),
+        "clicks": clicks,
+        "rounds": rounds,
+        "seed": seed,
+        "k": k,
+        "fold": fold,
+        "normalise": normalise,
+        "evaluation": evaluation,
+        "schedule": schedule,
+        "panel": panel,
+        "ideal": ideal,
+    }
     if isinstance(run, RunSpec):
-        spec = run
+        source, splits, spec = data, _pair(data), run
         if source is not None and _label(source) != spec.data:
             raise OptionError(f"the data are {_label(source)!r} and the spec says {spec.data!r}; give one of them")
+        asked = RunSpec(data=spec.data, content=spec.content, **given)
+        also = [name for name in given if getattr(asked, name) not in (getattr(RunSpec, name), getattr(spec, name))]
+        if also:
+            raise OptionError(f"the spec has its own {', '.join(also)}; for others use dataclasses.replace(spec, ...)")
     else:
+        if run is not None and data is not None:
+            raise OptionError("there are data twice; give them as the first argument, or as data=")
+        source = data if run is None else run
+        splits = _pair(source)
         if splits is not None:
-            fold, normalise = _as_loaded(splits[0], fold, normalise)
-        spec = RunSpec(
-            data=_label(source),
-            ranker=ranker if isinstance(ranker, str) else rankers.spell(ranker.name, ranker.settings),
-            clicks=clicks,
-            rounds=rounds,
-            seed=seed,
-            k=k,
-            fold=fold,
-            normalise=normalise,
-            evaluation=evaluation,
-            schedule=schedule,
-            panel=panel,
-            ideal=ideal,
-        )
+            given["fold"], given["normalise"] = _as_loaded(splits[0], fold, normalise)
+        spec = RunSpec(data=_label(source), **given)
+    if own is not None and out is not None and not own.n_ranked:
+        _check_fresh(own, spec)
     return run_spec(spec, splits, ranker=own, out=out, watch=watch, checkpoint_seconds=checkpoint_seconds)
 
 
@@ -185,6 +193,15 @@ def _as_loaded(train: Dataset, fold: int, normalise: str) -> tuple[int, str]:
             f"normalisation {train.normalisation!r}; load them so: pairrank.data.load(path, split, fold, normalise=...)"
         )
     return train.fold, train.normalisation
+
+
+def _check_fresh(own: Ranker, spec: RunSpec) -> None:
+    """A kept run is found again by its spec, which tells of an object its name and options and of seeds the run's."""
+    if type(own)(own.n_features, seed=spec.seed, **own.settings).digest() != own.digest():
+        raise OptionError(
+            f"the ranker has another seed than the run's, {spec.seed}, or knows something already, such as a prior; "
+            "its record would not tell, so it cannot be kept by out="
+        )
 
 
 @lru_cache(maxsize=8)
