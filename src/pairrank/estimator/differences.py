@@ -19,10 +19,19 @@ class Differences(History):
     Winners' and losers' places stay empty, and are saved so: a model without its lists has the same bytes as ever.
     """
 
+    def taking_part(
+        self, documents: FloatArray, pairs: Pairs, asleep: FloatArray | None
+    ) -> tuple[FloatArray, Pairs, None]:
+        """The n differences, each preferred to a last row of zeros: n + 1 rows in the place of 2n documents."""
+        n = len(pairs.weight)
+        rows = np.zeros((n + 1, documents.shape[1]))
+        rows[:n] = documents[pairs.winner] - documents[pairs.loser]
+        return rows, Pairs(np.arange(n), np.full(n, n), pairs.weight), None
+
     def append(self, documents: AnyArray, pairs: Pairs, asleep: AnyArray | None = None) -> None:
         n = len(pairs.weight)
         self._ends.extend(1)[0] = len(self) + n
-        self._documents.extend(n)[:] = documents[pairs.winner] - documents[pairs.loser]
+        self._documents.extend(n)[:] = documents[:n]
         self._weight.extend(n)[:] = pairs.weight
 
     def furthest(self, direction: FloatArray) -> float:

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from pairrank.estimator.evidence import Powers
 from pairrank.kernel import jit
 from pairrank.kernel.logistic import sigmoid, slope
-from pairrank.kernel.pairs import Pairs
+from pairrank.kernel.pairs import Pairs, only_used
 from pairrank.state import Growing, Saved
 from pairrank.types import AnyArray, FloatArray, IntArray
 
@@ -49,6 +49,12 @@ class History(Saved):
     def n_asleep(self) -> int:
         """Columns that are in no sum."""
         return 0 if self._asleep is None else self._asleep.rows.shape[1]
+
+    def taking_part(
+        self, documents: FloatArray, pairs: Pairs, asleep: FloatArray | None
+    ) -> tuple[FloatArray, Pairs, FloatArray | None]:
+        """What `append` takes of a list: those of its documents that are in a pair; see `only_used`."""
+        return only_used(documents, pairs, asleep)
 
     def append(self, documents: AnyArray, pairs: Pairs, asleep: AnyArray | None = None) -> None:
         """Add the pairs of one list over its ``documents`` (k, d), with their columns ``asleep`` (k, n_asleep)."""

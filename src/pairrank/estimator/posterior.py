@@ -25,7 +25,7 @@ from pairrank.estimator.information_matrix import InformationMatrix
 from pairrank.kernel import jit
 from pairrank.kernel.confidence import inverse_of, plus_product
 from pairrank.kernel.list_newton import take_in, take_in_shown, takes_in_one_go
-from pairrank.kernel.pairs import Pairs, only_used, shown
+from pairrank.kernel.pairs import Pairs, shown
 from pairrank.state import Saved
 from pairrank.types import BoolArray, FloatArray, IntArray
 
@@ -135,7 +135,7 @@ class Posterior(Saved):
         if not len(pairs.weight):
             return
         before = self.theta
-        self._moved += self._take_in(*only_used(documents, pairs, asleep))
+        self._moved += self._take_in(*self.history.taking_part(documents, pairs, asleep))
         if self._mean_loss:
             self._moved += self._raise_penalty(float(pairs.weight.sum()), before)
         self._keep_up(len(pairs.weight))
@@ -293,7 +293,7 @@ class Posterior(Saved):
 
         When all are there, `History.turn_round` puts them in order.
         """
-        used, pairs, asleep = only_used(documents, pairs, asleep)
+        used, pairs, asleep = self.history.taking_part(documents, pairs, asleep)
         weight = pairs.weight
         if self._half_life:  # counted less so often since it came
             before = self._lists - self.history.n_lists - 1

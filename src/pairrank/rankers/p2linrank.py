@@ -11,9 +11,10 @@ from pairrank.checking import check_choice, check_number_in, check_whole
 from pairrank.documents import Features
 from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import exploration, partition
+from pairrank.kernel.pairs import Pairs, shown
 from pairrank.rankers.base import Draw
 from pairrank.rankers.candidates import FEW, Candidates, show
-from pairrank.rankers.pairwise import PairKind, PairwiseRanker, preferred
+from pairrank.rankers.pairwise import PairKind, PairwiseRanker
 from pairrank.rankers.posterior_sampling import TOLERANCE
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression, Inspection, IntArray
@@ -105,8 +106,8 @@ class P2LinRank(PairwiseRanker):
         width = 0.5 * np.ptp(scores[:, :, None] - scores[:, None, :], axis=0)
         return partition.inspected(scores.mean(axis=0), agreement.order, agreement.certain(), width, "score")
 
-    def _follow(self, impression: Impression, clicks: BoolArray) -> None:
-        found = preferred(self.pairs, impression, clicks)
+    def _follow(self, impression: Impression, clicks: BoolArray, found: Pairs | None) -> None:
+        found = found or shown(clicks)
         rng = generator(impression.seed, impression.number, Purpose.NOISE)
         noise = self.nu * np.sqrt(found.weight) * rng.standard_normal((self.n_models, len(found.weight)))
         k = len(impression)

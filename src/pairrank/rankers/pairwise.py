@@ -60,15 +60,16 @@ class PairwiseRanker(LinearRanker):
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
         posterior, design, asleep = self._posterior, self._design(impression), impression.memory.get("asleep")
-        n_before = posterior.n_pairs
+        n_before, found = posterior.n_pairs, None
         if self.pairs == "shown":
             posterior.add_shown(design, clicks, asleep)
         else:
-            posterior.add(design, preferred(self.pairs, impression, clicks), asleep)
+            found = preferred(self.pairs, impression, clicks)
+            posterior.add(design, found, asleep)
         if posterior.n_pairs > n_before:
             self._bend()
             self._weights = self._posterior.theta[: self.n_inputs]
-            self._follow(impression, clicks)
+            self._follow(impression, clicks, found)
 
     def _covariance(self) -> FloatArray:
         return self._posterior.inverse[: self.n_inputs, : self.n_inputs]
@@ -148,8 +149,8 @@ class PairwiseRanker(LinearRanker):
         """(k, m), the rows that the posterior learns from: the documents' inputs, and what else explains clicks."""
         return impression.features
 
-    def _follow(self, impression: Impression, clicks: BoolArray) -> None:
-        """What else changes when the posterior has learned a list's pairs."""
+    def _follow(self, impression: Impression, clicks: BoolArray, found: Pairs | None) -> None:
+        """What else changes when the posterior has learned a list's pairs; those "shown" are not told."""
 
     def _without_lists(self, state: State) -> tuple[State, tuple[int, int]]:
         state, (n_first, _) = super()._without_lists(state)

@@ -9,6 +9,7 @@ import numpy as np
 
 from pairrank.checking import check_number_in
 from pairrank.estimator.posterior import Posterior
+from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, State
 from pairrank.rankers.pairwise import PairKind, PairwiseRanker
 from pairrank.types import BoolArray, FloatArray, Impression
@@ -79,7 +80,7 @@ class PosteriorSampling(PairwiseRanker):
             noise = inputs @ (self._root @ rng.standard_normal(self.n_inputs))
         return inputs @ self._weights + self.v * noise
 
-    def _follow(self, impression: Impression, clicks: BoolArray) -> None:
+    def _follow(self, impression: Impression, clicks: BoolArray, found: Pairs | None) -> None:
         self._root = None
 
     def _restore(self, state: State) -> None:

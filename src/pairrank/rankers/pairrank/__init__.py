@@ -20,10 +20,10 @@ from pairrank.estimator.posterior import Posterior
 from pairrank.features import position
 from pairrank.features.additive import Additive
 from pairrank.kernel import confidence, logistic, pairs, partition
+from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, State
 from pairrank.rankers.candidates import FEW, Candidates, compared, show, show_by_score
 from pairrank.rankers.pairrank.options import PRESETS, PairRankOptions
-from pairrank.rankers.pairwise import preferred
 from pairrank.rankers.upgrade import differences_for_documents
 from pairrank.state import restore, state_of
 from pairrank.types import BoolArray, Float32Array, FloatArray, Impression, Inspection, IntArray
@@ -129,9 +129,9 @@ class PairRank(PairRankOptions):
         # The paper's M knows of no other prior than λI.
         return self.loss == "sum" and self.width == "score"
 
-    def _follow(self, impression: Impression, clicks: BoolArray) -> None:
+    def _follow(self, impression: Impression, clicks: BoolArray, found: Pairs | None) -> None:
         if self._information is not None:
-            found = preferred(self.pairs, impression, clicks)
+            found = found or pairs.shown(clicks)
             self._information.add(pairs.low_rank(impression.features, found, found.weight))
         self._weights = self._admissible(self._weights)
         self._inverse32 = None
