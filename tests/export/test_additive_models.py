@@ -149,6 +149,21 @@ def test_solr_refuses_what_it_cannot_tell_apart() -> None:
         export.dumps(model, "solr")
 
 
+@pytest.mark.parametrize("n_days", [2, 5])
+def test_xgboost_refuses_what_it_cannot_tell_apart(n_days: int) -> None:
+    """20240101 and 20240102 are the same number there; LightGBM and ours can tell."""
+    ranker, rng = PairRank(n_features=2, model="additive"), np.random.default_rng(0)
+    for _ in range(70):
+        days = 20240101.0 + rng.integers(0, n_days, 10)
+        shown = ranker.rank(np.column_stack([days, rng.random(10)]), 6)
+        ranker.learn(shown, shown.features[:, 0] > 20240101)
+    model, days = AdditiveModel.from_ranker(ranker), np.column_stack([20240101.0 + np.arange(n_days), np.ones(n_days)])
+    with pytest.raises(ExportError, match="values of '1' lie closer together than XGBoost can tell"):
+        export.dumps(model, "xgboost")
+    told = np.asarray(lightgbm.Booster(model_str=export.dumps(model, "lightgbm").decode()).predict(days))
+    np.testing.assert_allclose(np.diff(told), np.diff(ranker.score(days)), atol=1e-9)
+
+
 def test_a_model_that_has_seen_nothing_goes_out(tests: FloatArray) -> None:
     model = AdditiveModel.from_ranker(PairRank(4, model="additive"))
     session = onnxruntime.InferenceSession(export.dumps(model, "onnx"))

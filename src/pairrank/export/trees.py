@@ -71,6 +71,7 @@ def trees(model: AdditiveModel, leaves: int) -> tuple[list[Tree], float]:
 
 def xgboost(model: AdditiveModel, leaves: int) -> bytes:
     """What ``xgboost.Booster(model_file=…)`` reads."""
+    _check_resolution(model, leaves, np.float32(0.0), "XGBoost can tell, which counts in 32 bits")
     found, error = trees(model, leaves)
     learner = {
         "attributes": {"pairrank": model.name, "largest_error": repr(error)},
@@ -190,9 +191,9 @@ def _lightgbm_tree(number: int, tree: Tree) -> str:
 
 def solr(model: AdditiveModel, store: str, leaves: int) -> bytes:
     """A ``MultipleAdditiveTreesModel``. Solr knows no missing values: a feature that has none is 0 there."""
+    told = "Solr can tell, which counts in 32 bits and adds 1e-6 to every threshold"
+    _check_resolution(model, leaves, SOLR_SLACK, told)
     found, _ = trees(model, leaves)
-    for tree in found:
-        _check_resolution(tree, model.feature_names[tree.feature])
     content = {
         "class": "org.apache.solr.ltr.model.MultipleAdditiveTreesModel",
         "name": model.name,
@@ -209,15 +210,19 @@ def solr(model: AdditiveModel, store: str, leaves: int) -> bytes:
     return strict_json.write(content)
 
 
-def _check_resolution(tree: Tree, name: str) -> None:
-    """Raise where 32 bits, or the slack, move a threshold by a tenth of a step: the stated error would not hold."""
-    bounds = np.sort(tree.bound)
-    moved = np.abs(bounds - (bounds.astype(np.float32) - SOLR_SLACK + SOLR_SLACK))
-    if (10.0 * moved[1:] > np.diff(bounds)).any():
-        raise ExportError(
-            f"values of {name!r} lie closer together than Solr can tell, which counts in 32 bits and adds 1e-6 to "
-            "every threshold: give that feature in a unit in which they differ by more, or from another zero"
-        )
+def _check_resolution(model: AdditiveModel, leaves: int, slack: np.float32, told: str) -> None:
+    """Raise where 32 bits, or the slack, may take a value for its neighbour or move a threshold by a tenth of a step.
+
+    The stated error would not hold.
+    """
+    for name, function, step in zip(model.feature_names, model.functions, model.steps(leaves), strict=True):
+        values, apart = (function.x, 2.0) if function.few else (step.bounds, 5.0)
+        moved = np.spacing(np.maximum(np.abs(values), slack).astype(np.float32)).astype(float)
+        if (apart * np.maximum(moved[1:], moved[:-1]) >= np.diff(values)).any():
+            raise ExportError(
+                f"values of {name!r} lie closer together than {told}: give that feature in a unit in which they differ "
+                "by more, or from another zero"
+            )
 
 
 def _solr_threshold(bound: float) -> float:
