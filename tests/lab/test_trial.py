@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def test_the_value_of_a_list_is_exact() -> None:
 
 def test_outcomes_of_a_split_are_those_of_a_list_at_a_time(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
     _, lists, crowd = made
-    outcomes = trial.split(lists, crowd, 300, generator(3, 0, Purpose.CLICKS))
+    outcomes = trial.split(trial.halved(lists, crowd, 300, generator(3, 0, Purpose.CLICKS)))
     rng = generator(3, 0, Purpose.CLICKS)
     query, is_a = rng.integers(len(lists.a), size=300), rng.random(300) < 0.5
     clicks = crowd.clicks(np.where(is_a[:, None], lists.a[query], lists.b[query]), rng)
@@ -76,9 +77,8 @@ def test_outcomes_of_a_split_are_those_of_a_list_at_a_time(made: tuple[trial.Stu
 def test_a_split_means_the_difference(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
     _, lists, crowd = made
     truth = crowd.value(lists.a) - crowd.value(lists.b)
-    plain, by_query = (
-        draw(lists, crowd, 60_000, generator(4, 0, Purpose.CLICKS)) for draw in (trial.split, trial.split_by_query)
-    )
+    halves = trial.halved(lists, crowd, 60_000, generator(4, 0, Purpose.CLICKS))
+    plain, by_query = trial.split(halves), trial.split_by_query(halves)
     for outcomes in (plain, by_query):
         assert outcomes.mean() == pytest.approx(truth, abs=5 * outcomes.std() / np.sqrt(60_000))
         assert np.abs(outcomes).max() <= 2.0
@@ -87,8 +87,8 @@ def test_a_split_means_the_difference(made: tuple[trial.Study, trial.Lists, tria
 
 def test_a_query_is_expected_to_get_what_it_got(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
     _, lists, crowd = made
-    outcomes = trial.split_by_query(lists, crowd, 200, generator(5, 0, Purpose.CLICKS))
-    query, is_a, value = trial._halved(lists, crowd, 200, generator(5, 0, Purpose.CLICKS))
+    query, is_a, value = halves = trial.halved(lists, crowd, 200, generator(5, 0, Purpose.CLICKS))
+    outcomes = trial.split_by_query(halves)
     for t in range(200):
         own, usual = value[:t][query[:t] == query[t]], value[:t].mean() if t else 0.5
         expected = (own.sum() + usual) / (len(own) + 1)
@@ -124,8 +124,25 @@ def test_lists_until_a_verdict_are_those_of_the_verdict(made: tuple[trial.Study,
     plan, lists, crowd = made
     outcomes = trial.interleaved(lists, lists.choice, crowd, 1024, generator(2, 0, Purpose.CLICKS))
     stronger = np.clip(outcomes + 0.2, -1, 1)
-    at, sign = trial._until_decided(plan, lambda n, rng: stronger[:n], 1.0, generator(0, 0, Purpose.CLICKS))
+    rng = generator(0, 0, Purpose.CLICKS)
+    at, sign = trial._until_decided(plan, lambda n, rng: stronger[:n], np.asarray, 1.0, rng)
     evidence = reduce(Evidence.after, stronger, Evidence())
+    assert (at, sign) == (evidence.decided, evidence.sign)
+
+
+def test_a_long_split_forgets_no_query_on_the_way(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
+    """Lists are drawn some thousand at a time, and what is expected of them is known from all before."""
+    plan, lists, crowd = made
+    plan, lists, drawn = replace(plan, level=1e-30), lists._replace(b=lists.a[:, ::-1]), []
+
+    def draw(n: int, rng: np.random.Generator) -> Any:
+        drawn.append(trial.halved(lists, crowd, n, rng))
+        return drawn[-1]
+
+    at, sign = trial._until_decided(plan, draw, trial.split_by_query, 2.0, generator(1, 0, Purpose.CLICKS))
+    assert len(drawn) > 1
+    whole = trial.split_by_query(np.concatenate(drawn, axis=1))
+    evidence = reduce(Evidence.after, whole, Evidence(low=-2.0, high=2.0, level=plan.level))
     assert (at, sign) == (evidence.decided, evidence.sign)
 
 

@@ -210,15 +210,17 @@ def interleaved(lists: Lists, credit: FloatArray, crowd: Crowd, n: int, rng: np.
     return outcomes
 
 
-def split(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
+def split(halves: FloatArray) -> FloatArray:
     """(n,), outcomes of a split experiment: `verdict.split_outcome` with the mean so far as what is expected."""
-    _, is_a, value = _halved(lists, crowd, n, rng)
-    return np.where(is_a, 2.0, -2.0) * (value - _mean_before(value))
+    _, is_a, value = halves
+    outcomes: FloatArray = np.where(is_a, 2.0, -2.0) * (value - _mean_before(value))
+    return outcomes
 
 
-def split_by_query(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
+def split_by_query(halves: FloatArray) -> FloatArray:
     """(n,), the same where queries come again: a list is expected to get the mean of its query so far."""
-    query, is_a, value = _halved(lists, crowd, n, rng)
+    query, is_a, value = halves
+    n = len(value)
     order = np.argsort(query, kind="stable")
     ordered, starts = value[order], np.searchsorted(query[order], query[order])
     before = np.cumsum(ordered) - ordered
@@ -226,13 +228,15 @@ def split_by_query(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator)
     own = np.empty(n)
     # One list's worth of the general mean, so that the first of a query has something to go by.
     own[order] = (before - before[starts] + _mean_before(value)[order]) / (count + 1)
-    return np.where(is_a, 2.0, -2.0) * (value - own)
+    outcomes: FloatArray = np.where(is_a, 2.0, -2.0) * (value - own)
+    return outcomes
 
 
-def _halved(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> tuple[IntArray, BoolArray, FloatArray]:
+def halved(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
+    """(3, n), the lists of a split: each one's query, whether it got a, and its value."""
     query, is_a = rng.integers(len(lists.a), size=n), rng.random(n) < 0.5
     grades = np.where(is_a[:, None], lists.a[query], lists.b[query])
-    return query, is_a, first_click(crowd.clicks(grades, rng)).sum(axis=1)
+    return np.array([query, is_a, first_click(crowd.clicks(grades, rng)).sum(axis=1)])
 
 
 def _mean_before(value: FloatArray) -> FloatArray:
@@ -245,16 +249,17 @@ def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
         "interleave": partial(interleaved, lists, lists.choice, crowd),
         "team": partial(interleaved, lists, lists.team, crowd),
         "exposure": partial(interleaved, lists, lists.exposure, crowd),
-        "split": partial(split, lists, crowd),
-        "split by query": partial(split_by_query, lists, crowd),
+        "split": partial(halved, lists, crowd),
+        "split by query": partial(halved, lists, crowd),
     }
     better = np.sign(crowd.value(lists.a) - crowd.value(lists.b))
     found: dict[str, Any] = {"value_a": crowd.value(lists.a), "value_b": crowd.value(lists.b)}
     for name, draw in draws.items():
-        long = draw(study.lists, generator(study.seed, _PLANTED, Purpose.DATA))
+        outcomes = {"split": split, "split by query": split_by_query}.get(name, np.asarray)
+        long = outcomes(draw(study.lists, generator(study.seed, _PLANTED, Purpose.DATA)))
         found[name] = {"fixed_size": _fixed_size(long.mean(), long.var())}
         streams = [generator(study.seed, _PLANTED + n, Purpose.CLICKS) for n in range(study.experiments)]
-        ends = [_until_decided(study, draw, _bound(name), rng) for rng in streams]
+        ends = [_until_decided(study, draw, outcomes, _bound(name), rng) for rng in streams]
         needed, signs = np.array([at for at, _ in ends]), np.array([sign for _, sign in ends])
         found[name] |= {
             "lists": [_whole(q) for q in np.quantile(needed, [0.5, 0.1, 0.9], method="higher")],
@@ -265,7 +270,9 @@ def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
     return found
 
 
+# What came of n lists, (…, n), and the outcomes (n,) of all lists so far.
 Draw = Callable[[int, np.random.Generator], FloatArray]
+Outcomes = Callable[[FloatArray], FloatArray]
 
 
 def _bound(name: str) -> float:
@@ -277,18 +284,20 @@ def _whole(n: float) -> int | None:
     return None if np.isinf(n) else int(n)
 
 
-def _until_decided(study: Study, draw: Draw, bound: float, rng: np.random.Generator) -> tuple[float, int]:
+def _until_decided(
+    study: Study, draw: Draw, outcomes: Outcomes, bound: float, rng: np.random.Generator
+) -> tuple[float, int]:
     """After how many lists there is a verdict (∞: none), and for whom."""
-    outcomes, n = np.empty(0), min(1024, study.lists)
+    came = draw(min(1024, study.lists), rng)
     while True:
-        outcomes = np.concatenate([outcomes, draw(n - len(outcomes), rng)])
-        passed = log_evidence(outcomes, low=-bound, high=bound) >= -np.log(study.level)
+        found = outcomes(came)
+        passed = log_evidence(found, low=-bound, high=bound) >= -np.log(study.level)
         if passed.any():
             at = int(passed.argmax()) + 1
-            return at, int(np.sign(outcomes[:at].sum()))
-        if n >= study.lists:
+            return at, int(np.sign(found[:at].sum()))
+        if (more := min(len(found), study.lists - len(found))) == 0:
             return np.inf, 0
-        n = min(2 * n, study.lists)
+        came = np.concatenate([came, draw(more, rng)], axis=-1)
 
 
 def _fixed_size(mean: float, variance: float) -> int | None:
@@ -303,10 +312,10 @@ def false_verdicts(study: Study, lists: Lists, same: Lists, crowd: Crowd, blind:
     different rankings are alike for ``blind`` users, who do not look at what they click.
     """
     kinds: dict[str, Draw] = {
-        "split, a ranker against itself": partial(split, same, crowd),
+        "split, a ranker against itself": lambda n, rng: split(halved(same, crowd, n, rng)),
         "interleaved by teams, a ranker against itself": partial(interleaved, same, same.team, crowd),
         "interleaved, users blind to documents": partial(interleaved, lists, lists.choice, blind),
-        "split, users blind to documents": partial(split, lists, blind),
+        "split, users blind to documents": lambda n, rng: split(halved(lists, blind, n, rng)),
     }
     found = {}
     for name, draw in kinds.items():
