@@ -180,3 +180,29 @@ def test_wrong_input(tiny: Any) -> None:
     assert model.score(X, np.array([0, 1, 0, 1], dtype=object)) == model.score(X, [0, 1, 0, 1])
     with pytest.raises(DataError, match="qid"):
         PairRankRanker().fit(np.ones((10_001, 1)), np.arange(10_001))
+
+
+def test_a_fit_that_is_refused_leaves_the_estimator_as_it_was() -> None:
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame({"price": [3.0, 1.0, 2.0], "stars": [1.0, 2.0, 2.0]})
+    model = PairRankRanker().fit(X, [0, 1, 0])
+    before, scores = model.ranker_.digest(), model.predict(X)
+    one_label, bad_sets = ([[1.0], [2.0]], [1, 1]), {"eval_set": [(X, [0.5, 1, 0])], "eval_group": [[3]]}
+    for words, more in ((one_label, {}), ((X[["stars"]], [0, 1, 1]), {"group": [2]}), ((X, [1, 0, 0]), bad_sets)):
+        with pytest.raises(DataError):
+            model.fit(*words, **more)
+        assert (model.n_features_in_, model.feature_names_in_.tolist()) == (2, ["price", "stars"])
+        assert model.ranker_.digest() == before
+        np.testing.assert_array_equal(model.predict(X), scores)
+
+
+@pytest.mark.parametrize("learn", ["fit", "partial_fit"])
+def test_the_ranker_finds_the_columns_of_a_frame_by_name(learn: str) -> None:
+    """Also where they come in another order than in the frame of the labels."""
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame({"price": [3.0, 1.0, 2.0], "stars": [100.0, 200.0, 200.0]})
+    model = getattr(PairRankRanker(), learn)(X, [0, 1, 0])
+    np.testing.assert_array_equal(model.ranker_.score(X[["stars", "price"]]), model.predict(X))
+    assert model.ranker_.feature_names == ("price", "stars")
+    again = model.fit(X.to_numpy(), [0, 1, 0])  # whatever was learned before: names, too
+    assert again.ranker_.feature_names is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from itertools import pairwise
 from typing import Any, Self
 
@@ -44,7 +45,7 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
     ----------
     ranker_ : the `PairRank`; its ``rank`` and ``learn`` serve lists and explore.
     coef_ : (n_features,), the weights.
-    n_features_in_ : how many features it was fitted to.
+    n_features_in_, feature_names_in_ : how many features it was fitted to, and their names where X was a frame.
 
     Rows of one query stand together; ``qid`` says which belong together, or ``group`` how many rows each query has, as
     LightGBM's ``LGBMRanker`` takes it. Without either all rows are one query.
@@ -54,6 +55,8 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
     >>> ranker.predict([[0.1], [0.9], [0.5]]).argsort()[::-1]
     array([1, 2, 0])
     """
+
+    ranker_: PairRank
 
     def __init__(
         self,
@@ -91,19 +94,21 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
         eval_set, eval_group : pairs (X, y) and their groups: `score` of each goes to ``evals_``. They teach nothing:
             the fit has no rounds that could be stopped early.
         """
-        features, labels = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        fitted = copy(self)  # where anything is wrong, this one stays as it was
+        features, labels = validate_data(fitted, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         offsets = _offsets(qid, group, len(features))
         sets, groups = list(eval_set or ()), list(eval_group or ())
         if len(sets) != len(groups):
             raise DataError(f"eval_set has {len(sets)} sets and eval_group {len(groups)}; expected one group per set")
         # Only the order counts, so any numbers will do for grades.
         grades = np.unique(labels.astype(np.float64), return_inverse=True)[1].astype(np.int64)
-        ranker = self._new(features.shape[1])
+        ranker = fitted._new()
         lam, _, model = priors.settings_of(ranker)
         known = priors.from_labels(features, grades, offsets, lam=lam, strength=self.strength, l2=self.l2, model=model)
         known.apply(ranker)
-        self.ranker_ = ranker
-        self.evals_ = [self.score(*pair, group=sizes) for pair, sizes in zip(sets, groups, strict=True)]
+        fitted.ranker_ = ranker
+        fitted.evals_ = [fitted.score(*pair, group=sizes) for pair, sizes in zip(sets, groups, strict=True)]
+        self.__dict__ = fitted.__dict__
         return self
 
     def partial_fit(
@@ -123,7 +128,7 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
             raise ClickError("clicks are None; expected one yes or no for each row of X")
         marks = check_clicks(y, len(features))
         offsets = _offsets(qid, group, len(features))
-        ranker = self.ranker_ if begun else self._new(features.shape[1])
+        ranker = self.ranker_ if begun else self._new()
         ranker.check_features(features)  # of all lists, before any of them is learned
         for start, stop in pairwise(offsets):
             ranker.learn(_shown(ranker, features[start:stop]), marks[start:stop])
@@ -163,10 +168,12 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
         tags.target_tags.required = True
         return tags
 
-    def _new(self, n_features: int) -> PairRank:
-        given = {"lam": self.lam, "pairs": self.pairs, "z": self.z}
+    def _new(self) -> PairRank:
+        # With names, where X was a frame: another frame may have its columns in another order.
+        names = getattr(self, "feature_names_in_", None)
+        given = {"lam": self.lam, "pairs": self.pairs, "z": self.z, "feature_names": names}
         options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        return PairRank(n_features, seed=self.random_state, **options)
+        return PairRank(self.n_features_in_, seed=self.random_state, **options)
 
 
 def _offsets(qid: ArrayLike | None, group: ArrayLike | None, n: int) -> IntArray:
