@@ -136,7 +136,7 @@ def _takeover(url: str, rankers: Rankers, learners: list[subprocess.Popen[bytes]
     for name, number in (("kill -9", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP)):
         took = []
         for _ in range(times):
-            until(lambda: rankers.store.database.locks()[0, LEARNER_LOCK] == 2)
+            until(lambda: rankers.store.database.locks()[LEARNER_LOCK] == 2)
             rankers.visit(rankers.ids)
             until(lambda: not behind(rankers.store, rankers.ids))
             time.sleep(1.0 + random.random())  # now both hold their share

@@ -4,15 +4,19 @@ newer version changes the tables beneath those that run."""
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
 import pytest
-from cluster import Postgres, until
+from cluster import Postgres, free_port, until
 from scene import Scene
 
 from pairrank.errors import StorageError
@@ -160,3 +164,115 @@ def test_a_dead_host_is_found_out_by_the_server_too(store_url: str) -> None:
         assert shown == ["1", "2000"]
     finally:
         store.close()
+
+
+def test_stores_in_two_schemas_of_one_database_do_not_share_learners(store_url: str) -> None:
+    """Each has its own role as a rule; an address may name the schema as well."""
+    import psycopg
+
+    with psycopg.connect(store_url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA one; CREATE SCHEMA two")
+    stores = [open_store(f"{store_url}?options=-csearch_path%3D{schema}") for schema in ("one", "two")]
+    try:
+        assert not any(store.database.hold([1, 2]) != {1, 2} for store in stores * 2)
+        stores[0].create("shop", Config(2), Limits(), 0.0, "test")
+        assert [len(store.rankers()) for store in stores] == [1, 0]
+    finally:
+        for store in stores:
+            store.close()
+
+
+def test_what_the_database_has_by_default_does_not_act(store_url: str) -> None:
+    import psycopg
+
+    name = store_url.rpartition("/")[2]
+    chosen = {
+        "client_encoding": "latin1",
+        "default_transaction_isolation": "serializable",
+        "lock_timeout": "5s",
+        "idle_session_timeout": "5s",
+        "idle_in_transaction_session_timeout": "5s",
+        "statement_timeout": "5s",
+        "synchronous_commit": "off",
+    }
+    with psycopg.connect(store_url, autocommit=True) as connection:
+        for setting, value in chosen.items():
+            connection.execute(f"ALTER DATABASE {name} SET {setting} = '{value}'")
+    store = open_store(store_url)
+    try:
+        store.database.vacuum()
+        shown = [store.database.all(f"SHOW {setting}")[0][0] for setting in chosen]
+        assert shown == ["UTF8", "read committed", "0", "0", "0", "30s", "on"]
+        store.create("shop", Config(2), Limits(), 0.0, "\u65e5\u672c")
+        assert store.audit(1)[0]["actor"] == "\u65e5\u672c"
+    finally:
+        store.close()
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(postgres: Postgres) -> None:
+    import psycopg
+
+    with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE bytes TEMPLATE template0 ENCODING SQL_ASCII LC_COLLATE 'C' LC_CTYPE 'C'")
+    with pytest.raises(StorageError, match="encoding UTF8; this one has SQL_ASCII"):
+        open_store(postgres.url("bytes"))
+
+
+def test_an_older_server_is_refused(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pairrank.service.store.postgres.OLDEST", 99)
+    with pytest.raises(StorageError, match="needs PostgreSQL 99 or newer; this is"):
+        open_store(store_url)
+
+
+def test_what_a_role_may_not_do_is_told_without_the_statement(store_url: str) -> None:
+    with pytest.raises(StorageError, match=r"no schema has been selected to create in$"):
+        open_store(f"{store_url}?options=-csearch_path%3Dnone")
+
+
+@pytest.mark.parametrize("sessions", [[7, 1, 1, 1, 1], [7, 1, 2, 1, 1], [7, 1, 2, 3, 2]])
+def test_a_session_that_others_get_too_is_refused(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, sessions: list[int]
+) -> None:
+    answers = iter(sessions)
+    monkeypatch.setattr("pairrank.service.store.postgres._session", lambda _: next(answers))
+    with pytest.raises(StorageError, match="a pooler that shares them between transactions"):
+        open_store(store_url)
+
+
+@pytest.mark.skipif(shutil.which("pgbouncer") is None, reason="install the package pgbouncer")
+def test_a_pooler_may_pool_sessions_and_not_transactions(store_url: str, tmp_path: Path) -> None:
+    server, name = store_url.rsplit("/", 1)
+    port = free_port()
+    place, pooled = (
+        re.sub(r".*@(.*):(.*)", r"host=\1 port=\2", server),
+        f"postgresql://pairrank@127.0.0.1:{port}/{name}",
+    )
+    (tmp_path / "users").write_text('"pairrank" ""\n')
+    for mode in ("session", "transaction"):
+        (tmp_path / "ini").write_text(
+            f"[databases]\n{name} = {place}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n"
+            f"unix_socket_dir =\nauth_type = trust\nauth_file = {tmp_path / 'users'}\npool_mode = {mode}\n"
+        )
+        root = os.geteuid() == 0  # which it refuses to be
+        if root:
+            for path in (tmp_path, *tmp_path.parents[:2]):
+                path.chmod(0o755)
+        pooler = subprocess.Popen(
+            ["pgbouncer", "-q", tmp_path / "ini"], user="postgres" if root else None, stderr=subprocess.DEVNULL
+        )
+        try:
+            until(partial(_says, pooled, "pooler that shares" if mode == "transaction" else ""), 10)
+        finally:
+            pooler.kill()
+            pooler.wait()
+
+
+def _says(address: str, refusal: str) -> bool:
+    try:
+        store = open_store(address)
+    except StorageError as problem:
+        return bool(refusal) and refusal in str(problem)
+    assert not refusal
+    assert store.database.hold([1, 2]) == {1, 2}
+    store.close()
+    return True

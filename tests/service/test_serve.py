@@ -210,7 +210,7 @@ def learners(store: SqlStore) -> int:
     from pairrank.service.store.postgres import LEARNER_LOCK, PostgresDatabase
 
     assert isinstance(store.database, PostgresDatabase)
-    return store.database.locks()[0, LEARNER_LOCK]
+    return store.database.locks()[LEARNER_LOCK]
 
 
 @pytest.mark.slow

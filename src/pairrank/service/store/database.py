@@ -195,5 +195,5 @@ def marks(values: Collection[object]) -> str:
 
 def unavailable(problem: Exception, kind: type[StorageError] = StorageError) -> StorageError:
     """The `StorageError` for what a database driver raised."""
-    text = " ".join(str(problem).split()) or type(problem).__name__
+    text = " ".join(str(problem).partition("\nLINE ")[0].split()) or type(problem).__name__  # without the statement
     return kind(f"the store cannot be used right now: {text[:200]}")

@@ -23,7 +23,9 @@ from pairrank.service.store.database import AwayError, Database, Row, unavailabl
 # Any numbers, as long as they are ours alone. Learners share the first; older versions took it for one learner alone.
 LEARNER_LOCK = 0x50524C44
 MIGRATION_LOCK = 0x50524D47
-SLOT_LOCK = 0x5052534C  # the first of two numbers; the slot is the second
+SLOT_LOCK = 0x5052534C  # that of the first slot; the others follow
+# A database may hold several stores, each in a schema of its own: locks of a store are numbered by one of its tables.
+OF_STORE = "('meta'::regclass::oid::bigint << 32)"
 # Rankers are held by slots (id modulo this): the server has room for some thousand locks, not for one of each ranker.
 SLOTS = 1024
 # A learner that is not heard of for so long is given up; later, who falls silent in a transaction: others wait for its
@@ -34,9 +36,16 @@ PULSE_SECONDS = 0.3
 CONNECT_SECONDS = 5
 # A statement that waits longer than this waits for something that has gone wrong.
 STATEMENT_MS = 30_000
+OLDEST = 14
+# Whatever the server, the database or the role have by default.
 SETTINGS = {
+    "client_encoding": "UTF8",
     "synchronous_commit": "on",
+    "default_transaction_isolation": "read committed",
     "statement_timeout": STATEMENT_MS,
+    "lock_timeout": 0,
+    "idle_session_timeout": 0,
+    "idle_in_transaction_session_timeout": 0,
     "client_min_messages": "warning",
     # By itself a server takes hours to find out that a host is gone, and keeps its locks.
     "tcp_keepalives_idle": 1,
@@ -75,18 +84,45 @@ class PostgresDatabase(Database):
             self._slots = None
             raise StorageError("the store cannot be used right now: the learner's connection was lost")
         try:
-            self._connection = psycopg.connect(
-                self.url,
-                autocommit=True,
-                connect_timeout=CONNECT_SECONDS,
-                keepalives_idle=1,
-                keepalives_interval=1,
-                keepalives_count=2,
-                options=" ".join(f"-c {name}={value}" for name, value in SETTINGS.items()),
-            )
+            connection = self._reach()
+            try:
+                self._check(connection)
+                # Not when it connects: there poolers refuse settings, or drop them, and an address has its own.
+                connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in SETTINGS.items()))
+            except BaseException:
+                connection.close()
+                raise
         except psycopg.Error as problem:
             raise unavailable(problem, AwayError) from problem
-        return self._connection
+        self._connection = connection
+        return connection
+
+    def _reach(self) -> psycopg.Connection[Row]:
+        return psycopg.connect(
+            self.url,
+            autocommit=True,
+            connect_timeout=CONNECT_SECONDS,
+            keepalives_idle=1,
+            keepalives_interval=1,
+            keepalives_count=2,
+        )
+
+    def _check(self, connection: psycopg.Connection[Row]) -> None:
+        """Refuse what the store cannot work on; before anything is set, which others might find in a shared session."""
+        version, encoding = connection.info.server_version // 10000, connection.info.parameter_status("server_encoding")
+        if version < OLDEST:
+            raise StorageError(f"the store needs PostgreSQL {OLDEST} or newer; this is {version}")
+        if encoding != "UTF8":
+            raise StorageError(f"the store needs a database with the encoding UTF8; this one has {encoding}")
+        if _session(connection) == connection.info.backend_pid:
+            return
+        with self._reach() as other:  # behind a pooler, which says another number: are our transactions in one session?
+            first, *others, last = (_session(one) for one in (connection, other, other, connection))
+        if first != last or first in others:
+            raise StorageError(
+                "the store needs sessions of its own, and this address is of a pooler that shares them between "
+                "transactions: have it pool sessions, or give the server's own address"
+            )
 
     @property
     def library(self) -> str:
@@ -135,28 +171,29 @@ class PostgresDatabase(Database):
                 return set()
             locks = self.locks()
             slots = {thing % SLOTS for thing in things}
-            share = -(-len(slots) // locks[0, LEARNER_LOCK])
+            share = -(-len(slots) // locks[LEARNER_LOCK])
             back = list(held - slots) + sorted(held & slots)[share:]
-            self.all("SELECT pg_advisory_unlock(?, slot) FROM unnest(?::int[]) slot", (SLOT_LOCK, back))
+            give = f"SELECT pg_advisory_unlock({OF_STORE} + {SLOT_LOCK} + slot) FROM unnest(?::int[]) slot"
+            self.all(give, (back,))
             held.difference_update(back)
-            free = sorted(slot for slot in slots - held if (SLOT_LOCK, slot) not in locks)[: share - len(held)]
-            got = "SELECT slot FROM unnest(?::int[]) slot WHERE pg_try_advisory_lock(?, slot)"
-            held.update(row[0] for row in self.all(got, (free, SLOT_LOCK)))
+            free = sorted(slot for slot in slots - held if SLOT_LOCK + slot not in locks)[: share - len(held)]
+            take = f"SELECT slot FROM unnest(?::int[]) slot WHERE pg_try_advisory_lock({OF_STORE} + {SLOT_LOCK} + slot)"
+            held.update(row[0] for row in self.all(take, (free,)))
             return {thing for thing in things if thing % SLOTS in held}
 
-    def locks(self) -> Counter[Row]:
-        """The advisory locks of this database, and how many hold each."""
-        return Counter(
-            self.all(
-                "SELECT classid::bigint, objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted "
-                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            )
+    def locks(self) -> Counter[int]:
+        """The advisory locks of this store, and how many hold each."""
+        rows = self.all(
+            "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = 'meta'::regclass "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
+        return Counter(row[0] for row in rows)
 
     def _join(self) -> set[int] | None:
         """Become one of the learners, with nothing held yet; None while one of an older version works alone."""
         if not self.all("SELECT pg_try_advisory_lock_shared(?)", (LEARNER_LOCK,))[0][0]:
             return None
+        self.all(f"SELECT pg_advisory_lock_shared({OF_STORE} + {LEARNER_LOCK})")
         self.all(f"SET idle_session_timeout = {SILENT_MS}")
         self.all(f"SET idle_in_transaction_session_timeout = {TRANSACTION_MS}")  # when it only reads, too
         self._slots = set()
@@ -179,7 +216,7 @@ class PostgresDatabase(Database):
                 return self._migrate_at_last(CHANGE_TRIES)
             finally:
                 if self._connection is not None and not self._connection.closed:
-                    self.all("RESET lock_timeout")
+                    self.all("SET lock_timeout = 0")
                     self.all("SELECT pg_advisory_unlock(?)", (MIGRATION_LOCK,))
 
     def _migrate_at_last(self, tries: int) -> int:
@@ -222,13 +259,19 @@ class PostgresDatabase(Database):
         self.all("SET statement_timeout = 0")
         for table in ("log", "snapshots"):
             self.all(f"VACUUM {table}")
-        self.all("RESET statement_timeout")
+        self.all(f"SET statement_timeout = {STATEMENT_MS}")
 
     def close(self) -> None:
         """Close the connection; its locks go with it."""
         with self._turn:
             if self._connection is not None:
                 self._connection.close()
+
+
+def _session(connection: psycopg.Connection[Row]) -> int:
+    """The process at the server that answers."""
+    [(number,)] = connection.execute("SELECT pg_backend_pid()").fetchall()
+    return int(number)
 
 
 def _own(sql: str) -> str:
