@@ -210,7 +210,8 @@ def test_without_a_client_nobody_takes_part_in_a_split(app: TestClient) -> None:
     found = started(app, kind="split")
     assert "client_id" in found["sentence"]
     clicked(app, ranked(app), "d0")
-    assert rows(app, "experiment_id, trial") == [(None, None)]
+    clicked(app, ranked(app, client_id=""), "d0")  # all visitors without a name are not one client
+    assert rows(app, "experiment_id, trial") == 2 * [(None, None)]
 
 
 def test_a_share_by_list_or_by_client(app: TestClient) -> None:

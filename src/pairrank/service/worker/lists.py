@@ -120,7 +120,7 @@ def _experiment(setting: Setting) -> ExperimentRow | None:
     if setting.page.before:
         return next((row for row in setting.experiments if row.id == setting.page.noted.get("of")), None)
     for row in setting.experiments:
-        if setting.client_id is None and row.definition.kind == "split":
+        if not setting.client_id and row.definition.kind == "split":
             continue
         if row.definition.takes_part(setting.client_id or f"list {setting.number}"):
             return row
