@@ -188,9 +188,29 @@ def test_wrong_use_is_told_before_anything_is_sent() -> None:
             Client().rank("a", documents)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="something that JSON cannot: Object of type int64"):
         Client().feedback("a", "0-1", np.array([1]))  # type: ignore[arg-type]
-    for clicks in ("12", {"1": False}):
+    with pytest.raises(InputError, match="the features of document 'x' are not numbers: int too large"):
+        Client().rank("a", {"x": [10**400]})
+    for clicks in ("12", {"1": False}, None):
         with pytest.raises(InputError, match="expected a list of ids"):
-            Client().feedback("a", "0-1", clicks)
+            Client().feedback("a", "0-1", clicks)  # type: ignore[arg-type]
+    for timeout in (0, -1.0, "5"):
+        with pytest.raises(OptionError, match=r"timeout is .*; expected a number"):
+            Client(timeout=timeout)  # type: ignore[arg-type]
+    for retries in (-1, 1.5, None):
+        with pytest.raises(OptionError, match=r"retries is .*; expected a whole number, 0 or more"):
+            Client(retries=retries)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="connections is 0"):
+        AsyncClient(connections=0)
+
+
+def test_what_a_newer_service_tells_besides_is_passed_over(script: tuple[Script, str]) -> None:
+    scripted, url = script
+    ranking = [document | {"group": "g"} for document in SHOWN["ranking"]]
+    told = WHY | {"neighbours": [pair | {"odds": 2.0} for pair in WHY["neighbours"]]}  # type: ignore[operator]
+    scripted.answers = [(200, SHOWN | {"explanation": WHY}), (200, SHOWN | {"ranking": ranking, "explanation": told})]
+    with Client(url) as client:
+        plain, more = (client.rank("shop", {"a": [1.0]}, explain=True) for _ in range(2))
+    assert more == plain
 
 
 def test_a_page_that_is_no_service_is_told(script: tuple[Script, str]) -> None:

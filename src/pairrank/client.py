@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
+from pairrank.checking import check_number_in, check_whole
 from pairrank.errors import InputError, OptionError, PairRankError
 
 MAX_PAUSE = 2.0
@@ -144,7 +145,8 @@ class Client:
         self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, port
         self._prefix, self._place = parts.path.rstrip("/"), parts.netloc.rpartition("@")[2]
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        self._timeout, self._retries = timeout, retries
+        self._timeout = check_number_in("timeout", timeout, 0.0, 1e6, open_low=True)
+        self._retries = check_whole("retries", retries, 0)
         # By process and thread: a forked process that used its parent's would get the answers of others.
         self._connections: dict[tuple[int, int], http.client.HTTPConnection] = {}
 
@@ -189,16 +191,18 @@ class Client:
         body = {"documents": rows, "k": k, "query_id": query_id}
         more = {"client_id": client_id, "page_of": page_of, "explain": explain or None}
         answer = self._call("POST", ranker, "rank", body | _given(more))
-        shown = tuple(Ranked(**document) for document in answer["ranking"])
+        # By name, one by one: a newer service may tell more.
+        shown = tuple(Ranked(d["id"], d["position"], d["score"], d["block"]) for d in answer["ranking"])
         why = None
         if explain:
             told = answer["explanation"]
-            why = Explanation(told["contributions"], tuple(Neighbours(**pair) for pair in told["neighbours"]))
+            pairs = (Neighbours(p["above"], p["below"], p["gap"], p["width"], p["certain"]) for p in told["neighbours"])
+            why = Explanation(told["contributions"], tuple(pairs))
         return Ranking(answer["impression_id"], answer["model_version"], answer["explored"], shown, why)
 
     def feedback(self, ranker: str, impression_id: str, clicks: Iterable[str]) -> str:
         """Send the clicks of an impression, whole and final; "accepted" or "duplicate"."""
-        if isinstance(clicks, (str, Mapping)):
+        if isinstance(clicks, (str, Mapping)) or not isinstance(clicks, Iterable):
             raise InputError(f"clicks are {clicks!r}; expected a list of ids")
         body = {"impression_id": impression_id, "clicks": list(clicks)}
         return str(self._call("POST", ranker, "feedback", body)["status"])
@@ -314,12 +318,12 @@ class Client:
     def _call(
         self, method: str, name: str | None, act: str | None = None, body: Any = None, *, under: str = "rankers"
     ) -> Any:
-        path = "/".join([f"/v1/{under}", *(quote(part, safe="") for part in (name, act) if part is not None)])
+        path = "/".join([f"/v1/{under}", *(quote(str(part), safe="") for part in (name, act) if part is not None)])
         try:
             data = None if body is None else json.dumps(body, allow_nan=False).encode()
         except (TypeError, ValueError) as problem:
             raise InputError(f"the request holds NaN, infinity or something that JSON cannot: {problem}") from None
-        trouble = "it was not tried"
+        trouble = ""
         for attempt in range(self._retries + 1):
             if attempt:
                 time.sleep(random.uniform(0.5, 1.0) * min(0.05 * 2**attempt, MAX_PAUSE))
@@ -373,6 +377,7 @@ class AsyncClient:
 
     def __init__(self, url: str = "http://127.0.0.1:8000", *, connections: int = 8, **options: Any) -> None:
         self._client = Client(url, **options)
+        connections = check_whole("connections", connections, 1)
         self._pool = ThreadPoolExecutor(connections, thread_name_prefix="pairrank-client")
 
     async def __aenter__(self) -> Self:
@@ -419,7 +424,7 @@ def _plain(document: str, features: Row) -> Any:
         if isinstance(features, Mapping):
             return {name: _number(value) for name, value in features.items()}
         return [_number(value) for value in features]
-    except TypeError as problem:
+    except (TypeError, OverflowError) as problem:
         raise InputError(f"the features of document {document!r} are not numbers: {problem}") from None
 
 
