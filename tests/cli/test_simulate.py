@@ -20,6 +20,17 @@ def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, 
     return found
 
 
+def test_runs_that_fail_do_not_keep_the_others_from_the_table(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "train.txt").write_text("".join(f"1 qid:{n // 4} 1:{n} 2:{n * n}\n" for n in range(40)))
+    asked = ["--ranker", "pdgd", "--ranker", "offline-ranknet", "--rounds", "5", "--seeds", "2", "--json"]
+    assert main(["simulate", str(tmp_path / "train.txt"), *asked]) == 1
+    told = capsys.readouterr()
+    assert [(row["ranker"], row["seeds"]) for row in json.loads(told.out)] == [("pdgd", 2)]
+    assert "2 of 4 runs failed; the others are unharmed" in told.err
+
+
 def test_a_row_per_ranker_and_users(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--ranker", "pdgd", "--ranker", "dbgd", "--clicks", "perfect", "--clicks", "cascade"]
     found = rows(capsys, *asked, "--rounds", "40", "--seeds", "3")

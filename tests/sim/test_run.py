@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -22,6 +23,7 @@ from pairrank.rankers.base import Draw
 from pairrank.rankers.linear import LinearRanker
 from pairrank.rankers.pdgd import PDGD
 from pairrank.sim import Records, RunFolder, RunSpec, engine, load_records
+from pairrank.types import IntArray
 
 Splits = tuple[Dataset, Dataset]
 SPEC = RunSpec(data="synthetic:tiny", ranker="pdgd", clicks="informational", rounds=150, seed=7)
@@ -219,6 +221,18 @@ def test_a_ranker_of_ones_own(splits: Splits, tmp_path: Path, heartbeat: None) -
     assert resumed.to_parquet() == records.to_parquet()
     with pytest.raises(UnknownNameError):
         simulate(records.spec, data=splits)
+
+
+@pytest.mark.parametrize("rows", [lambda k: np.zeros(k, dtype=np.int64), lambda k: np.arange(k - 1)])
+def test_a_list_with_a_document_twice_or_too_short_has_no_figures(
+    splits: Splits, rows: Callable[[int], IntArray]
+) -> None:
+    class Wrong(Fixed):
+        def _rank(self, features, k, rng):  # type: ignore[no-untyped-def]
+            return Draw(rows(k), np.zeros(len(rows(k)), dtype=np.int64), False, {})
+
+    with pytest.raises(OptionError, match=r"fixed shows the rows \[0, .* in round 1; expected \d+ different ones"):
+        simulate(splits, ranker=Wrong(4), rounds=3)
 
 
 def test_what_a_kept_record_would_not_tell_is_refused(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pairrank import archive, click_models, rankers
 from pairrank.cli import experiment_options
 from pairrank.errors import InputError
 from pairrank.lab import tuned_options
+from pairrank.lab.outcomes import RunsFailedError
 from pairrank.metrics import mean_interval
 from pairrank.sim import RunSpec, Summary
 
@@ -63,9 +64,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     specs = [_given(args.spec)] if args.spec else _specs(args)
-    summaries = experiment_options.run_all(specs, args, args.out)
+    try:
+        _tell(experiment_options.run_all(specs, args, args.out), args.json)
+    except RunsFailedError as problem:
+        if problem.summaries:
+            _tell(problem.summaries, args.json)
+        raise
+
+
+def _tell(summaries: Sequence[Summary], as_json: bool) -> None:
     rows = [_row(list(group)) for _, group in groupby(summaries, key=lambda s: (s.spec.ranker, s.spec.clicks))]
-    print(json.dumps(rows, indent=1) if args.json else _table(rows))
+    print(json.dumps(rows, indent=1) if as_json else _table(rows))
 
 
 def _specs(args: argparse.Namespace) -> list[RunSpec]:

@@ -49,7 +49,8 @@ class RunsFailedError(PairRankError):
 
     def __init__(self, failures: Sequence[Failure], summaries: Sequence[Summary], out: Out) -> None:
         self.failures, self.summaries = tuple(failures), tuple(summaries)
-        lines = [f"{len(failures)} of {len(failures) + len(summaries)} runs failed; the others are unharmed:"]
+        others = "; the others are unharmed" if summaries else ""
+        lines = [f"{len(failures)} of {len(failures) + len(summaries)} runs failed{others}:"]
         for failure in failures[:_LISTED]:
             spec = failure.spec
             lines.append(f"  {spec.ranker}, {spec.clicks}, seed {spec.seed}: {failure.reason}")

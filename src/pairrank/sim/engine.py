@@ -8,6 +8,7 @@ from time import perf_counter
 
 import numpy as np
 
+from pairrank.errors import OptionError
 from pairrank.rankers import LinearRanker, Ranker
 from pairrank.sim.records import EVALUATION_COLUMNS, PHASES, ROUND_COLUMNS, Records
 from pairrank.sim.world import Listed, World, frozen, regrets
@@ -56,6 +57,11 @@ def play(world: World, ranker: Ranker, progress: Progress, watch: Callable[[], b
         impression = ranker.rank(asked.features, spec.k)
         ranked = perf_counter()
         ranking = impression.ranking
+        if len(set(ranking.tolist())) != min(spec.k, len(asked.grades)):  # a list of one good document has NDCG above 1
+            raise OptionError(
+                f"{ranker.name} shows the rows {ranking.tolist()} of {len(asked.grades)} in round {t + 1}; expected "
+                f"{min(spec.k, len(asked.grades))} different ones: pairrank.checks finds what else is wrong with it"
+            )
         shown = asked.grades[ranking]
         clicks = world.clicks(t, shown, asked.coins[ranking])
         clicked = perf_counter()
