@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ def test_titles_lengths_numbers_and_dates_come_from_metadata() -> None:
     documents = [
         {"text": "one two three", "title": "Solar power", "metadata": {"views": 0, "date": "2026-01-01"}},
         {"text": "one", "metadata": {"views": "9", "date": datetime(2025, 1, 1, tzinfo=UTC)}},
-        {"text": "", "views": 99, "date": 1767225600},  # 2026-01-01 in seconds
+        {"text": "", "views": Decimal("99"), "date": 1767225600},  # as databases give them; 2026-01-01 in seconds
         {"text": "one", "views": True, "date": "yesterday"},
     ]
     assert column("title", "power", documents, extract).tolist() == [1.0, 0.0, 0.0, 0.0]

@@ -93,3 +93,5 @@ def test_edges() -> None:
     shown = ranker.run("tea", [document])["documents"]
     assert document.meta == {"a": 1}
     assert shown[0].id == document.id
+    (bare,) = ranker.run("tea", [Document(content="tea", meta=None)])["documents"]
+    assert ranker.feedback([bare]) == 1

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -276,7 +277,7 @@ def _recency(seconds: FloatArray) -> FloatArray:
 
 def _number(value: Any) -> float:
     """``value`` as a finite number, or NaN: metadata is whatever people keep there."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str, np.integer, np.floating)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal, np.integer, np.floating)):
         return math.nan
     try:
         number = float(value)

@@ -79,7 +79,7 @@ class PairRankRanker:
         scores = [math.nan if document.score is None else document.score for document in documents]
         shown = self.reranker.rerank(query, texts, scores=scores, top_n=self.top_k if top_k is None else top_k)
         best = [
-            replace(documents[row], meta=documents[row].meta | marks, score=score)
+            replace(documents[row], meta=(documents[row].meta or {}) | marks, score=score)
             for row, marks, score in zip(shown.order, shown.marks(), shown.relevance, strict=True)
         ]
         return {"documents": best, "impression_id": shown.impression_id}
