@@ -268,7 +268,8 @@ def estimates(log: Log, *, expected: FloatArray | None = None, level: float = 0.
         # Student's t with as many degrees as there are effective lists: few large weights are few observations.
         factor = float(stdtrit(max(effective - 1.0, 1.0), 1.0 - level / 2.0))
         half = factor * float(parts.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
-        found.append(Estimate(method, value, (value - half, value + half), n, effective, seen, _doubt(effective, seen)))
+        doubt = _doubt(effective, seen, bool(np.ptp(plain) > 0))
+        found.append(Estimate(method, value, (value - half, value + half), n, effective, seen, doubt))
     return found
 
 
@@ -287,9 +288,11 @@ def _effective(w: FloatArray, earned: FloatArray) -> float:
     return float(kish @ share / share.sum()) if share.sum() > 0 else float(kish.min())
 
 
-def _doubt(effective: float, told: float) -> str:
+def _doubt(effective: float, told: float, varied: bool) -> str:
     if effective < ENOUGH:
         return f"the log is worth {effective:.0f} lists of this ranker; expected {ENOUGH} at least: let it run longer"
+    if not varied:
+        return "all lists earned the same: the interval has no width, and is not to be relied on; let it run longer"
     if told < _NEARLY_ALL:
         return (
             f"the log tells of {100 * told:.0f} % of what this ranker exposes; the rest was shown like that too "
