@@ -28,6 +28,14 @@ def same_records(a: Records, b: Records) -> None:
         np.testing.assert_array_equal(a.profiles[t], b.profiles[t])
 
 
+def test_records_show_themselves_in_a_line_and_have_columns(records: Records) -> None:
+    told = f"150 rounds, NDCG@10 {records.ndcg:.4f}, cNDCG@10 {records.cndcg:.1f}, regret {records.regret}>"
+    assert repr(records).startswith("<Records of pairrank-c, navigational users, memory:")
+    assert repr(records).endswith(f", seed 0: {told}")
+    assert list(records) == list(records.columns)
+    assert "ndcg" in records
+
+
 def test_parquet_round_trip(records: Records) -> None:
     blob = records.to_parquet()
     again = Records.from_parquet(blob, seconds=records.seconds)

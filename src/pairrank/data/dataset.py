@@ -17,7 +17,7 @@ from pairrank.types import AnyArray, FloatArray, IntArray
 SCALES = (2, 3, 5)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """One split of a data set, as read-only arrays; documents of a query are adjacent.
 
@@ -37,8 +37,8 @@ class Dataset:
     >>> features, grades = np.array([[0.1], [0.9], [0.5]], dtype=np.float32), np.array([0, 2, 1])
     >>> query_ids, feature_ids = np.array(["q1", "q2"]), np.array([1])
     >>> data = Dataset(features, grades, np.array([0, 2, 3]), query_ids, feature_ids)
-    >>> data.n_queries
-    2
+    >>> data
+    <Dataset train: 2 queries, 3 documents, 1 features, 3 grades>
     >>> data.query(0)[1]
     array([0, 2])
     """
@@ -74,6 +74,10 @@ class Dataset:
         for array in (self.features, self.grades, self.offsets, self.query_ids, self.feature_ids, self.theta):
             if array is not None:
                 array.setflags(write=False)
+
+    def __repr__(self) -> str:
+        counts = f"{self.n_queries:,} queries, {self.n_docs:,} documents, {self.n_features} features"
+        return f"<Dataset {f'{self.name} {self.split}'.strip()}: {counts}, {self.n_grades} grades>"
 
     @property
     def n_queries(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -14,7 +14,7 @@ import numpy as np
 from pairrank import metrics
 from pairrank.checking import import_extra
 from pairrank.errors import FileFormatError
-from pairrank.sim.spec import RunSpec
+from pairrank.sim.spec import RunSpec, data_name
 from pairrank.types import AnyArray, FloatArray, IntArray
 
 # Written in every round, about the list that was shown.
@@ -48,7 +48,7 @@ class Summary:
     curve: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Records:
     """The records of one run.
 
@@ -83,8 +83,17 @@ class Records:
     def __getitem__(self, name: str) -> AnyArray:
         return self.columns[name]
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
     def __len__(self) -> int:
         return self.spec.rounds
+
+    def __repr__(self) -> str:
+        spec = self.spec
+        told = f"NDCG@10 {self.ndcg:.4f}, cNDCG@10 {self.cndcg:.1f}, regret {self.regret}"
+        who = f"{spec.ranker}, {spec.clicks} users, {data_name(spec.data)}, seed {spec.seed}"
+        return f"<Records of {who}: {spec.rounds} rounds, {told}>"
 
     @cached_property
     def evaluated(self) -> IntArray:
