@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 import pairrank
 from pairrank.errors import OptionError
 from pairrank.kernel import exploration, partition
+from pairrank.rankers import candidates
 from pairrank.rng import Purpose, generator
 
 
@@ -242,3 +245,27 @@ def test_theorem_1_regret_grows_sublinearly(capsys: pytest.CaptureFixture[str]) 
     with capsys.disabled():
         print(f"\nregret grows like t^b, b = {mean:.3f} ± {half:.3f} (95 %)")
     assert mean + half < 0.8
+
+
+@pytest.mark.parametrize("rounds", [3, 60])
+def test_long_lists_that_are_shown_whole_are_drawn_from_all_orders_at_once(
+    rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Document by document it took minutes for ten thousand; the list is the same."""
+    ranker, X = trained(rounds=rounds), np.random.default_rng(1).normal(size=(candidates.FEW + 50, 5))
+    drawn, asked = exploration.draw_conservative_lazily, []
+
+    def lazily(*words: Any) -> Any:
+        asked.append(words)
+        return drawn(*words)
+
+    def shown() -> list[list[int]]:
+        same = type(ranker).from_bytes(ranker.to_bytes())
+        return [same.rank(X, k).ranking.tolist() for k in (None, 100)]
+
+    monkeypatch.setattr(exploration, "draw_conservative_lazily", lazily)
+    at_once = shown()
+    assert not asked
+    monkeypatch.setattr(candidates, "ONE_IN", 0)
+    assert shown() == at_once
+    assert asked

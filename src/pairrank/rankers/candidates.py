@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
 
 # Up to this many candidates, comparing all of them costs less than finding out which comparisons can be spared.
 FEW = 256
+# Where one document in this many of a block is drawn, or more, asking for all of its orders at once costs less, too.
+ONE_IN = 16
 
 # (scores of m, scores of n, squared widths (m, n), factor) -> (m, n): see `partition.certain_by_score`.
 Rule = Callable[[Float32Array, Float32Array, Float32Array, float], BoolArray]
@@ -143,6 +146,10 @@ class LazyPairs(Candidates):
     def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         def draw(start: int, stop: int, n: int) -> IntArray:
             block = slice(start, stop)
+            if stop - start <= ONE_IN * n:
+                parts = pairwise([*range(start, stop, FEW), stop])
+                certain = np.concatenate([self._over(slice(*part), block) for part in parts])
+                return start + exploration.draw_conservative(certain, n, rng)
             return start + exploration.draw_conservative_lazily(
                 lambda first, last: self._rows(start + first, start + last)[:, block],
                 lambda documents: self._predecessors(documents + start, block),
