@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 from cluster import Postgres, free_port, until
 from scene import Scene
+from web import running_app
 
+from pairrank.cli import main
 from pairrank.errors import StorageError
 from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.replay import replay
@@ -207,6 +209,21 @@ def test_what_the_database_has_by_default_does_not_act(store_url: str) -> None:
         assert store.audit(1)[0]["actor"] == "\u65e5\u672c"
     finally:
         store.close()
+
+
+def test_a_service_on_a_read_only_database_is_not_ready(store_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As on a standby: it can read everything, and every list must be written."""
+    import psycopg
+
+    open_store(store_url).close()
+    with psycopg.connect(store_url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {store_url.rpartition('/')[2]} SET default_transaction_read_only = on")
+    with running_app(store_url, learner=False) as client:
+        answer = client.get("/readyz")
+        assert (answer.status_code, "the database is read-only" in answer.json()["message"]) == (503, True)
+    assert main(["serve", "--check", "--store", store_url]) == 1
+    assert "the database is read-only" in capsys.readouterr().err
+    assert main(["store", "verify", store_url]) == 0
 
 
 def test_a_database_that_cannot_hold_every_text_is_refused(postgres: Postgres) -> None:

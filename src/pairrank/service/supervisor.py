@@ -45,6 +45,7 @@ def check(settings: Settings) -> str:
     else:
         with closing(open_store(settings.store)) as store:
             has_keys, library = bool(store.access_keys()), store.database.library
+            store.database.check_writable()
     if not settings.loopback and not has_keys and not settings.admin_key:
         raise OptionError(
             f"{settings.host} can be reached from outside, and the store has no keys: "
@@ -99,12 +100,17 @@ def _open_at_last(settings: Settings) -> None:
     try:
         while True:
             with suppress(AwayError):
-                _open(settings)
                 check(settings)
+                _open(settings)
                 return
             time.sleep(0.5)
     except PairRankError as problem:
-        print(f"pairrank: {problem}", file=sys.stderr)
+        _tell(problem)
+
+
+def _tell(what: object) -> None:
+    with suppress(OSError):  # what cannot be written, or is read by nobody any more, must not end the service
+        print(f"pairrank: {what}", file=sys.stderr, flush=True)
 
 
 def listen(host: str, port: int, patience: float = BIND_SECONDS) -> socket.socket:

@@ -106,6 +106,7 @@ def routes(worker: WorkerState) -> APIRouter:
             async with asyncio.timeout(READY_SECONDS):
                 await worker.models.refresh()
                 library = await worker.models.read(lambda: worker.store.database.library)
+                await worker.models.read(worker.store.database.check_writable)
         except TimeoutError:
             raise RefusalError(503, "slow", f"the store has not answered within {READY_SECONDS:g} seconds") from None
         if problem := worker.writer.failure:

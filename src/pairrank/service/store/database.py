@@ -77,6 +77,10 @@ class Database(ABC):
     def check(self) -> list[str]:
         """The database's own view of its health: one line for each fault."""
 
+    def check_writable(self) -> None:
+        """Raise where it is known that nothing can be written."""
+        return
+
     @abstractmethod
     def batches(self, sql: str, size: int) -> Iterator[list[Row]]:
         """The rows of a statement, some at a time."""

@@ -240,6 +240,11 @@ class PostgresDatabase(Database):
         self.all("SELECT 1")
         return []
 
+    def check_writable(self) -> None:
+        """Refuse a standby, until it is promoted, and whatever else is read-only."""
+        if self.all("SHOW transaction_read_only") == [("on",)]:
+            raise AwayError("the store cannot be used right now: the database is read-only, as a standby is")
+
     def batches(self, sql: str, size: int) -> Iterator[list[Row]]:
         """The rows of a statement, some at a time, from a cursor on the server."""
         try:
