@@ -78,6 +78,7 @@ def test_another_host_is_refused_on_every_path(tmp_path: Path) -> None:
         ):
             answer = client.request(method, path, headers={"host": "evil.example:8000"})
             assert (answer.status_code, answer.json()["error"]) == (421, "host"), path
+            assert "the host 'evil.example:8000'" in answer.json()["message"]
         body = {"documents": DOCUMENTS}
         assert client.post("/v1/rankers/a/rank", json=body, headers={"host": "rank.example"}).status_code == 200
 

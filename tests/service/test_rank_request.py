@@ -200,6 +200,7 @@ def test_odd_json_is_read_alike(document: bytes, frame: bytes) -> None:
 
 def test_usual_json_is_read_quickly_where_simdjson_is_installed() -> None:
     pytest.importorskip("simdjson")
+    assert plain_json._PARSER is not None  # before the first request, which may find no file left to import it with
     body = orjson.dumps({"documents": [{"id": "a", "features": [1, 2.5]}], "k": 1})
     for _ in range(3):  # the parser can be used again
         found = plain_json.read(body, N_FEATURES)

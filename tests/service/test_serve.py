@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -22,7 +23,9 @@ from tree import Tree
 
 from pairrank.cli import main
 from pairrank.client import Client, ServiceError, UnreachableError
+from pairrank.service import supervisor
 from pairrank.service.learning.verify import verify
+from pairrank.service.settings import Settings
 from pairrank.service.store import SqlStore, open_store
 
 DOCUMENTS = {f"d{i}": [i / 5, 1 - i / 5] for i in range(5)}
@@ -96,6 +99,25 @@ def check_away(port: int, told: str) -> None:
         status, after, answer = asked(port, path, body)
         assert (status, after, answer["error"]) == (503, "1", "store"), path
         assert told in answer["message"]
+
+
+class GoneLog(io.StringIO):
+    """Whoever read it has gone; on a full disk it is another `OSError`."""
+
+    def write(self, _: str) -> int:
+        raise BrokenPipeError
+
+
+def test_the_supervisor_outlives_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    child = supervisor._Child("worker", dead)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        keeper = supervisor.Supervisor(Settings(), listener, tmp_path)
+        monkeypatch.setattr(keeper, "_start", lambda role: None)
+        monkeypatch.setattr(sys, "stderr", GoneLog())
+        keeper._tend(child)
+    assert child.process is None  # the next one
 
 
 @pytest.mark.slow

@@ -136,7 +136,8 @@ class Envelope:
             return None if scope["path"] == "/healthz" else self._worker.away
         headers = dict(scope["headers"])
         if not is_own(headers, self._worker.settings, bool(self._worker.models.keys)):
-            return RefusalError(421, "host", "this service does not answer to that host; see allowed_hosts")
+            host = headers[b"host"].decode("latin-1")[:80]
+            return RefusalError(421, "host", f"this service does not answer to the host {host!r}; see allowed_hosts")
         if not may_write(scope["method"], scope["scheme"], headers, self._worker.settings):
             return RefusalError(403, "origin", "pages of this origin may not write; see allow_origins")
         # No name has it, and PostgreSQL cannot look for it.

@@ -72,7 +72,7 @@ def serve(settings: Settings) -> int:
     if away is None:
         _open(settings)
     else:
-        print(f"pairrank: {away}", file=sys.stderr)
+        _tell(away)
         threading.Thread(target=_open_at_last, args=(settings,), daemon=True).start()
     settings = replace(settings, port=listener.getsockname()[1])
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -169,7 +169,7 @@ class Supervisor:
     def _tend(self, child: _Child) -> None:
         now = time.monotonic()
         if child.process is not None and child.process.poll() is not None:
-            print(f"pairrank: a {child.role} ended with {child.process.returncode}; starting another", file=sys.stderr)
+            _tell(f"a {child.role} ended with {child.process.returncode}; starting another")
             child.quick_deaths = child.quick_deaths + 1 if now - child.started < 5 else 0
             child.due = now + min(0.1 * 2**child.quick_deaths, 5.0) if child.quick_deaths else now
             child.process = None

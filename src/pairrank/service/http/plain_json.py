@@ -7,12 +7,17 @@ reader, which also says what is wrong with it.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from pairrank.types import FloatArray
+
+_PARSER: Any = None  # it keeps its memory from one body to the next
+with suppress(ImportError):  # not with the first request: clients may have taken all the files that a process may open
+    _PARSER = import_module("simdjson").Parser()
 
 _KEYS = ("documents", "k", "query_id", "client_id", "page_of", "explain")
 
@@ -21,23 +26,12 @@ _KEYS = ("documents", "k", "query_id", "client_id", "page_of", "explain")
 Request = tuple[dict[str, Any], list[Any], FloatArray]
 
 
-@lru_cache(maxsize=1)
-def _parser() -> Any:
-    """A parser that keeps its memory from one body to the next, or None."""
-    try:
-        import simdjson
-    except ImportError:
-        return None
-    return simdjson.Parser()
-
-
 def read(body: bytes, n_features: int) -> Request | None:
     """A request of the usual kind, or None for the strict reader to look at it."""
-    parser = _parser()
-    if parser is None or body[:1] != b"{":  # simdjson would read past a byte order mark
+    if _PARSER is None or body[:1] != b"{":  # simdjson would read past a byte order mark
         return None
     try:
-        return _read(parser, body, n_features)
+        return _read(_PARSER, body, n_features)
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError):  # not what it seemed to be
         return None
 
