@@ -14,8 +14,9 @@ from web import DOCUMENTS, Clock, TestClient, check_store, clicked, ranked, runn
 from pairrank import PairRank
 from pairrank.service.learning.trials import TOWARDS, LaunchCourse, place_of
 from pairrank.service.store import open_store
+from pairrank.service.store.launches import STALE_SECONDS
 from pairrank.service.store.values import Entry, LaunchHead, Limits
-from pairrank.service.worker.lists import FIRST, STALE_SECONDS, Setting, draw
+from pairrank.service.worker.lists import FIRST, Setting, draw
 from pairrank.trials import launch as launches
 from pairrank.trials.interleaving import exposure
 
@@ -175,6 +176,27 @@ def test_pages_stay_with_the_first(app: TestClient) -> None:
         assert ids in (IDS, IDS[::-1])
         ways.add(ids[0])
     assert ways == {"d0", "d4"}
+
+
+def test_a_share_is_for_all_lists_that_come_until_it_is_worked_out_again(store_url: str) -> None:
+    """A learner that is slow, or starts again, leaves workers with the share that they have for some seconds."""
+    clock = Clock()
+    with running_app(store_url, clock) as client:
+        begin(client)
+        decided(client, "guarded", **BOLD | {"margin": 0.3})
+        for count in (15, 12):
+            passed(client, clock)
+            served(client, count, "d4")
+        clock.now += 0.8 * STALE_SECONDS
+        worker, counted = client.app.state.worker, told(client)
+        while (head := client.portal.call(worker.models.read, worker.store.ranker, "a").launch).looked < clock.now:
+            pass
+        rows = client.portal.call(worker.models.read, worker.store.database.all, "SELECT share FROM impressions")
+        shares = [share for (share,) in rows]
+    assert (head.mode, counted["guarded_lists"], len(shares)) == ("guarded", 15, 12)
+    allowed = 0.3 * (15 + 12 + 1) - counted["lost"] - sum(shares)
+    assert head.share == pytest.approx(allowed / 13)
+    assert head.share > 0.0
 
 
 def test_without_a_learner_nobody_gets_ours() -> None:

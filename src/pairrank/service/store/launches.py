@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 from pairrank.errors import InputError
 from pairrank.service.store.experiments import ExperimentTables, learns_from_any_list
 
+# Workers use a share no longer than this after it was worked out, which is done four times a second.
+STALE_SECONDS = 5.0
+
 
 class Flight(NamedTuple):
     """Lists of a guarded launch that were served and have not been counted.
 
     waiting, at_stake : how many have not come back, and the sum of their shares. lag : entries of the log that have not
-        been applied. recent : lists served in the last second.
+        been applied. recent : lists served in the last `STALE_SECONDS`: about as many may get the share of now.
     """
 
     waiting: int
@@ -92,7 +95,7 @@ class LaunchTables(ExperimentTables):
             "SELECT count(i.share), coalesce(sum(i.share), 0), max(r.log_seq), "
             "coalesce(sum(CASE WHEN i.created > ? THEN 1 ELSE 0 END), 0) FROM rankers r "
             "LEFT JOIN impressions i ON i.ranker_id = r.id AND i.share IS NOT NULL WHERE r.id = ?",
-            (now - 1.0, ranker_id),
+            (now - STALE_SECONDS, ranker_id),
         )
         waiting, at_stake, log_seq, recent = row or (0, 0.0, None, 0)
         return Flight(int(waiting), float(at_stake), int(log_seq or applied) - applied, int(recent))

@@ -15,6 +15,7 @@ import numpy as np
 
 from pairrank.rankers import Ranker
 from pairrank.rng import Purpose, generator
+from pairrank.service.store.launches import STALE_SECONDS
 from pairrank.service.store.values import ExperimentRow, LaunchHead, Limits
 from pairrank.trials import interleaving
 from pairrank.trials.experiment import Arm, Definition
@@ -24,8 +25,6 @@ from pairrank.types import FloatArray, Impression, IntArray
 
 # The fractional parts of n·φ are spread evenly, so any share of consecutive numbers is explored to within one list.
 GOLDEN = 0.6180339887498949
-# A share that was worked out longer ago than this is not used: the learner works it out four times a second.
-STALE_SECONDS = 5.0
 
 
 def explores(number: int, share: float) -> bool:
