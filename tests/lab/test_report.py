@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pages.stage import CONTRAST, CUT
+from pairrank import simulate
 from pairrank.cli import main
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError
 from pairrank.lab.experiment import DEFAULTS, FILE, Experiment, check_defaults
@@ -197,6 +198,19 @@ def test_a_folder_of_simulate_and_one_of_nobody(
     assert "position and cascade are models of their own" in (tmp_path / "report.md").read_text()
     with pytest.raises(OptionError, match="no runs"):
         report.build(tmp_path / "nowhere")
+
+
+def test_runs_whose_seeds_do_not_count_from_0(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in (42, 1000):
+        simulate("synthetic:tiny", ranker="pdgd", rounds=5, seed=seed, out=tmp_path)
+    monkeypatch.setattr(Plate, "render", lambda plate: (b"png", b"svg"))
+    assert main(["report", str(tmp_path)]) == 0
+    assert "runs are done" not in capsys.readouterr().out  # nobody asked for seeds 0 to 41
+    text = (tmp_path / "report.md").read_text()
+    assert "2 of 2 done" in text
+    assert "2 seeds, 42 to 1000" in text
 
 
 def test_an_experiment_that_cannot_be_read(swept: tuple[Path, Experiment], tmp_path: Path) -> None:

@@ -50,11 +50,14 @@ class Experiment(Protocol):
     facts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def specs(self) -> list[RunSpec]:
-        """All runs; seed by seed, so that a sweep under way can be looked at as a smaller one that is whole."""
+    def specs(self, seeds: Iterable[int] | None = None) -> list[RunSpec]:
+        """All runs; seed by seed, so that a sweep under way can be looked at as a smaller one that is whole.
+
+        ``seeds`` : where they do not count from 0.
+        """
         return [
             self.run(ranker, users, seed)
-            for seed in range(self.seeds)
+            for seed in (range(self.seeds) if seeds is None else seeds)
             for users in self.users
             for ranker in self.rankers
         ]

@@ -44,11 +44,12 @@ class Report:
 def build(out: str | os.PathLike[str]) -> Report:
     """Make everything again from the records below ``out``; whatever runs are done by now are in it."""
     folder = Path(out)
-    experiment = Experiment.load(folder) or _guessed(folder)
-    results = collect(folder, experiment.specs())
+    loaded = Experiment.load(folder)
+    experiment, seeds = (loaded, list(range(loaded.seeds))) if loaded else _guessed(folder)
+    results = collect(folder, experiment.specs(seeds))
     if not results.cells:
         raise OptionError(f"{folder} has no finished run of its experiment yet; nothing can be reported")
-    page = _Page(experiment, results)
+    page = _Page(experiment, results, seeds)
     if experiment.study:
         groups = tables.by_kind(results.users)
         plates = [figures.ablation(results, experiment.study, kind, shown) for kind, shown in groups.items()]
@@ -65,8 +66,11 @@ def build(out: str | os.PathLike[str]) -> Report:
     return Report(folder / "report.html", tuple(paths), results, tuple(page.claims))
 
 
-def _guessed(folder: Path) -> Experiment:
-    """The experiment that a folder of runs without a description amounts to: its largest group of like runs."""
+def _guessed(folder: Path) -> tuple[Experiment, list[int]]:
+    """The experiment that a folder of runs without a description amounts to: its largest group of like runs.
+
+    And their seeds, which need not count from 0.
+    """
     groups: dict[tuple[object, ...], list[RunSpec]] = {}
     for path in sorted(folder.glob("runs/*/spec.json")):
         try:
@@ -80,23 +84,26 @@ def _guessed(folder: Path) -> Experiment:
     runs = max(groups.values(), key=len)
     if others := sum(map(len, groups.values())) - len(runs):
         logger.warning("left out: %d runs on other data, or of other rounds or options than the reported", others)
-    first = runs[0]
-    return Experiment(
+    first, seeds = runs[0], sorted({spec.seed for spec in runs})
+    experiment = Experiment(
         **first.shared(),
         title=f"Runs on {data_name(first.data)}",
         command=f"pairrank simulate {data_name(first.data)} …",
         rankers=tuple(dict.fromkeys(spec.ranker for spec in runs)),
         users=tuple(dict.fromkeys(spec.clicks for spec in runs)),
-        seeds=1 + max(spec.seed for spec in runs),
+        seeds=len(seeds),
     )
+    return experiment, seeds
 
 
 def _functions(folder: Path, experiment: Experiment, results: Results) -> Iterator[Plate]:
     """The functions of additive rankers, as their first seed with the first users had them at the end."""
     labels = styles.of_rankers(results.rankers)
     for ranker in results.rankers:
-        path = folder / "runs" / experiment.run(ranker, results.users[0], 0).run_id / "functions.json"
-        if results.get(ranker, results.users[0]) is not None and path.is_file():
+        cell = results.get(ranker, results.users[0])
+        seed = 0 if cell is None else int(cell.seeds[0])
+        path = folder / "runs" / experiment.run(ranker, results.users[0], seed).run_id / "functions.json"
+        if cell is not None and path.is_file():
             yield figures.functions(labels[ranker].label, json.loads(archive.read_file(path)))
 
 
@@ -113,8 +120,8 @@ def _write_figures(folder: Path, drawn: Sequence[tuple[Plate, bytes, bytes]]) ->
 class _Page:
     """Everything that the report says, with all comparisons made and claims checked."""
 
-    def __init__(self, experiment: Experiment, results: Results) -> None:
-        self.experiment, self.results = experiment, results
+    def __init__(self, experiment: Experiment, results: Results, seeds: Sequence[int]) -> None:
+        self.experiment, self.results, self.seeds = experiment, results, seeds
         self.tests = claims.comparisons(results)
         self.claims = [] if experiment.study else claims.check(results, self.tests)
 
@@ -136,7 +143,8 @@ class _Page:
         e, r = self.experiment, self.results
         yield "Data", self._data()
         yield "Runs", f"{r.done} of {r.expected} done" + ("" if r.done == r.expected else "; the rest is still missing")
-        yield "Rounds and seeds", f"{e.rounds:,} rounds; {e.seeds} seeds, 0 to {e.seeds - 1}; {e.k} documents shown"
+        seeds = f"{e.seeds} seeds, {self.seeds[0]} to {self.seeds[-1]}"
+        yield "Rounds and seeds", f"{e.rounds:,} rounds; {seeds}; {e.k} documents shown"
         for note in r.notes:
             yield "Not read", note
         yield "Pairing", "within one seed all rankers meet the same queries and the same users' coins"
