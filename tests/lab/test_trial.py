@@ -164,7 +164,13 @@ def test_an_experiment_has_lists(of: str, tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    "wrong", [["no-data"], ["synthetic:tiny", "--clicks", "nobody"], ["synthetic:tiny", "--a", "x"]]
+    "wrong",
+    [
+        ["no-data"],
+        ["synthetic:tiny", "--clicks", "nobody"],
+        ["synthetic:tiny", "--clicks", "cascade"],
+        ["synthetic:tiny", "--a", "x"],
+    ],
 )
 def test_a_wrong_name_leaves_no_folder(wrong: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trial", *wrong, "--out", str(tmp_path / "trial")]) == 2

@@ -99,9 +99,9 @@ def splits(study: Study) -> tuple[Dataset, Dataset]:
 
 def check_names(study: Study) -> None:
     """Raise for data, users or arms that are none."""
-    splits(study)
+    _, served = splits(study)
     for text in study.clicks:
-        users.canonical(text)
+        Crowd(text, served.n_grades)
     for arm in (study.a, study.b):
         if (short_text.parse(arm) or (arm,))[0] not in (AS_SENT, SHUFFLED, WORSE, REVERSED):
             rankers.parse(arm)
