@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairrank.errors import CutoffError, InputError, MissingExtraError, OptionError
+from pairrank.errors import CutoffError, InputError, MissingExtraError, OptionError, PairRankError
 
 
 def check_number_in(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
@@ -81,5 +81,7 @@ def import_extra(module: str, extra: str, package: str = "") -> Any:
     """A module that an extra brings; where ``package`` (by default its first name) is missing, what installs it."""
     try:
         return import_module(module)
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError(package or module.partition(".")[0], extra) from None
+    except ImportError as problem:  # for want of memory, say, or of a library of the system
+        raise PairRankError(f"{module} is installed and cannot be imported: {' '.join(str(problem).split())}") from None

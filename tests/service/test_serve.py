@@ -21,8 +21,10 @@ from cluster import Postgres, until
 from scene import Scene
 from tree import Tree
 
+from pairrank.checking import import_extra
 from pairrank.cli import main
 from pairrank.client import Client, ServiceError, UnreachableError
+from pairrank.errors import PairRankError
 from pairrank.service import supervisor
 from pairrank.service.learning.verify import verify
 from pairrank.service.settings import Settings
@@ -99,6 +101,13 @@ def check_away(port: int, told: str) -> None:
         status, after, answer = asked(port, path, body)
         assert (status, after, answer["error"]) == (503, "1", "store"), path
         assert told in answer["message"]
+
+
+def test_what_is_installed_and_fails_is_not_called_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "heavy.py").write_text("raise ImportError('heavy.so: cannot allocate memory')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PairRankError, match=r"^heavy is installed and cannot be imported: heavy.so: cannot allocate"):
+        import_extra("heavy", "serve")
 
 
 class GoneLog(io.StringIO):
