@@ -239,6 +239,8 @@ def test_async() -> None:
         one, two = await asyncio.gather(*(reranker.arerank(QUERY, TEXTS, top_n=2) for _ in range(2)))
         first = await reranker.afeedback(one.impression_id, [one.order[0]])
         again = await reranker.afeedback(one.impression_id, [one.order[0]])
+        with pytest.raises(InputError, match="expected row numbers"):
+            await reranker.afeedback(two.impression_id, 0)  # type: ignore[arg-type]
         return first, again, await reranker.afeedback_on(two.marks())
 
     assert asyncio.run(main()) == (True, False, 1)

@@ -18,6 +18,7 @@ from web import running_app, running_server
 
 from pairrank.cli import main
 from pairrank.client import Client
+from pairrank.errors import InputError
 from pairrank.features.text import TextFeatures
 from pairrank.integrations import ServiceReranker
 from pairrank.service.auth import new_key
@@ -87,6 +88,9 @@ def test_the_library_and_the_endpoint_share_a_model_and_its_log_replays(tmp_path
         ours = ServiceReranker("tea", address)  # the same configuration: it is found, not made
         for _ in range(5):
             shown = ours.rerank(QUERY, TEXTS, top_n=3)
+            for wrong in (shown.order[1], str(shown.order[1]), None):
+                with pytest.raises(InputError, match="expected row numbers that rerank returned"):
+                    ours.feedback(shown.impression_id, wrong)  # type: ignore[arg-type]
             assert ours.feedback(shown.impression_id, [shown.order[1]]) is True
             assert ours.feedback(shown.impression_id, [shown.order[1]]) is False
         fed_back(address, made["id"], 2)

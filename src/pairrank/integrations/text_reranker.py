@@ -119,7 +119,7 @@ class Reranker(ABC):
 
     async def afeedback(self, impression_id: str, useful: Iterable[int]) -> bool:
         """`feedback` in a thread, so that an event loop goes on."""
-        return await asyncio.to_thread(self.feedback, impression_id, list(useful))
+        return await asyncio.to_thread(self.feedback, impression_id, _rows(useful))
 
     async def afeedback_on(self, marked: Iterable[Mapping[str, Any]]) -> int:
         """`feedback_on` in a thread, so that an event loop goes on."""
@@ -185,10 +185,7 @@ class TextReranker(Reranker):
 
     def feedback(self, impression_id: str, useful: Iterable[int]) -> bool:
         """Learn which rows (numbers of the documents as they came) were of use; False where it was known before."""
-        try:
-            rows = set(useful)
-        except TypeError:
-            raise InputError(f"useful is {useful!r}; expected row numbers that rerank returned, as in [2]") from None
+        rows = _rows(useful)
         with self._turn:
             if impression_id in self._closed:
                 return False
@@ -290,11 +287,21 @@ class ServiceReranker(Reranker):
 
     def feedback(self, impression_id: str, useful: Iterable[int]) -> bool:
         """Send which rows (numbers of the documents as they came) were of use; False where it was known before."""
-        return self.client.feedback(self.name, impression_id, [str(row) for row in useful]) == "accepted"
+        return self.client.feedback(self.name, impression_id, [str(row) for row in _rows(useful)]) == "accepted"
 
     def close(self) -> None:
         """Close its connections, those of all threads."""
         self.client.close()
+
+
+def _rows(useful: Any) -> dict[int, None]:
+    """Each row number once, in the order in which they came."""
+    try:
+        if isinstance(useful, str):  # of which every character would be one
+            raise TypeError
+        return dict.fromkeys(useful)
+    except TypeError:
+        raise InputError(f"useful is {useful!r}; expected row numbers that rerank returned, as in [2]") from None
 
 
 def _put(kept: OrderedDict[str, Any], name: str, value: Any, most: int) -> None:
