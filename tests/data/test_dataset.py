@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from pairrank.data.dataset import Dataset, scale_of
 from pairrank.errors import DataError
@@ -65,6 +66,7 @@ def test_what_svmlight_readers_and_lists_give_is_taken() -> None:
     for name in ("features", "grades", "offsets", "query_ids", "feature_ids"):
         assert np.array_equal(getattr(given, name), getattr(plain, name))
     assert make(grades=whole > 0).n_grades == 2
+    assert np.array_equal(make(features=csr_array(plain.features)).features, plain.features)
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ import io
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pairrank.data import Dataset, letor, load, loading, write_letor
 from pairrank.data.normalize import NAMES
-from pairrank.errors import DataError, OptionError, UnknownNameError
+from pairrank.errors import DataError, OptionError, StorageError, UnknownNameError
 
 
 @pytest.fixture
@@ -146,6 +147,25 @@ def test_what_write_letor_wrote_loads_as_it_was(folder: Path, tmp_path: Path) ->
     again = load(tmp_path / "again.txt.gz", "all", normalise="none", drop_constant=False)
     assert again.features[:, dataset.feature_ids - 1].tolist() == dataset.features.tolist()
     assert again.query_ids.tolist() == dataset.query_ids.tolist()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"query_ids": np.array(["red shoes", "b"])}, "a query's id is 'red shoes'"),
+        ({"query_ids": np.array(["a", "b#2"])}, "a query's id is 'b#2'"),
+        ({"feature_ids": np.array([0, 1])}, "a feature has the number 0"),
+        ({"features": np.array([[1.0, np.nan]] * 4, dtype=np.float32)}, "a value is not finite"),
+    ],
+)
+def test_what_could_not_be_read_back_is_not_written(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    arrays: dict[str, Any] = {"features": np.eye(4, 2, dtype=np.float32), "grades": np.array([0, 1, 0, 1])}
+    arrays |= {"offsets": np.array([0, 2, 4]), "query_ids": np.array(["a", "b"]), "feature_ids": np.array([1, 2])}
+    with pytest.raises(DataError, match=message):
+        write_letor(Dataset(**(arrays | changes)), tmp_path / "out.txt")
+    assert not (tmp_path / "out.txt").exists()
+    with pytest.raises(StorageError, match="cannot be written: No such file or directory"):
+        write_letor(Dataset(**arrays), tmp_path / "nowhere" / "out.txt")
 
 
 def test_what_is_asked_for_wrongly_is_refused(folder: Path, tmp_path: Path) -> None:

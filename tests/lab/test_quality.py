@@ -165,7 +165,8 @@ def test_runs_that_end_below_round_100_are_counted() -> None:
 def test_short_runs_cannot_fall() -> None:
     spec = RunSpec(data="synthetic:tiny", rounds=quality.EARLY)
     cell = only(quality.contests([Summary(spec, 0.1, 1.0, 0, 1.0, (0.9, 0.1))], rivals=[]))
-    assert cell.fell == (0, 0.0)
+    assert cell.fell == (0, pytest.approx(math.nan, nan_ok=True))
+    assert "ended below round 100: not measured\n" in quality.as_text([cell])
 
 
 def test_a_rival_that_lacks_runs_is_compared_by_those_it_has() -> None:

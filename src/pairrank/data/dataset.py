@@ -59,7 +59,10 @@ class Dataset:
     def __post_init__(self) -> None:
         given: Any = self.features
         if not isinstance(given, np.ndarray):
-            object.__setattr__(self, "features", check_numbers("features", given, DataError))
+            rows = (
+                given.toarray() if hasattr(given, "toarray") else given
+            )  # as scikit-learn's load_svmlight_file has them
+            object.__setattr__(self, "features", check_numbers("features", rows, DataError))
         for name in ("grades", "offsets", "feature_ids"):
             object.__setattr__(self, name, _whole(name, getattr(self, name)))
         object.__setattr__(self, "query_ids", np.asarray(self.query_ids))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pairrank.data import compressed_lines, decimals
 from pairrank.data.dataset import Dataset
 from pairrank.data.normalize import LARGEST
-from pairrank.errors import DataError
+from pairrank.errors import DataError, StorageError
 from pairrank.types import AnyArray, IntArray
 
 # Blocks are joined into arrays of this size, which the allocator gives back to the system as soon as they are freed.
@@ -86,11 +86,23 @@ def parse(path: Path, *, regroup: bool = False, progress: Callable[[int], None] 
 
 
 def write_letor(dataset: Dataset | Raw, path: str | os.PathLike[str]) -> None:
-    """Write a data set as LETOR text, zeros included; nine significant digits give back every float32 exactly."""
+    """Write a data set as LETOR text, zeros included; nine significant digits give back every float32 exactly.
+
+    Raises `DataError`, before a line is written, where `load` would not read it back.
+    """
     width = dataset.features.shape[1]
     ids = dataset.feature_ids if isinstance(dataset, Dataset) else np.arange(1, width + 1)
     pairs = " ".join(f"{i}:%.9g" for i in ids.tolist())
-    with compressed_lines.writer(Path(path)) as file:
+    for name in dataset.query_ids.tolist():
+        if str(name).split() != [str(name)] or "#" in str(name):
+            raise DataError(f"a query's id is {name!r}; a LETOR file has ids without blanks and #")
+    if ids.min(initial=1) < 1 or not np.isfinite(dataset.features).all():
+        raise DataError("a feature has the number 0, or a value is not finite; a LETOR file has numbers from 1")
+    try:
+        opened = compressed_lines.writer(Path(path))
+    except OSError as problem:
+        raise StorageError(f"{os.fspath(path)}: cannot be written: {problem.strerror or problem}") from problem
+    with opened as file:
         for query, name in enumerate(dataset.query_ids.tolist()):
             rows = slice(int(dataset.offsets[query]), int(dataset.offsets[query + 1]))
             listed = zip(dataset.grades[rows].tolist(), dataset.features[rows].tolist(), strict=True)

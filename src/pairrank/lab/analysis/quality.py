@@ -53,7 +53,7 @@ WHO = (
 )
 LEGEND = f"our lead: our mean less the rival's, ± half its 95 % interval; * sure (p < {ONLINE_P}, Holm)"
 _HEAD = ["ranker", "cNDCG@10", "our lead", "NDCG@10", "our lead"]
-NOT_MEASURED = "not measured"  # no runs, or no held-out query with a relevant document
+NOT_MEASURED = "not measured"  # no runs, none long enough, or no held-out query with a relevant document
 # Seeds that no constant of a ranker was chosen on.
 FIRST_SEED = 2000
 
@@ -74,7 +74,8 @@ class Contest:
 
     data, users, runs : what, who, and how many runs of each ranker.
     ndcg, cndcg : each ranker's mean. offline, online : the subject against each rival.
-    fell : the subject's runs that end with held-out NDCG@10 below that of round 100, and by how much at most.
+    fell : the subject's runs that end with held-out NDCG@10 below that of round 100, and by how much at most; NaN where
+        they had no more rounds than that.
     ceiling : held-out NDCG@10 of the ranker that was trained on labels, or NaN.
     """
 
@@ -194,7 +195,7 @@ def _fell(runs: Iterable[Summary]) -> tuple[int, float]:
         for run in runs
         if run.spec.rounds > EARLY
     ]
-    return sum(fall > 0 for fall in falls), max([0.0, *falls])
+    return sum(fall > 0 for fall in falls), max([0.0, *falls]) if falls else math.nan
 
 
 def as_markdown(found: Sequence[Contest], subject: str = SUBJECT) -> str:
@@ -231,12 +232,13 @@ def _cells(found: Sequence[Contest], subject: str) -> Iterator[tuple[str, list[t
         fallen, most = cell.fell
         known = sum(math.isfinite(v.mean) for v in cell.offline)
         level = f"no worse than any{'' if known == len(cell.offline) else ' measured'} by {MARGIN}"
+        unknown = math.isnan(most) or math.isnan(cell.ndcg[canonical(subject)])
         lasting = f"{fallen} of {cell.runs} (at most {most:.4f})" if fallen else "none"
         told = [
             "while learning: " + (", ".join(online) or "ahead of every rival"),
             "what was learned: " + (f"perhaps worse than {worse}" if worse else level if known else NOT_MEASURED),
             f"NDCG@10 of a RankNet that saw the labels: {_figure(cell.ceiling, 4)}",
-            f"ended below round {EARLY}: " + (NOT_MEASURED if math.isnan(cell.ndcg[canonical(subject)]) else lasting),
+            f"ended below round {EARLY}: " + (NOT_MEASURED if unknown else lasting),
         ]
         yield f"{cell.data}, {cell.users} users, {cell.runs} runs of each", rows, told
 
