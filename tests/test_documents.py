@@ -118,7 +118,9 @@ def test_what_is_missing_means_what_the_option_says(gap: Any) -> None:
     X = np.array(ROWS)
     for missing, value in [(0.0, 0.0), (-1, -1.0), ("mean", (4.0 + 5.0 + 1.0) / 3)]:
         X[1, 1] = value
-        assert np.array_equal(new(missing=missing).check_features(frame), X)
+        rows = [row._asdict() for row in frame.itertuples(index=False)]
+        for given in (frame, rows, dict(zip(IDS, rows, strict=True))):
+            assert np.array_equal(new(missing=missing).check_features(given), X)
     with pytest.raises(FeatureError, match=r"row 1, feature 'rating' of the features is nan; .* say what they mean"):
         new().rank(frame)
     with pytest.raises(FeatureError, match="document 'sandals', feature 'rating' of the features is nan"):
@@ -201,6 +203,8 @@ def test_clicks_by_id() -> None:
         ["b", "b"],
         np.array(["b"]),
         pd.Series(["b"]),
+        pa.array(["b"]),
+        pa.chunked_array([["b"], ["b"]]),
         [False, True, False],
         [0, 1, 0],
         pd.Series([False, True, None], dtype=object).fillna(value=False),
@@ -209,7 +213,7 @@ def test_clicks_by_id() -> None:
     assert not clicked([], 3, ids).any()
     assert not clicked(set(), 3, ids).any()
     numbers = (17, 1, 4)
-    for clicks in ([17, 4], {17, 4}, np.array([17, 4]), [True, False, True]):
+    for clicks in ([17, 4], {17, 4}, np.array([17, 4]), pa.array([17, 4]), [True, False, True]):
         assert clicked(clicks, 3, numbers).tolist() == [True, False, True]
     assert clicked([1], 3, numbers).tolist() == [False, True, False]
     for clicks, known, sentence in [

@@ -207,6 +207,7 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
         if isinstance(clicks, (str, Mapping)) or not isinstance(clicks, Iterable) or np.ma.is_masked(clicks):
             raise ClickError(f"clicks are {clicks!r}; expected a list of ids, or one yes or no per shown position")
         clicks = list(clicks) if isinstance(clicks, Iterator) else clicks
+        clicks = clicks.to_pylist() if hasattr(clicks, "to_pylist") else clicks  # Arrow's have scalars of their own
     try:
         array = np.empty(0, dtype=object) if isinstance(clicks, (set, frozenset)) else np.asarray(clicks)
     except ValueError:
@@ -236,11 +237,17 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
 def numbers(values: ArrayLike) -> FloatArray:
     """``values`` as float64; `FeatureError` for dates and complex numbers, of which numpy would make some number."""
     array = np.asarray(values)
-    if array.dtype.kind == "O" and any(isinstance(value, np.datetime64 | np.timedelta64) for value in array.flat):
-        raise FeatureError("features hold dates or spans of time; expected numbers, such as the days since a date")
+    if array.dtype.kind == "O":
+        if any(isinstance(value, np.datetime64 | np.timedelta64) for value in array.flat):
+            raise FeatureError("features hold dates or spans of time; expected numbers, such as the days since a date")
+        array = np.where(_is_na(array), np.nan, array)
     if array.dtype.kind in "cmM":
         raise FeatureError(f"features are of type {array.dtype}; expected numbers, such as the days since a date")
     return array.astype(np.float64, copy=False)
+
+
+# pandas' own missing value, which no float can hold: mappings made from its frames have it.
+_is_na: Any = np.frompyfunc(lambda value: type(value).__name__ == "NAType", 1, 1)
 
 
 def _array(rows: Any, names: Sequence[str] | None = None) -> FloatArray:
