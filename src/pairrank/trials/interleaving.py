@@ -104,7 +104,8 @@ def choice_credit(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown =
     """(k,): +1 for a's pick and -1 for b's, 0 where both would have picked that document: there a click tells nothing.
 
     The list tells whose pick it was wherever it matters, so this is a function of the three rankings. It is what
-    "team" expects given the list down to each position: the same effect, with less noise.
+    "team" expects given the list down to each position. So for users who read from the top the sum over clicks is the
+    same in expectation, with less noise; `outcome` divides by the clicks, and by those that tell nothing, too.
     """
     orders, taken = (a.tolist(), b.tolist()), {int(d) for d in after.ranking}
     credit, lead, agreed = np.zeros(len(ranking)), _ahead(after), False
