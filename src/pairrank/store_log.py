@@ -53,14 +53,14 @@ def is_address(path: str | os.PathLike[str]) -> bool:
 def place(store: str | os.PathLike[str]) -> str:
     """Where a store lies, for messages: its address without the user's name and password.
 
-    >>> place("postgresql://shop:secret@db.example/ranking?password=secret")
-    'postgresql://db.example/ranking?password=…'
+    >>> place("postgresql://shop:secret@db.example/ranking?password=secret&sslpassword=secret")
+    'postgresql://db.example/ranking?password=…&sslpassword=…'
     """
     text = os.fspath(store)
     scheme, found, rest = text.partition("://")
     if not found or scheme == "sqlite":
         return text
-    return re.sub("(?<=[?&]password=)[^&]*", "…", f"{scheme}://{rest.rpartition('@')[2]}")
+    return re.sub("(?<=password=)[^&]*", "…", f"{scheme}://{rest.rpartition('@')[2]}")
 
 
 def check_postgres(address: str) -> None:
