@@ -26,8 +26,12 @@ def test_from_weights_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     expected = priors.from_weights([-1.0, np.nan, 2.0], strength=50.0)
     np.testing.assert_allclose(ranker.weights, expected.mean)
     assert "3 features, worth 50 pairs" in capsys.readouterr().out
+    assert ranker.feature_names == ("age", "price", "title")  # which frames and exports go by
     assert main(arguments) == 0
-    assert pairrank.load(out).n_features == 2
+    assert pairrank.load(out).feature_names == ("title", "age")
+    np.save(tmp_path / "old.npy", [2.0, -1.0])
+    assert main(["warmstart", "--weights", str(tmp_path / "old.npy"), "--out", str(out)]) == 0
+    assert (pairrank.load(out).n_features, pairrank.load(out).feature_names) == (2, None)
     for names, words in (
         ("x,y", "none of the features x, y; it has title, age"),
         ("age,age", "twice"),

@@ -69,7 +69,9 @@ def _from_weights(args: argparse.Namespace) -> Any:
     if np.isnan(weights).all():
         known = ", ".join(model.feature_names)
         raise OptionError(f"{args.weights} has none of the features {', '.join(names)}; it has {known}")
-    ranker = rankers.make(args.ranker, n_features=len(weights), seed=args.seed)
+    counted = tuple(str(place + 1) for place in range(len(names)))  # what features without names are called
+    given = {} if names == counted else {"feature_names": names}
+    ranker = rankers.make(args.ranker, n_features=len(weights), seed=args.seed, **given)
     lam = priors.settings_of(ranker).lam
     variance = _spread(args)
     if np.ndim(variance) and len(variance) != len(weights):
