@@ -9,6 +9,7 @@ import pytest
 from pairrank import rankers, simulate
 from pairrank.cli import main
 from pairrank.metrics import mean_interval
+from pairrank.sim import RunSpec
 
 KEYS = ["ranker", "clicks", "rounds", "seeds", "ndcg", "ndcg_ci", "cndcg", "cndcg_ci", "regret", "seconds"]
 
@@ -106,3 +107,10 @@ def test_every_ranker_and_user(capsys: pytest.CaptureFixture[str]) -> None:
     found = rows(capsys, *asked, "--rounds", "50")
     assert len(found) == len(rankers.names()) * len(users)
     assert all(0 < row["ndcg"] <= 1 and row["regret"] >= 0 for row in found)  # type: ignore[operator]
+
+
+def test_what_a_spec_would_overrule_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = RunSpec(data="synthetic:tiny", ranker="pdgd", rounds=3).to_json()
+    assert main(["simulate", "--spec", spec]) == 0
+    assert main(["simulate", "synthetic:tiny", "--spec", spec, "--ranker", "dbgd", "--rounds", "9"]) == 2
+    assert "--spec says all that a run is, and data, ranker, rounds came too" in capsys.readouterr().err

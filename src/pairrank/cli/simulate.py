@@ -39,6 +39,9 @@ examples:
 """
 
 
+_DEFAULTS = {"rounds": 1000, "seeds": 1, "fold": 1, "k": 10, "normalise": "query", "stop": "click", "settings": None}
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Run rankers against simulated users and say how well they rank and how well they learned."
     parser.epilog = _EPILOG
@@ -55,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="perfect, navigational, informational, almost-random, position(eta=1), cascade, mixed or file:PATH, also "
         "with drift=ROUNDS and hostile=SHARE in brackets; may be repeated (default: navigational)",
     )
-    experiment_options.add(parser, rounds=1000, seeds=1, fold=1, k=10, normalise="query", stop="click", settings=None)
+    experiment_options.add(parser, **_DEFAULTS)
     parser.add_argument("--out", metavar="DIR", help="keep the records there, as Parquet")
     parser.add_argument("--json", action="store_true", help="print a JSON array with a row per ranker and users")
     parser.add_argument("--spec", metavar="FILE", help="run exactly this: a run's spec.json, or its text")
@@ -63,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    specs = [_given(args.spec)] if args.spec else _specs(args)
+    specs = [_given(args)] if args.spec else _specs(args)
     try:
         _tell(experiment_options.run_all(specs, args, args.out), args.json)
     except RunsFailedError as problem:
@@ -89,7 +92,11 @@ def _specs(args: argparse.Namespace) -> list[RunSpec]:
     return [protocol.run(name, who, seed) for name in names for who in users for seed in range(args.seeds)]
 
 
-def _given(text: str) -> RunSpec:
+def _given(args: argparse.Namespace) -> RunSpec:
+    without = {"data": None, "ranker": None, "clicks": None, **_DEFAULTS}
+    if also := [name for name, default in without.items() if getattr(args, name) != default]:
+        raise InputError(f"--spec says all that a run is, and {', '.join(also)} came too; give one of them")
+    text: str = args.spec
     if text.lstrip().startswith("{"):
         return RunSpec.from_json(text)
     return RunSpec.from_json(archive.read_file(text), source=text)
