@@ -107,6 +107,7 @@ def test_while_the_store_is_slow_few_wait_and_the_rest_hears_it_at_once(tmp_path
 
 def test_the_store_that_does_not_answer_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observation, "READY_SECONDS", 0.05)
+    monkeypatch.setattr(observation, "SCRAPE_SECONDS", 0.05)
     with running_app(tmp_path / "store.db") as client:
         assert client.get("/readyz").status_code == 200
         free = threading.Event()
@@ -114,4 +115,6 @@ def test_the_store_that_does_not_answer_is_not_ready(tmp_path: Path, monkeypatch
         worker.models._thread.submit(free.wait, 5)
         assert client.get("/readyz").json()["error"] == "slow"
         assert client.get("/healthz").status_code == 200
+        assert "pairrank_requests_total" in client.get("/metrics").text
+        assert client.get("/readyz").json()["error"] == "slow"
         free.set()

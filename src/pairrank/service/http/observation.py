@@ -29,6 +29,7 @@ from pairrank.service.worker.state import WorkerState
 
 STREAM_SECONDS = 0.5
 READY_SECONDS = 2.0
+SCRAPE_SECONDS = 8.0  # Prometheus by itself waits for ten
 
 
 class EventStream(StreamingResponse):
@@ -118,9 +119,10 @@ def routes(worker: WorkerState) -> APIRouter:
     @get("/metrics", "Prometheus metrics", None, response_class=MetricsText)
     async def metrics() -> Response:
         try:
-            rows = await worker.models.read(worker.store.rankers)
-            lags = {row.name: await worker.reports.lag_seconds(row) for row in rows}
-        except StorageError:  # the counters are worth having above all when the store is in trouble
+            async with asyncio.timeout(SCRAPE_SECONDS):
+                rows = await worker.models.read(worker.store.rankers)
+                lags = {row.name: await worker.reports.lag_seconds(row) for row in rows}
+        except (StorageError, TimeoutError):  # the counters are worth having above all when the store is in trouble
             rows, lags = [], {}
         return MetricsText(worker.metrics.render(rows, lags))
 
