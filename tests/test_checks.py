@@ -10,6 +10,7 @@ import pytest
 
 from pairrank import rankers
 from pairrank.checks import CHECKS, Check, ContractError, check_ranker
+from pairrank.errors import OptionError
 from pairrank.features import linear
 from pairrank.rankers.base import Draw
 from pairrank.rankers.linear import LinearRanker
@@ -93,6 +94,11 @@ class Leaky(Greedy):
         return self._weights
 
 
+class InPlace(Greedy):
+    def _learn(self, impression: Impression, clicks: BoolArray) -> None:
+        self._weights += impression.features[clicks].mean(axis=0)
+
+
 class LastQuery(Greedy):
     """Remembers the last list inside, as research scripts do."""
 
@@ -109,11 +115,23 @@ class LastQuery(Greedy):
             self._weights = self._weights + 0.1 * self._last[:rows][clicks[:rows]].mean(axis=0)
 
 
+def test_a_ranker_without_a_name_is_told() -> None:
+    class Nameless(LinearRanker):
+        def _rank(self, features: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+            return Draw(np.arange(k), np.zeros(k, dtype=np.int64), False, {})
+
+        def _learn(self, impression: Impression, clicks: BoolArray) -> None:
+            pass
+
+    with pytest.raises(OptionError, match="Nameless has no name; expected a line such as name"):
+        Nameless(3)
+
+
 def test_a_good_ranker_passes() -> None:
     check_ranker(lambda n_features, seed: Greedy(n_features, seed=seed))
 
 
-@pytest.mark.parametrize("broken", [Repeats, Impure, Unseeded, Upside, Forgetful, Hoarder, Leaky, LastQuery])
+@pytest.mark.parametrize("broken", [Repeats, Impure, Unseeded, Upside, Forgetful, Hoarder, Leaky, InPlace, LastQuery])
 def test_a_broken_ranker_is_noticed(broken: type[Greedy]) -> None:
     with pytest.raises(ContractError):
         check_ranker(lambda n_features, seed: broken(n_features, seed=seed))

@@ -25,6 +25,7 @@ from pairrank.errors import (
     FeatureError,
     FileFormatError,
     ForeignImpressionError,
+    LearningError,
     NewerFormatError,
     PairRankError,
 )
@@ -224,6 +225,17 @@ def wrong_input_is_refused(make: MakeRanker) -> None:
     _raises(ForeignImpressionError, lambda: ranker.learn("list", [True]), "no impression", ranker)  # type: ignore[arg-type]
 
 
+def what_cannot_be_learned_leaves_no_trace(make: MakeRanker) -> None:
+    """What ``_learn`` did is taken back where the state is no sound one: its arrays are replaced, never written to."""
+    ranker = make(WIDTH, 9)
+    for number in range(8):
+        _turn(ranker, number)
+    shown, clicks = ranker.rank(_candidates(12, 8), 5), np.arange(5) == 1
+    vars(ranker)["_sound"] = lambda: False
+    what = "a list that cannot be learned (arrays of the state are to be replaced, never changed in place)"
+    _raises(LearningError, partial(ranker.learn, shown, clicks), what, ranker)
+
+
 def damaged_files_are_refused(make: MakeRanker) -> None:
     """A file cut anywhere, changed anywhere or from elsewhere is refused; a newer version by its own name."""
     ranker = make(WIDTH, 0)
@@ -320,6 +332,7 @@ CHECKS: tuple[Check, ...] = (
     impressions_in_flight_keep_apart,
     doubled_feedback_is_ignored,
     wrong_input_is_refused,
+    what_cannot_be_learned_leaves_no_trace,
     damaged_files_are_refused,
     odd_lists_work,
     a_list_that_was_not_explored_teaches_nothing,

@@ -87,6 +87,10 @@ class Ranker(Saved, ABC):
     NO_SETTINGS: ClassVar[tuple[str, ...]] = ("n_features", "seed")
 
     def __post_init__(self) -> None:
+        if not isinstance(getattr(self, "name", None), str):
+            raise OptionError(
+                f'{type(self).__name__} has no name; expected a line such as name: ClassVar[str] = "mine"'
+            )
         for name, value in list(vars(self).items()):
             if isinstance(value, np.generic):  # files hold plain numbers
                 setattr(self, name, value.item())
