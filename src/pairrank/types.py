@@ -93,12 +93,16 @@ class Impression:
         return self._but(features=features, memory={**self.memory, **memory} if memory else self.memory)
 
     def tail(self) -> Impression:
-        """The part below the locked positions as an impression of its own, without ids: what is learned from."""
+        """The part below the locked positions as an impression of its own, without ids: what is learned from.
+
+        Its memory has how many positions are ``above`` it, where there are any.
+        """
         if not self.locked and self.ids is None:
             return self
         cut = slice(self.locked, None)
         features, ranking, blocks = self.features[cut], self.ranking[cut], self.blocks[cut]
-        return self._but(features=features, ranking=ranking, blocks=blocks, locked=0, ids=None)
+        memory = {**self.memory, "above": np.array(self.locked)} if self.locked else self.memory
+        return self._but(features=features, ranking=ranking, blocks=blocks, locked=0, memory=memory, ids=None)
 
     def _but(self, **changes: object) -> Impression:
         """`dataclasses.replace`, in a tenth of its time: what comes in is as `__post_init__` leaves it."""

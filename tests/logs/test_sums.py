@@ -75,10 +75,11 @@ def test_gains_prefer_the_higher_by_their_difference(kind: str, batch: Batch, se
 
 
 @given(batch=batch())
-def test_positions_count_from_the_first_that_is_not_locked(batch: Batch) -> None:
+def test_positions_are_those_that_users_saw(batch: Batch) -> None:
+    """Locked ones above count, though nothing is learned from them."""
     column = inputs(batch, "shown", UNITS)[:, 3]
-    for start, stop, locked in zip(batch.offsets, batch.offsets[1:], batch.locked, strict=False):
-        np.testing.assert_allclose(column[start + locked : stop], -np.log(np.arange(1, stop - start - locked + 1)))
+    for start, stop in zip(batch.offsets, batch.offsets[1:], strict=False):
+        np.testing.assert_allclose(column[start:stop], -np.log(np.arange(1, stop - start + 1)))
     assert inputs(batch, "all", UNITS).shape == batch.features.shape
 
 

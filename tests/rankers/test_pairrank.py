@@ -161,6 +161,18 @@ def test_impossible_options_are_refused(options: dict[str, object]) -> None:
         pairrank.PairRank(3, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("locked", [0, 2])
+def test_the_bias_of_position_is_that_of_the_positions_that_users_saw(locked: int) -> None:
+    """Documents alike, and a click on the upper one of two: β is the mode of σ(β log(q/p)) under its prior."""
+    ranker = pairrank.PairRank(n_features=1, seed=0)
+    shown = ranker.rank(np.zeros((locked + 2, 1)), locked=locked)
+    ranker.learn(shown, np.arange(locked + 2) == locked)
+    again = pairrank.rankers.from_bytes(ranker.to_bytes())
+    far = np.log((locked + 2) / (locked + 1))
+    for beta in (ranker.position_bias()[0], again.position_bias()[0]):
+        assert beta == pytest.approx(far / (1 + np.exp(beta * far)), rel=1e-3)
+
+
 def test_models_stay_in_the_ball() -> None:
     ranker = trained(preset="paper", Q=0.7)
     assert np.linalg.norm(ranker._weights) <= 0.7 + 1e-9

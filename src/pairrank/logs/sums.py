@@ -73,9 +73,7 @@ def inputs(batch: Batch, kind: str, units: Units) -> FloatArray:
     X = centred(units.columns(batch.features), batch.offsets)
     if kind != "shown":
         return X
-    sizes = np.diff(batch.offsets)
-    place = np.arange(len(X)) - np.repeat(batch.offsets[:-1] + np.minimum(batch.locked, sizes), sizes)
-    return position.with_column(X, np.maximum(place, 0))
+    return position.with_column(X, np.arange(len(X)) - np.repeat(batch.offsets[:-1], np.diff(batch.offsets)))
 
 
 @dataclass

@@ -122,7 +122,9 @@ class PairRank(PairRankOptions):
     def _design(self, impression: Impression) -> FloatArray:
         if not self.offsets:
             return impression.features
-        return position.with_column(impression.features)
+        above = impression.memory.get("above")
+        places = None if above is None else above + np.arange(len(impression))
+        return position.with_column(impression.features, places)
 
     @property
     def _bends(self) -> bool:
