@@ -163,6 +163,12 @@ def test_an_experiment_has_lists(of: str, tmp_path: Path, capsys: pytest.Capture
     assert "1 or more" in capsys.readouterr().err
 
 
+def test_a_log_of_one_list_has_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trial", "synthetic:tiny", "--log-lists", "1", "--out", str(tmp_path / "trial")]) == 2
+    assert "log_lists is 1; expected 2 or more" in capsys.readouterr().err
+    assert not (tmp_path / "trial").exists()
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -71,9 +71,9 @@ class Study:
             raise OptionError(f"k is {self.k}; expected 1 to {_LONGEST} positions")
         if self.a.partition("(")[0].strip() in (WORSE, REVERSED):
             raise OptionError(f"arm a is {self.a!r}, which is made from arm a itself; give it as arm b")
-        for of in ("lists", "null_lists", "log_lists", "launch_lists"):
-            if getattr(self, of) < 1:
-                raise OptionError(f"{of} is {getattr(self, of)}; expected 1 or more")
+        for of, least in {"lists": 1, "null_lists": 1, "log_lists": 2, "launch_lists": 1}.items():
+            if getattr(self, of) < least:  # one list alone gives no interval
+                raise OptionError(f"{of} is {getattr(self, of)}; expected {least} or more")
 
 
 class Lists(NamedTuple):
