@@ -126,6 +126,7 @@ def test_the_chart_renders_objects_that_kubernetes_takes(helm: str) -> None:
     assert variables["PAIRRANK_ALLOW_ORIGINS"] == "https://a.example"
     load_settings({}, {name: value for name, value in variables.items() if value})
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert container["lifecycle"]["preStop"] == {"exec": {"command": ["sleep", "5"]}}  # it refuses connections after it
     assert spec["template"]["spec"]["securityContext"]["runAsUser"] == int(lines("USER")[0].split(":")[0])
     assert set(objects["Service"]["spec"]["selector"].items()) <= set(spec["template"]["metadata"]["labels"].items())
     lint = subprocess.run([helm, "lint", "--strict", *SOUND, str(DEPLOY / "helm/pairrank")], capture_output=True)
