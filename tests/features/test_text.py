@@ -117,6 +117,14 @@ def test_words_are_folded_and_unspaced_scripts_split() -> None:
     ]  # fmt: skip
 
 
+def test_vowel_signs_and_points_are_parts_of_words() -> None:
+    assert words("हिन्दी भाषा। தமிழ் বাংলা") == ["हिन्दी", "भाषा", "தமிழ்", "বাংলা"]
+    assert words("שָׁלוֹם، العَرَبِيَّة İzmir") == ["שָׁלוֹם", "العَرَبِيَّة", "i\u0307zmir"]
+    assert words("ไทย") == ["ไ", "ท", "ย"]  # no spaces between words, either
+    documents = ["हद नद", "हिन्दी का इतिहास", "बिल्ली"]  # the first has the same consonants
+    assert column("overlap", "हिन्दी", documents).tolist() == [0.0, 1.0, 0.0]
+
+
 @given(
     st.text(),
     st.lists(st.one_of(st.text(), st.fixed_dictionaries({"text": st.text(), "n": st.floats()})), min_size=1),

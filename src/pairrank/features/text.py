@@ -26,9 +26,15 @@ from pairrank.checking import check_number_in, check_numbers
 from pairrank.errors import FeatureError, InputError, OptionError
 from pairrank.types import FloatArray
 
-# Scripts that put no spaces between words: there every character counts as a word.
-_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[^\W{_UNSPACED}]+|[{_UNSPACED}]")
+# Scripts that put no spaces between words (Thai, Lao, Burmese, Khmer, Japanese, Chinese): there every character counts
+# as a word.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+# Vowel signs and points, parts of a word that are no letters to `re`: accents, Hebrew, Arabic, the scripts of India.
+_MARKS = (
+    "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0900-\u0963\u0966-\u0dff"
+)
+_WORD = re.compile(rf"[^\W{_UNSPACED}]+(?:[{_MARKS}]+[^\W{_UNSPACED}]*)*|[{_UNSPACED}]")
 # Where documents commonly say how old they are; the first that is there counts.
 DATES = ("date", "updated_at", "updated", "last_modified", "modified", "published_at", "published", "created_at")
 TEN_YEARS = 3652.5  # days
