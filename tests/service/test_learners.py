@@ -4,7 +4,6 @@ newer version changes the tables beneath those that run."""
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +12,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 
 import pytest
 from cluster import Postgres, free_port, until
@@ -257,28 +255,21 @@ def test_a_session_that_others_get_too_is_refused(
 
 
 @pytest.mark.skipif(shutil.which("pgbouncer") is None, reason="install the package pgbouncer")
-def test_a_pooler_may_pool_sessions_and_not_transactions(store_url: str, tmp_path: Path) -> None:
-    server, name = store_url.rsplit("/", 1)
-    port = free_port()
-    place, pooled = (
-        re.sub(r".*@(.*):(.*)", r"host=\1 port=\2", server),
-        f"postgresql://pairrank@127.0.0.1:{port}/{name}",
-    )
-    (tmp_path / "users").write_text('"pairrank" ""\n')
+def test_a_pooler_may_pool_sessions_and_not_transactions(postgres: Postgres, store_url: str) -> None:
+    name, port, folder = store_url.rpartition("/")[2], free_port(), postgres.folder
+    pooled = f"postgresql://pairrank@127.0.0.1:{port}/{name}"
+    (folder / "users").write_text('"pairrank" ""\n')
     for mode in ("session", "transaction"):
-        (tmp_path / "ini").write_text(
-            f"[databases]\n{name} = {place}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n"
-            f"unix_socket_dir =\nauth_type = trust\nauth_file = {tmp_path / 'users'}\npool_mode = {mode}\n"
+        (folder / "pooler.ini").write_text(
+            f"[databases]\n{name} = host={postgres.host} port={postgres.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"listen_port = {port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {folder}/users\n"
+            f"pool_mode = {mode}\n"
         )
-        root = os.geteuid() == 0  # which it refuses to be
-        if root:
-            for path in (tmp_path, *tmp_path.parents[:2]):
-                path.chmod(0o755)
         pooler = subprocess.Popen(
-            ["pgbouncer", "-q", tmp_path / "ini"], user="postgres" if root else None, stderr=subprocess.DEVNULL
+            ["pgbouncer", "-q", folder / "pooler.ini"], user=postgres.user, cwd=folder, stderr=subprocess.DEVNULL
         )
         try:
-            until(partial(_says, pooled, "pooler that shares" if mode == "transaction" else ""), 10)
+            until(partial(_says, pooled, "pooler that shares" if mode == "transaction" else ""), 20)
         finally:
             pooler.kill()
             pooler.wait()
