@@ -399,8 +399,13 @@ def test_public_events_need_no_key_and_origins_are_told(tmp_path: Path) -> None:
         answer = client.post("/v1/rankers/a/events", content=json.dumps([event]), headers=headers)
         assert answer.json()[0]["status"] == "accepted"
         assert answer.headers["access-control-allow-origin"] == origin
+        encoded = client.post("/v1/rankers/a/events", content=b"", headers=headers | {"content-encoding": "gzip"})
+        assert (encoded.status_code, encoded.headers["access-control-allow-origin"]) == (415, origin)
         other = client.post("/v1/rankers/a/events", content=b"[]", headers={"origin": "https://evil.example"})
         assert (other.status_code, other.json()["error"]) == (403, "origin")
+        assert "access-control-allow-origin" not in other.headers
+        asks = {"origin": origin, "access-control-request-method": "POST"}
+        assert client.options("/v1/rankers/a/events", headers=asks).status_code == 200
 
 
 def test_pages_of_other_sites_may_not_write(client: TestClient) -> None:

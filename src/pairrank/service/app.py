@@ -79,11 +79,11 @@ def make_app(
     app.state.nav = [("/", "Live"), ("/experiments", "Experiments"), ("/docs", "API")]
     for part_routes in (pages.routes, *routes):
         app.router.routes.extend(part_routes(worker))
-    if settings.origins:
+    app.add_middleware(Envelope, worker=worker)
+    if settings.origins:  # around all: a page cannot read a refusal without its headers either
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.origins), allow_methods=["POST"], allow_headers=["*"]
         )
-    app.add_middleware(Envelope, worker=worker)
     return app
 
 
