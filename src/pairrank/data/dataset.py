@@ -58,10 +58,8 @@ class Dataset:
 
     def __post_init__(self) -> None:
         given: Any = self.features
-        if not isinstance(given, np.ndarray):
-            rows = (
-                given.toarray() if hasattr(given, "toarray") else given
-            )  # as scikit-learn's load_svmlight_file has them
+        if not isinstance(given, np.ndarray):  # lists, or sparse as scikit-learn's load_svmlight_file has them
+            rows = given.toarray() if hasattr(given, "toarray") else given
             object.__setattr__(self, "features", check_numbers("features", rows, DataError))
         for name in ("grades", "offsets", "feature_ids"):
             object.__setattr__(self, name, _whole(name, getattr(self, name)))
