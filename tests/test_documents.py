@@ -153,6 +153,8 @@ def test_a_feature_that_a_document_lacks_is_missing_and_one_that_all_lack_is_a_m
         ([{**DICTS[0], "stock": "much"}], "row 0, feature 'stock' of the features is 'much'; expected a number"),
         ([{"id": "a", **DICTS[0]}, DICTS[1]], "document 1 (counted from 0) has no 'id', although others have"),
         ({"a": ROWS[0], 1: ROWS[1]}, "1 came as an id; expected ids that are all texts or all whole numbers"),
+        (dict(zip(NAMES, ROWS[:3], strict=True)), "the keys are the features, price, rating, stock; expected"),
+        (DICTS[0], "the keys are the features, price, rating, stock; expected documents by id"),
         ({}, "features have shape (0,); expected 2-D, (n_docs, 3)"),
         (FRAME[:0], "features have no rows; expected one document at least"),
         (pl.DataFrame(ROWS, schema=NAMES, orient="row").lazy(), "features are a LazyFrame, which has to be collected"),

@@ -91,6 +91,8 @@ class Columns:
         if isinstance(given, np.ndarray):
             rows, found = _array(given), None
         elif isinstance(given, Mapping):
+            if self.names is not None and given.keys() == set(self.names):
+                raise FeatureError(f"the keys are the features, {_some(self.names)}; expected documents by id")
             rows, found = self._rows(self._named(given.values())), tuple(given)
         elif hasattr(given, "to_numpy") and hasattr(given, "columns"):
             rows, found = self._frame(given, ids)
