@@ -29,6 +29,9 @@ from pairrank.types import BoolArray, FloatArray, IntArray
 
 # Below this many effective lists an estimate says little, and its interval is not to be relied on.
 ENOUGH = 100
+# Where fewer lists than this earned anything else than most did, such as a click, it is not either: with an expected
+# number of 10 the interval covers the truth in 93 of 100 logs, with 5 in 87, with 1 in 63.
+SOME = 10
 _NEARLY_ALL = 0.99
 
 
@@ -268,7 +271,7 @@ def estimates(log: Log, *, expected: FloatArray | None = None, level: float = 0.
         # Student's t with as many degrees as there are effective lists: few large weights are few observations.
         factor = float(stdtrit(max(effective - 1.0, 1.0), 1.0 - level / 2.0))
         half = factor * float(parts.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
-        doubt = _doubt(effective, seen, bool(np.ptp(plain) > 0))
+        doubt = _doubt(effective, seen, int(np.count_nonzero(plain != np.median(plain))))
         found.append(Estimate(method, value, (value - half, value + half), n, effective, seen, doubt))
     return found
 
@@ -288,11 +291,11 @@ def _effective(w: FloatArray, earned: FloatArray) -> float:
     return float(kish @ share / share.sum()) if share.sum() > 0 else float(kish.min())
 
 
-def _doubt(effective: float, told: float, varied: bool) -> str:
+def _doubt(effective: float, told: float, unlike: int) -> str:
     if effective < ENOUGH:
         return f"the log is worth {effective:.0f} lists of this ranker; expected {ENOUGH} at least: let it run longer"
-    if not varied:
-        return "all lists earned the same: the interval has no width, and is not to be relied on; let it run longer"
+    if unlike < SOME:
+        return f"all lists but {unlike} earned the same: the interval is not to be relied on; let it run longer"
     if told < _NEARLY_ALL:
         return (
             f"the log tells of {100 * told:.0f} % of what this ranker exposes; the rest was shown like that too "
