@@ -238,8 +238,8 @@ def test_where_the_log_cannot_tell_it_says_so() -> None:
     nothing = estimates(Log(log.earned, 0 * log.here, 0 * log.above, 0 * log.reach))
     assert all(e.value == 0 and e.told == 0 and e.doubt for e in nothing)
     for n in (0, 1, 9, 10):  # clicks in all, which may be chance
-        few = estimates(Log((np.arange(500) < n)[:, None].astype(float), *np.ones((3, 500, 1))))
-        assert [e.doubt.startswith(f"all lists but {n} earned the same") for e in few] == 3 * [n < 10]
+        rare = estimates(Log((np.arange(500) < n)[:, None].astype(float), *np.ones((3, 500, 1))))
+        assert [e.doubt.startswith(f"all lists but {n} earned the same") for e in rare] == 3 * [n < 10]
 
 
 def test_wrong_input_says_so() -> None:
