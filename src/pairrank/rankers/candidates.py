@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +14,9 @@ from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
 
 # Up to this many candidates, comparing all of them costs less than finding out which comparisons can be spared.
 FEW = 256
-# Where one document in this many of a block is drawn, or more, asking for all of its orders at once costs less, too.
-ONE_IN = 16
+# Where one document in this many of a block is drawn, or more, asking for all of its orders at once costs less, too:
+# a byte for each pair, so for no more than so many documents.
+ONE_IN, MANY = 16, 2**14
 
 # (scores of m, scores of n, squared widths (m, n), factor) -> (m, n): see `partition.certain_by_score`.
 Rule = Callable[[Float32Array, Float32Array, Float32Array, float], BoolArray]
@@ -145,10 +145,12 @@ class LazyPairs(Candidates):
 
     def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         def draw(start: int, stop: int, n: int) -> IntArray:
-            block = slice(start, stop)
-            if stop - start <= ONE_IN * n:
-                parts = pairwise([*range(start, stop, FEW), stop])
-                certain = np.concatenate([self._over(slice(*part), block) for part in parts])
+            block, size = slice(start, stop), stop - start
+            if size <= min(ONE_IN * n, MANY):
+                certain = np.empty((size, size), dtype=np.bool_)
+                for row in range(0, size, FEW):
+                    part = slice(start + row, min(start + row + FEW, stop))
+                    certain[row : row + FEW] = self._over(part, block)
                 return start + exploration.draw_conservative(certain, n, rng)
             return start + exploration.draw_conservative_lazily(
                 lambda first, last: self._rows(start + first, start + last)[:, block],
