@@ -256,6 +256,14 @@ def test_unknown_normalisers_and_features_are_refused() -> None:
         export.loads(body({"a": {"min_max": {"minimum": 2, "maximum": 2}}}))
 
 
+@pytest.mark.parametrize("word", ["pairrank-c", "pairrank-additive", "solr.ltr", "coef_", "definition"])
+@pytest.mark.parametrize("format", ["elasticsearch", "solr", "json"])
+def test_a_model_whose_names_are_words_of_other_formats_is_read(tmp_path: Path, format: str, word: str) -> None:
+    model = LinearModel(word, np.ones(1), (word,), (None,))
+    (tmp_path / "model").write_bytes(export.dumps(model, format))
+    assert export.load(tmp_path / "model") == model
+
+
 def test_a_solr_feature_without_a_weight_is_refused(model: LinearModel) -> None:
     document = json.loads(export.dumps(model, "solr"))
     document["features"].append({"name": "extra"})

@@ -12,7 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pairrank import archive, rankers, store_log
 from pairrank.errors import ExportError, UnknownNameError
-from pairrank.export import additive, elasticsearch, importers, json_model, onnx, ranklib, search_engines, solr, trees
+from pairrank.export import (
+    additive,
+    elasticsearch,
+    importers,
+    json_model,
+    onnx,
+    ranklib,
+    search_engines,
+    solr,
+    strict_json,
+    trees,
+)
 from pairrank.export.additive import LEAVES, AdditiveModel
 from pairrank.export.importers import from_sklearn
 from pairrank.export.model import LinearModel, MinMax, QueryMinMax, Standard
@@ -71,13 +82,8 @@ _READERS: Mapping[str, Callable[..., LinearModel]] = {
 }
 READABLE: tuple[str, ...] = tuple(_READERS)
 
-# What JSON of each format holds and the others do not.
-_MARKS = (
-    (b'"pairrank-', "json"),
-    (b"solr.ltr", "solr"),
-    (b'"coef_"', "sklearn"),
-    (b'"definition"', "elasticsearch"),
-)
+# The entry that JSON of each format has at its top. Weights of scikit-learn come with whatever else their owner put in.
+_MARKS = {"coef_": "sklearn", "format": "json", "class": "solr", "model": "elasticsearch", "_source": "elasticsearch"}
 
 
 def dumps(
@@ -150,7 +156,8 @@ def load_any(
         return _of_ranker(rankers.from_bytes(blob, source=str(path)), "pairrank", None, nonnegative)
     if nonnegative:
         raise ExportError(f"{path} holds no ranker: weights alone cannot be fitted without negative ones")
-    if format in (None, "json") and b'"pairrank-additive"' in blob[:64]:
+    format = detect(blob, source=str(path)) if format is None else format
+    if format == "json" and strict_json.parse(blob, str(path)).get("format") == additive.FORMAT:
         return additive.loads(blob, source=str(path))
     return loads(blob, format, source=str(path))
 
@@ -178,8 +185,9 @@ def detect(blob: bytes, *, source: str = "this model") -> str:
     if start.startswith(b"##"):
         return "ranklib"
     if start.startswith(b"{"):
-        for mark, name in _MARKS:
-            if mark in blob:
+        content = strict_json.parse(blob, source)
+        for mark, name in _MARKS.items():
+            if mark in content:
                 return name
     elif b"pairrank" in blob[:256]:
         return "onnx"
