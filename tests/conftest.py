@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 # Machines that run tests are shared and slow at times: a deadline would test the machine.
-settings.register_profile("pairrank", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples for the same code: a change fails for what it does, not for what was there before.
+settings.register_profile("pairrank", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("pairrank")
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts from there.

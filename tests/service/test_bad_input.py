@@ -66,7 +66,6 @@ def test_addresses_hold_no_null_characters_which_not_every_store_can_look_for(cl
 @settings(
     max_examples=12,
     deadline=None,
-    derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
 def test_every_answer_is_one_that_is_declared(case: schemathesis.Case, address: str) -> None:
