@@ -7,11 +7,15 @@ import os
 import re
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +101,33 @@ class Server:
             clicks = [hit["id"] for hit in shown["ranking"] if hit["id"] in wanted]
             body = {"impression_id": shown["impression_id"], "clicks": clicks}
             self.call("POST", f"/v1/rankers/{name}/feedback", body)
+
+
+@contextmanager
+def stripping(port: int, prefix: str = "/rank") -> Iterator[str]:
+    """The address of a proxy before a port, which takes a path before ours away and answers 404 to every other."""
+
+    class Proxy(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            method, path, *_ = self.rfile.readline().decode().split() or ("", "")
+            head = list(iter(self.rfile.readline, b"\r\n"))
+            if not path.startswith(prefix + "/"):
+                self.wfile.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                return
+            given = {name.lower(): value for name, _, value in (line.partition(b":") for line in head)}
+            kept = [line for line in head if not line.lower().startswith(b"connection:")]
+            start = f"{method} {path.removeprefix(prefix)} HTTP/1.1\r\nConnection: close\r\n".encode()
+            body = self.rfile.read(int(given.get(b"content-length", 0)))
+            with socket.create_connection(("127.0.0.1", port)) as service, suppress(ConnectionError):
+                service.sendall(start + b"".join(kept) + b"\r\n" + body)
+                while data := service.recv(1 << 16):
+                    self.wfile.write(data)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
+        proxy.daemon_threads, proxy.block_on_close = True, False
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{proxy.server_address[1]}{prefix}"
+        proxy.shutdown()
 
 
 class Watched:

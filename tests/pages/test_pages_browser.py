@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from stage import AUDIT, CONTROLS, SCREENSHOTS, Server, Watched, until
+from stage import AUDIT, CONTROLS, SCREENSHOTS, Server, Watched, stripping, until
 
 import pairrank
 from pairrank.service.auth import new_key
@@ -307,17 +307,71 @@ def test_the_policy_stops_inline_script_and_style(server: Server, open_page: Ope
         assert watched.page.evaluate("getComputedStyle(document.body).color") != "rgb(1, 2, 3)"
 
 
-def test_a_key_is_asked_for_once(server: Server, open_page: Open) -> None:
-    server.traffic("shop", 6)
+def test_pages_do_behind_a_proxy_that_strips_a_path(server: Server, open_page: Open) -> None:
+    with stripping(server.port) as address:
+        page = open_page(f"{address}/", permissions=["clipboard-read", "clipboard-write"]).page
+        page.locator("button.copy").first.click()
+        page.wait_for_selector("text=Copied")
+        words = shlex.split(page.evaluate("navigator.clipboard.readText()"))
+        assert words[:4] == ["curl", "-X", "PUT", f"{address}/v1/rankers/mine"]
+        server.traffic("shop", 20)
+        page.get_by_role("link", name="shop").click()
+        page.wait_for_selector(".drawing .pr-document")
+        assert page.url == f"{address}/?ranker=shop"
+        until(page, "document.getElementById('pulse').dataset.state === 'live'")
+        with page.expect_download() as model:
+            page.get_by_role("link", name="File").first.click()
+        assert model.value.url.startswith(f"{address}/v1/rankers/shop/model")
+        alone = open_page(f"{address}/impressions/shop/0").page
+        alone.get_by_role("link", name="All rankers").click()
+        alone.wait_for_selector(".drawing .pr-document")
+        page.get_by_role("link", name="Compare").first.click()
+        page.wait_for_selector("text=No experiment yet")
+        assert page.input_value("#a") == "shop"
+        page.fill("#name", "first")
+        page.get_by_role("button", name="Start").click()
+        page.wait_for_selector("[data-experiment=first]")
+        page.get_by_role("link", name="API").click()
+        page.get_by_role("link", name="openapi.json").click()
+        assert page.url == f"{address}/openapi.json"
+        page.go_back()
+        page.get_by_role("link", name="Playground").click()
+        page.get_by_role("button", name="temporary file").click()
+        page.locator(".hit").first.click()
+        page.get_by_role("button", name="Learn from this").click()
+        page.wait_for_selector("text=Learned. What you marked")
+        page.get_by_role("tab", name="Blocks").click()
+        page.wait_for_selector(".drawing .pr-document")
+        assert page.url == f"{address}/play?q=temporary%20file"
+        page.locator(".brand").click()
+        assert page.url.startswith(f"{address}/")
+        page.close()
+        alone.close()
+        (secret,) = keyed(server, "admin")
+        for path, seen in (("/", ".drawing .pr-document"), ("/experiments", "#start"), ("/play?q=file", ".hit")):
+            page = open_page(address + path).page
+            page.fill("#key", secret)
+            page.keyboard.press("Enter")
+            page.wait_for_selector(seen)
+            page.close()
+
+
+def keyed(server: Server, *roles: str) -> list[str]:
+    """Secrets of new keys, one with each role, when the server has begun to ask for one."""
     store = open_store(server.store)
-    key, secret = new_key("me", ["admin"], time.time())
-    other, ranks = new_key("shop", ["rank"], time.time())
-    store.put_key(key, "test")
-    store.put_key(other, "test")
+    made = [new_key(role, [role], time.time()) for role in roles]
+    for key, _ in made:
+        store.put_key(key, "test")
     store.close()
     deadline = time.monotonic() + 10
     while "keyform" not in server.call("GET", "/").decode() and time.monotonic() < deadline:
         time.sleep(0.1)
+    return [secret for _, secret in made]
+
+
+def test_a_key_is_asked_for_once(server: Server, open_page: Open) -> None:
+    server.traffic("shop", 6)
+    secret, ranks = keyed(server, "admin", "rank")
     watched = open_page(f"{server.address}/")
     page = watched.page
     watched.tolerated = ("401",)

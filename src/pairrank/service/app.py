@@ -76,7 +76,7 @@ def make_app(
         app.include_router(part.routes(worker))
     app.include_router(experiments.launch_routes(worker))
     app.include_router(observation.routes(worker))
-    app.state.nav = [("/", "Live"), ("/experiments", "Experiments"), ("/docs", "API")]
+    app.state.nav = [("./", "Live"), ("experiments", "Experiments"), ("docs", "API")]
     for part_routes in (pages.routes, *routes):
         app.router.routes.extend(part_routes(worker))
     app.add_middleware(Envelope, worker=worker)

@@ -26,7 +26,7 @@ def api_page(text: Node, nav: Nav, to: Address) -> Markup:
         for name, found in groups.items()
     ]
     return page(
-        "API", join(filled(HTML / "api.html", base=to.base), steps("First steps", to), *cards), nav=nav, current="/docs"
+        "API", join(filled(HTML / "api.html", base=to.base), steps("First steps", to), *cards), nav=nav, current="docs"
     )
 
 

@@ -14,7 +14,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-Nav = Sequence[tuple[str, str]]  # address and name of each page that there is
+Nav = Sequence[tuple[str, str]]  # address, from the root of the service, and name of each page that there is
 
 HTML = Path(__file__).parent / "html"
 _PULSE = trusted('<div class="pulse" id="pulse" role="status"><span>not live</span></div>')
@@ -31,12 +31,18 @@ def _template(path: Path) -> Template:
     return Template("".join(line.strip() for line in path.read_text(encoding="utf-8").splitlines()))
 
 
-def page(title: str, body: Markup, *, nav: Nav, current: str, script: str | None = None, **data: str) -> Markup:
-    """A whole document around ``body``; ``data`` is what the script finds on the main element."""
-    links = [tag("a", name, href=href, aria_current="page" if href == current else None) for href, name in nav]
+def page(
+    title: str, body: Markup, *, nav: Nav, current: str, root: str = "", script: str | None = None, **data: str
+) -> Markup:
+    """A whole document around ``body``; ``data`` is what the script finds on the main element.
+
+    Addresses are relative, for a proxy may put a path before ours; ``root`` leads from the page to the service's root.
+    """
+    links = [tag("a", name, href=root + href, aria_current="page" if href == current else None) for href, name in nav]
     return filled(
         HTML / "frame.html",
         title=title,
+        root=root,
         script=tag("script", type="module", src=script) if script else None,
         nav=join(*links),
         pulse=_PULSE if script else None,

@@ -25,10 +25,10 @@ class Address(NamedTuple):
     keyed: bool
 
 
-def closed_page(nav: Nav, address: str = "/", script: str = "/static/live.js") -> Markup:
+def closed_page(nav: Nav, address: str = "./", script: str = "static/live.js") -> Markup:
     """The page of a service that asks for a key: the script asks the reader for it, then starts ``script``."""
     body = filled(HTML / "closed.html")
-    return page("Key", body, nav=nav, current=address, script="/static/key.js", data_next=script)
+    return page("Key", body, nav=nav, current=address, script="static/key.js", data_next=script)
 
 
 async def drawn(worker: WorkerState, name: str, number: int, *, as_served: bool) -> tuple[ImpressionRow, Panel | None]:
@@ -68,9 +68,9 @@ def impression_page(name: str, item: ImpressionRow, panel: Panel | None, nav: Na
     picture: Child = tag("p", "This ranker has no notion of blocks.", class_="empty")
     if panel is not None:
         picture = tag("div", trusted(drawing.blocks(panel, standalone=False)), class_="drawing")
-    back = tag("p", tag("a", "All rankers", href=f"/?ranker={quote(name)}"))
+    back = tag("p", tag("a", "All rankers", href=f"../../?ranker={quote(name)}"))
     lede = tag("div", tag("h1", title), tag("p", about), class_="lede")
-    return page(title, join(lede, tag("section", picture, class_="card"), back), nav=nav, current="")
+    return page(title, join(lede, tag("section", picture, class_="card"), back), nav=nav, current="", root="../../")
 
 
 def steps(title: str, to: Address, name: str | None = None, n_features: int = 3) -> Markup:

@@ -57,16 +57,16 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
             first_steps = None if chosen.feedback_count else steps("No feedback yet", to, *shape)
         name, body = chosen.name if chosen else wanted or "", filled(HTML / "live.html", first_steps=first_steps)
         nav = request.app.state.nav
-        return html(page("Live", body, nav=nav, current="/", script="/static/live.js", data_ranker=name))
+        return html(page("Live", body, nav=nav, current="./", script="static/live.js", data_ranker=name))
 
     async def experiments(request: Request) -> Response:
-        nav, script = request.app.state.nav, "/static/experiments.js"
+        nav, script = request.app.state.nav, "static/experiments.js"
         try:
             worker.allow(request, None)
         except NoKeyError:
-            return html(closed_page(nav, "/experiments", script))
+            return html(closed_page(nav, "experiments", script))
         body = filled(HTML / "experiments.html")
-        return html(page("Experiments", body, nav=nav, current="/experiments", script=script))
+        return html(page("Experiments", body, nav=nav, current="experiments", script=script))
 
     async def impression(request: Request) -> Response:
         return html(impression_page(request.path_params["name"], *await _drawn(request), request.app.state.nav))

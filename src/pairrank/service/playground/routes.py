@@ -24,7 +24,7 @@ from pairrank.service.playground.index import Index
 from pairrank.service.playground.play import MOST_SHOWN, SHOWN, Playground
 from pairrank.service.worker.state import WorkerState
 
-SCRIPT = "/play/static/play.js"
+SCRIPT = "play/static/play.js"
 
 
 class SearchBody(Body):
@@ -50,9 +50,9 @@ def routes(worker: WorkerState, index: Index) -> list[BaseRoute]:
         try:
             worker.allow(request, "admin")
         except NoKeyError:
-            return html(closed_page(nav, "/play", SCRIPT))
+            return html(closed_page(nav, "play", SCRIPT))
         body = filled(Path(__file__).parent / "play.html")
-        return html(page("Playground", body, nav=nav, current="/play", script=SCRIPT))
+        return html(page("Playground", body, nav=nav, current="play", script=SCRIPT))
 
     async def state(request: Request) -> Response:
         worker.allow(request, "admin")

@@ -28,7 +28,7 @@ def serve(store: Path, index: Index, place: socket.socket, ready: Callable[[], o
     port = place.getsockname()[1]
     settings = Settings(store=f"sqlite:///{store}", port=port, log_level="warning")
     app = make_app(store, settings, learner=True, routes=(partial(routes, index=index),))
-    app.state.nav.append(("/play", "Playground"))
+    app.state.nav.append(("play", "Playground"))
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -49,16 +49,17 @@ export function clock(at) {
   return when.toLocaleString("en-GB", { ...MOMENT, ...year }).replace(",", "");
 }
 
-/** Make every Copy button under `host` copy the text of the element before it. */
+/** Make every Copy button under `host` copy the text of the element before it: a command, with the address that the reader came by. */
 export function copyable(host) {
   for (const button of host.querySelectorAll("button.copy")) {
+    const command = button.previousElementSibling; // the server does not know what a proxy puts before its paths
+    command.textContent = command.textContent.replace(/https?:\/\/[^/]+\/(?=v1\/)/, () => new URL(".", location));
     button.hidden = false;
     button.onclick = async () => {
-      const text = button.previousElementSibling.textContent;
       try {
-        await navigator.clipboard.writeText(text);
+        await navigator.clipboard.writeText(command.textContent);
       } catch { // no clipboard outside of https and localhost: mark the text instead
-        getSelection().selectAllChildren(button.previousElementSibling);
+        getSelection().selectAllChildren(command);
         button.textContent = "Marked; press Ctrl+C";
         return;
       }

@@ -6,7 +6,7 @@ import { lineChart } from "./chart.js";
 const PAUSE = 1500;
 const GUARDS = { lists_without_a_click: "Without a click", reformulations: "Asked again" };
 const cards = new Map(); // what is drawn of each experiment, so that focus and scroll stay where they are
-const v1 = (name, what = "") => `/v1/experiments/${encodeURIComponent(name)}${what}`;
+const v1 = (name, what = "") => `v1/experiments/${encodeURIComponent(name)}${what}`;
 
 function card(row) {
   const own = { said: h("p", { class: "lead", "aria-live": "polite" }), tiles: h("dl", { class: "tiles" }), chart: h("div", { class: "course" }), more: h("p", { class: "muted" }) };
@@ -50,14 +50,14 @@ function draw(row) {
 
 async function launches(rankers) {
   const launched = rankers.filter((row) => row.launch !== null);
-  const told = await Promise.all(launched.map((row) => ask(`/v1/rankers/${encodeURIComponent(row.name)}/launch?wait=0`)));
+  const told = await Promise.all(launched.map((row) => ask(`v1/rankers/${encodeURIComponent(row.name)}/launch?wait=0`)));
   put($("launches"), launched.map((row, i) => h("section", { class: "card", "data-launch": row.name },
     h("header", {}, h("h2", {}, `Launch of ${row.name}`), h("p", {}, told[i].mode)),
     h("p", { class: told[i].mode === "frozen" ? "notice" : "lead" }, told[i].sentence))));
 }
 
 async function refresh() {
-  const [{ experiments }, { rankers }] = await Promise.all([ask("/v1/experiments"), ask("/v1/rankers")]);
+  const [{ experiments }, { rankers }] = await Promise.all([ask("v1/experiments"), ask("v1/rankers")]);
   const drawn = experiments.map(draw);
   const host = $("experiments");
   if (drawn.length !== host.children.length || drawn.some((one, i) => one !== host.children[i])) put(host, drawn);

@@ -8,7 +8,7 @@ async function open() {
   const page = new DOMParser().parseFromString(text, "text/html");
   if (page.getElementById("keyform")) throw new Error("the key is not known");
   $("main").replaceWith(document.importNode(page.getElementById("main"), true));
-  await import(next);
+  await import(new URL(next, document.baseURI));
 }
 
 async function attempt() {

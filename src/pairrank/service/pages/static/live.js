@@ -15,7 +15,7 @@ const SHOWN = 6; // documents of an impression in the table
 const LAGS = 200;
 const CALM = 2000; // milliseconds between drawings while following the newest impression
 const state = { name: $("main").dataset.ranker, picked: null, when: "served", drawn: "", drawnAt: 0, page: 0, listed: [], all: false, last: null, lags: new Map() };
-const v1 = (name, what = "") => `/v1/rankers/${encodeURIComponent(name)}${what}`;
+const v1 = (name, what = "") => `v1/rankers/${encodeURIComponent(name)}${what}`;
 
 // The frame, built once: what follows only fills it, so focus and scroll stay where they are.
 
@@ -124,7 +124,7 @@ function helps({ oldest, newest }) {
     ? `Clicks ${moved}: ${percent(newest.ndcg)} of the best possible, ${percent(oldest.ndcg)} at first. `
     : `There are too few lists with clicks to tell from them. `;
   put(parts.helps, h("strong", {}, "Does it help? "), said,
-    h("a", { href: "/experiments" }, "An experiment against the present order"), " decides it.");
+    h("a", { href: "experiments" }, "An experiment against the present order"), " decides it.");
 }
 
 const lists = (count) => `${whole(count)} ${count === 1 ? "list" : "lists"}`;
@@ -133,7 +133,7 @@ const lists = (count) => `${whole(count)} ${count === 1 ? "list" : "lists"}`;
 async function lead({ name }) {
   if (parts.cold.dataset.ranker === name) return;
   parts.cold.dataset.ranker = name;
-  const page = new DOMParser().parseFromString(await ask(`/?ranker=${encodeURIComponent(name)}`, { text: true }), "text/html");
+  const page = new DOMParser().parseFromString(await ask(`?ranker=${encodeURIComponent(name)}`, { text: true }), "text/html");
   const steps = page.getElementById("steps");
   if (steps) put(parts.cold, document.importNode(steps, true));
   copyable(parts.cold);
@@ -146,7 +146,7 @@ function listRankers(rankers) {
   const rows = rankers.map((row) => ({
     current: row.name === state.name,
     cells: [
-      h("a", { class: "name", href: `/?ranker=${encodeURIComponent(row.name)}`, onclick: (event) => choose(event, row.name) }, row.name),
+      h("a", { class: "name", href: `?ranker=${encodeURIComponent(row.name)}`, onclick: (event) => choose(event, row.name) }, row.name),
       row.ranker, whole(row.n_features), whole(row.feedback_count), whole(row.served_version), whole(row.lag),
       row.learned_count ? clock(row.updated) : "–", standing(row),
     ],
@@ -227,7 +227,7 @@ function listVersions(row, versions) {
       h("a", { href: v1(row.name, `/model?version=${v.version}`), download: `${row.name}-${v.version}.pairrank`, onclick: download }, "File"),
       v.version === row.pinned ? act("Unpin", "/pin", { version: null }) : act("Pin", "/pin", { version: v.version }),
       v.version === row.model_version ? null : [
-        h("a", { href: `/experiments?${new URLSearchParams({ a: row.name, b: `${row.name}@${v.version}` })}` }, "Compare"),
+        h("a", { href: `experiments?${new URLSearchParams({ a: row.name, b: `${row.name}@${v.version}` })}` }, "Compare"),
         act("Go back", "/rollback", { version: v.version })])],
   }))));
   put(parts.acts, act(row.frozen ? "Learn again" : "Stop learning", "/freeze", { frozen: !row.frozen }));
@@ -299,7 +299,7 @@ function table(heads, right, rows) {
       row.cells.map((cell, i) => h("td", { class: side(i, "wrap") }, cell))))));
 }
 
-const picture = (number) => `/impressions/${encodeURIComponent(state.name)}/${number}`;
+const picture = (number) => `impressions/${encodeURIComponent(state.name)}/${number}`;
 
 async function drawImpression(number) {
   const address = picture(number);
@@ -328,7 +328,7 @@ function choose(event, name) {
   if (event.metaKey || event.ctrlKey) return;
   event.preventDefault();
   Object.assign(state, { name, picked: null, page: 0, drawn: "" });
-  history.pushState({ name }, "", `/?ranker=${encodeURIComponent(name)}`);
+  history.pushState({ name }, "", `?ranker=${encodeURIComponent(name)}`);
   refresh();
 }
 
@@ -368,11 +368,11 @@ async function askImpressions(offset = 0) {
 
 const refresh = throttle(async () => {
   try {
-    const { rankers } = await ask("/v1/rankers");
+    const { rankers } = await ask("v1/rankers");
     if (!state.name) {
       state.name = rankers[0]?.name ?? "";
       if (!state.name) return;
-      history.replaceState(null, "", `/?ranker=${encodeURIComponent(state.name)}`);
+      history.replaceState(null, "", `?ranker=${encodeURIComponent(state.name)}`);
     }
     const { name } = state;
     const row = rankers.find((other) => other.name === name);
@@ -416,7 +416,7 @@ addEventListener("popstate", () => {
   refresh();
 });
 
-follow("/v1/stream", refresh, (now) => {
+follow("v1/stream", refresh, (now) => {
   $("pulse").dataset.state = now;
   put($("pulse"), h("span", {}, now === "live" ? "live" : "waiting for the server"));
   if (now === "live") refresh();

@@ -1,12 +1,12 @@
 // The playground: a search, its bands, and what the ranker has learned. A person's clicks go to the public endpoint.
 
-import { $, ask, h, percent, put, whole } from "/static/dom.js";
-import { lineChart } from "/static/chart.js";
-import { drawWeights } from "/static/weights.js";
-import { explainer, showDrawing, suited } from "/static/drawing.js";
-import { follow } from "/static/stream.js";
+import { $, ask, h, percent, put, whole } from "../../static/dom.js";
+import { lineChart } from "../../static/chart.js";
+import { drawWeights } from "../../static/weights.js";
+import { explainer, showDrawing, suited } from "../../static/drawing.js";
+import { follow } from "../../static/stream.js";
 
-const RANKER = "/v1/rankers/playground";
+const RANKER = "v1/rankers/playground";
 const VIEWS = ["results", "blocks", "compare"];
 const state = { view: "results", found: null, marked: new Set(), places: new Map(), curve: [], searched: 0, stop: null, marks: new Map(), sure: 0 };
 const FIRST_POINT = 20; // searches before the curve begins: fewer are no mean
@@ -18,9 +18,9 @@ const post = (address, body) =>
 async function search(query) {
   state.searched = Date.now();
   $("query").value = query;
-  history.replaceState(null, "", `/play?q=${encodeURIComponent(query)}`);
+  history.replaceState(null, "", `?q=${encodeURIComponent(query)}`);
   try {
-    showResults(await post("/play/search", { query }));
+    showResults(await post("play/search", { query }));
   } catch (problem) {
     $("summary").textContent = problem.message;
   }
@@ -137,7 +137,7 @@ async function learn() {
 }
 
 async function tellState() {
-  const now = await ask("/play/state");
+  const now = await ask("play/state");
   tellModel(now.feedback, now.version, now.weights);
 }
 
@@ -161,7 +161,7 @@ async function simulate() {
     const key = sessionStorage.getItem("pairrank-key");
     const headers = { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
     const body = JSON.stringify({ users: $("users").value, searches: 1000 });
-    const answer = await fetch("/play/simulate", { method: "POST", headers, body, signal: controller.signal });
+    const answer = await fetch("play/simulate", { method: "POST", headers, body, signal: controller.signal });
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
@@ -222,11 +222,11 @@ async function show(view) {
   if (!found?.results.length || view === "results") return;
   try {
     if (view === "blocks") {
-      const address = `/impressions/playground/${found.number}`;
+      const address = `impressions/playground/${found.number}`;
       const text = await ask(suited(`${address}/drawing.svg`), { text: true });
       if (state.found === found) showDrawing($("drawing"), text, $("said"), explainer(`${address}/pairs`));
     } else {
-      compare(await post("/play/compare", { query: found.query }));
+      compare(await post("play/compare", { query: found.query }));
     }
   } catch (problem) {
     put($(view === "blocks" ? "drawing" : "compare"), h("p", { class: "empty" }, problem.message));
@@ -290,7 +290,7 @@ $("reset").addEventListener("click", async () => {
   $("reset").textContent = "Start over";
   state.marks.clear();
   $("lesson").hidden = true;
-  await post("/play/reset", {});
+  await post("play/reset", {});
   state.curve = [];
   put($("curve"));
   $("simtext").textContent = "";
@@ -304,7 +304,7 @@ tellState().catch(() => {}).then(() => asked && !state.searched && search(asked)
 
 // Others may teach the same ranker; the stream also tells whether the server is there.
 let known = -1;
-follow("/v1/stream", (name, data) => {
+follow("v1/stream", (name, data) => {
   const row = name === "rankers" && data.rankers.find((ranker) => ranker.name === "playground");
   if (!row || row.model_version === known) return;
   known = row.model_version;
