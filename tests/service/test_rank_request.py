@@ -279,6 +279,33 @@ def dictionaries(made: pa.RecordBatch, codec: str) -> bytes:
     return bytes(sink.getvalue())
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        PLAIN.add_column(2, "more", pa.array([1, 2])),
+        PLAIN.set_column(0, "id", pa.array([{"a": "x"}, {"a": "y"}])),
+        PLAIN.set_column(0, "id", pa.DictionaryArray.from_arrays([0, 0], pa.array([{"a": "x"}]))),
+        PLAIN.set_column(1, "features", pa.array([["1"], ["2"]])),
+    ],
+)
+def test_columns_that_nobody_asked_for_are_not_validated(wrong: pa.RecordBatch) -> None:
+    """Thousands of them may share one buffer: three megabytes took a worker many seconds."""
+    with patch("pyarrow.ipc.open_stream") as opened:
+        with pytest.raises(InputError, match=r"Arrow type|has the columns"):
+            from_arrow(stream(wrong), N_FEATURES, 5, {})
+        assert not opened.called
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_features_do_not_keep_a_body_that_is_much_larger(quick: bool) -> None:
+    made = batch(["a" * 250, "b" * 250], ROWS, pa.float64())
+    with patch.object(arrow, "read", arrow.read if quick else lambda _: None):
+        features = from_arrow(stream(made), N_FEATURES, 5, {}).features
+    while not isinstance(features, bytes) and features.base is not None:
+        features = features.base
+    assert features.nbytes == 32
+
+
 @pytest.mark.parametrize(("text", "asked"), [(None, False), ("false", False), ("true", True)])
 def test_arrow_is_explained_by_its_address(text: str | None, asked: bool) -> None:
     body = stream(batch(["a"], [[1.0, 2.0]]))

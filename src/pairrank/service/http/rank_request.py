@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812
@@ -141,6 +142,8 @@ def from_arrow(body: bytes, n_features: int, max_documents: int, given: Mapping[
     ids, features = arrow.read(body) or _arrow_columns(body, n_features, max_documents)
     if features.shape[1] != n_features:
         raise FeatureError(f"a document has {features.shape[1]} features; this ranker was made for {n_features}")
+    if 2 * features.nbytes < len(body):  # a view keeps all of the body, and documents are kept for a while
+        features = features.copy()
     explain = {None: None, "true": True, "false": False}.get(given.get("explain"), "text")
     request = {**given, "k": None if k is None else int(k), "explain": explain}
     return _query(request, ids, features.astype(np.float64, copy=False), max_documents)
@@ -152,14 +155,15 @@ def _arrow_columns(body: bytes, n_features: int, max_documents: int) -> arrow.Co
 
     stream = body[8:] if body[:6] == b"ARROW1" else body  # a file holds a stream, and tells again where its parts lie
     try:
+        # First: thousands of columns may share one buffer, and each of them would be validated.
+        _check_types(pa, pa.ipc.read_schema(pa.py_buffer(stream)))
         arrow.check_inflated(stream, max_documents * (8 * n_features + 4 * MAX_ID + 64))
         table = pa.ipc.open_stream(stream).read_all()
         table.validate(full=True)
+    except InputError:
+        raise
     except (pa.ArrowException, OSError, ValueError, StructError) as problem:
         raise MalformedError(f"the body cannot be read as Arrow IPC: {' '.join(str(problem).split())[:120]}") from None
-    if sorted(table.column_names) != ["features", "id"]:
-        columns = ", ".join(table.column_names)[:80]
-        raise InputError(f"the Arrow table has the columns {columns}; expected id and features, and no other")
     if table.num_rows == 0:
         raise InputError("the Arrow table has no rows; expected one document at least")
     check_count(table.num_rows, max_documents)
@@ -167,12 +171,23 @@ def _arrow_columns(body: bytes, n_features: int, max_documents: int) -> arrow.Co
     return arrow.Columns(table.column("id").to_pylist(), matrix)
 
 
+def _check_types(pa: Any, schema: Any) -> None:
+    if sorted(schema.names) != ["features", "id"]:
+        columns = ", ".join(schema.names)[:80]
+        raise InputError(f"the Arrow table has the columns {columns}; expected id and features, and no other")
+    ids, kind = schema.field("id").type, schema.field("features").type
+    texts = ids.value_type if pa.types.is_dictionary(ids) else ids
+    if str(texts) not in ("string", "large_string", "string_view"):
+        raise InputError(f"ids have Arrow type {str(ids)[:80]}; expected string")
+    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not lists or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
+        told = f"features have Arrow type {str(kind)[:80]}"
+        raise FeatureError(f"{told}; expected a (fixed-size) list of float32 or float64")
+
+
 def _arrow_matrix(pa: Any, column: Any, n_docs: int, n_features: int) -> FloatArray:
     kind = column.type
     fixed = pa.types.is_fixed_size_list(kind)
-    lists = fixed or pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if not lists or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
-        raise FeatureError(f"features have Arrow type {kind}; expected a (fixed-size) list of float32 or float64")
     if column.null_count:
         raise FeatureError("a document has no features at all, but null; expected a list of numbers for each")
     values = column.values if fixed else column.flatten()  # a fixed list from IPC starts where its values do
@@ -199,7 +214,7 @@ def _check_ids(ids: list[Any]) -> list[str]:
             f"the id of document {i} (counted from 0) is {told}; expected a text of 1 to {MAX_ID} characters"
         )
     if len(set(ids)) != len(ids):
-        twice = next(name for name in ids if ids.count(name) > 1)
+        twice = Counter(ids).most_common(1)[0][0]
         raise InputError(f"two documents have the id {twice[:50]!r}; ids must differ")
     return ids
 
