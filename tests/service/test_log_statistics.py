@@ -104,7 +104,7 @@ def test_lists_of_the_rankers_looked_at_last_are_kept(tmp_path: Path) -> None:
 
 
 def test_recent_candidates_are_bounded() -> None:
-    recent = Recent(max_kept=3, max_bytes=1000)
+    recent = Recent(max_kept=3, max_bytes=1600)
     small = np.zeros((5, 2))  # 80 bytes
     for number in range(5):
         recent.keep("a", number, ["x"] * 5, small)
@@ -119,3 +119,5 @@ def test_recent_candidates_are_bounded() -> None:
     kept = recent.find("c", 0)
     assert kept is not None
     assert kept.ids == ["y"]
+    recent.keep("c", 1, ["y" * 450] * 3, small)  # ids take room, too
+    assert [recent.find("c", number) is not None for number in (0, 1)] == [False, True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from sys import getsizeof
 from typing import NamedTuple
 
 from pairrank.types import FloatArray
@@ -18,6 +19,11 @@ class KeptCandidates(NamedTuple):
     ids: Sequence[str]
     features: FloatArray
 
+    @property
+    def nbytes(self) -> int:
+        """What they take: two thousand long ids more than as many features."""
+        return self.features.nbytes + sum(map(getsizeof, self.ids))
+
 
 class Recent:
     """A bounded memory of candidates by ranker and impression number; the oldest leave first. For the event loop."""
@@ -30,8 +36,8 @@ class Recent:
     def keep(self, ranker: str, number: int, ids: Sequence[str], features: FloatArray) -> None:
         """Remember one impression's candidates, as references: nobody may write to them afterwards."""
         self._drop((ranker, number))
-        self._kept[ranker, number] = KeptCandidates(ids, features)
-        self._bytes += features.nbytes
+        kept = self._kept[ranker, number] = KeptCandidates(ids, features)
+        self._bytes += kept.nbytes
         while self._kept and (len(self._kept) > self._max_kept or self._bytes > self._max_bytes):
             self._drop(next(iter(self._kept)))
 
@@ -42,4 +48,4 @@ class Recent:
     def _drop(self, key: tuple[str, int]) -> None:
         gone = self._kept.pop(key, None)
         if gone is not None:
-            self._bytes -= gone.features.nbytes
+            self._bytes -= gone.nbytes
