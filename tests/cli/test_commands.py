@@ -51,6 +51,17 @@ def test_a_command_loads_itself_and_no_other() -> None:
     assert names & commands == {"pairrank.cli.report"}
 
 
+def test_the_first_process_of_a_container_can_be_stopped_while_its_command_is_loaded() -> None:
+    program = """
+import os, signal
+from pairrank import cli
+os.getpid = lambda: 1
+cli._parsed = lambda _: signal.raise_signal(signal.SIGTERM)
+cli.main(["serve"])
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 143
+
+
 def test_every_command_has_a_module_and_every_module_is_a_command_or_shared_by_some() -> None:
     folder = Path(cli.__file__).parent
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}

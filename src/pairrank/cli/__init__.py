@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -85,6 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; exit codes: 0 done, 1 failed, 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
     args = argparse.Namespace()
+    if os.getpid() == 1:  # as in a container; by itself the first process hears nothing of it, and imports take seconds
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed from the start: no file that is opened may come to stand in its place
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, closefd=False))
