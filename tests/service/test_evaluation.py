@@ -134,6 +134,16 @@ def test_lists_of_a_learning_service_are_told_from(
     assert "Left out: 6 lists without their candidates." in capsys.readouterr().out
 
 
+def test_candidates_are_not_what_lists_of_an_experiment_lack(service: TestClient, tmp_path: Path) -> None:
+    assert service.put("/v1/experiments/e", json={"a": "a", "b": "as-sent"}).status_code < 300
+    documents = [{"id": f"d{i}", "features": x} for i, x in enumerate(X.tolist())]
+    shown = service.post("/v1/rankers/a/rank", json={"documents": documents, "k": 2}).json()
+    service.post("/v1/rankers/a/feedback", json={"impression_id": shown["impression_id"], "clicks": ["d0"]})
+    service.get("/v1/rankers/a?wait=10")
+    with pytest.raises(InputError, match=r"\(1 of experiments, launches or later pages\)$"):
+        pairrank.evaluate(tmp_path / "store.db")
+
+
 def test_what_cannot_be_told_says_so(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     filled(path, 3, keep=False)

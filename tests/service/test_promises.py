@@ -72,6 +72,8 @@ def test_replay_compares_the_kept_versions_too(store: SqlStore, store_url: str) 
     done = subprocess.run([sys.executable, "-m", "pairrank", "replay", store_url], capture_output=True, text=True)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "NOT THE SAME: kept versions 2 (" in done.stdout
+    assert "another version of PairRank" in done.stdout  # after an upgrade that is what it is
+    assert "pairrank store compact" in done.stdout
 
 
 def test_the_learner_forgets_what_nobody_answered(store: SqlStore) -> None:

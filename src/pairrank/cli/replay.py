@@ -36,6 +36,11 @@ def run(args: argparse.Namespace) -> int:
                 f"{word} ({result.versions_checked} versions checked, {result.pending} entries pending, "
                 f"{len(result.set_aside)} set aside)"
             )
+        if not all(result.same for result in results):
+            print(
+                "What another version of PairRank or another machine has learned may differ. If that is all, pairrank "
+                "store compact makes the newest models the new beginning."
+            )
         if not results:
             print("The store has no rankers.")
     return 0 if all(result.same for result in results) else 1

@@ -112,10 +112,9 @@ def evaluate(
         rows, left_out = _rows(opened, row, order, metric, positions)
     if not rows:
         reasons = ", ".join(f"{count} {why}" for why, count in left_out.items())
-        raise InputError(
-            f"no list of ranker {row.name!r} can be told from ({reasons or 'the log is empty'}); lists with "
-            f"all of their candidates are logged from when on its limit keep_candidates is set"
-        )
+        hint = "; lists with all of their candidates are logged from when on its limit keep_candidates is set"
+        said = hint if left_out["without their candidates"] or not left_out else ""
+        raise InputError(f"no list of ranker {row.name!r} can be told from ({reasons or 'the log is empty'}){said}")
     log = off_policy.Log(*(np.array(column) for column in zip(*rows, strict=True)))
     own = np.zeros(len(rows)) if metric == "interleaved" else log.earned.sum(axis=1)
     mean, half = mean_interval(own, 1.0 - level) if len(own) > 1 else (own.mean(), math.inf)
