@@ -101,7 +101,8 @@ class Impression:
             return self
         cut = slice(self.locked, None)
         features, ranking, blocks = self.features[cut], self.ranking[cut], self.blocks[cut]
-        memory = {**self.memory, "above": np.array(self.locked)} if self.locked else self.memory
+        above = self.memory.get("above", 0) + self.locked  # more where this is a later page
+        memory = {**self.memory, "above": np.array(above)} if self.locked else self.memory
         return self._but(features=features, ranking=ranking, blocks=blocks, locked=0, memory=memory, ids=None)
 
     def _but(self, **changes: object) -> Impression:

@@ -15,6 +15,7 @@ import pytest
 from cluster import until
 from web import DOCUMENTS, Clock, TestClient, check_store, clicked, ranked, running_app
 
+import pairrank
 from pairrank.cli import main
 from pairrank.service.learning.replay import load_whole, replay
 from pairrank.service.store import open_store
@@ -389,6 +390,26 @@ def test_pages_neither_repeat_nor_lose_documents(app: TestClient) -> None:
         if body is not None:
             app.post(f"/v1/experiments/{name}/stop")
     assert told(app, "mixed")["impressions"] == 3
+
+
+@pytest.mark.parametrize("locked", [0, 1])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_positions_of_a_page_count_from_the_top_of_the_list(app: TestClient, locked: int, mixed: bool) -> None:
+    """Documents alike, and a click on the upper one of two of the second page: β is its mode under its prior."""
+    alike = [{"id": name, "features": [0, 0]} for name in IDS]
+    app.post("/v1/rankers/a/limits", json={"locked": locked})
+    if mixed:
+        app.put("/v1/rankers/other", json={"n_features": 2})
+        started(app, b="other", learn=True)
+    page = {"page_of": ranked(app, documents=alike, k=2)["impression_id"]}
+    free = 0 if mixed else locked  # of a mixed list everything is learned from
+    shown = ranked(app, documents=alike, k=free + 2, **page)
+    clicked(app, shown, shown["ranking"][free]["id"])
+    far = np.log((2 + free + 2) / (2 + free + 1))
+    for name in ("a", "other") if mixed else ("a",):
+        until(lambda name=name: app.get(f"/v1/rankers/{name}?wait=1").json()["feedback_count"] == 1)
+        beta, _ = pairrank.rankers.from_bytes(app.get(f"/v1/rankers/{name}/model").content).position_bias()
+        assert beta == pytest.approx(far / (1 + np.exp(beta * far)), rel=1e-3)
 
 
 def test_a_page_of_an_expired_list_says_so(app: TestClient) -> None:
