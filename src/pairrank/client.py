@@ -419,9 +419,10 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _plain(document: str, features: Row) -> Any:
+def _plain(document: str, features: Any) -> Any:
     try:
-        if isinstance(features, Mapping):
+        # A row of a pandas frame is none, and has names all the same, unless its columns are only numbered.
+        if isinstance(features, Mapping) or (hasattr(features, "keys") and str in map(type, features.keys())):
             return {name: _number(value) for name, value in features.items()}
         return [_number(value) for value in features]
     except (TypeError, OverflowError) as problem:
