@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -125,6 +125,12 @@ def test_a_ranker_without_a_name_is_told() -> None:
 
     with pytest.raises(OptionError, match="Nameless has no name; expected a line such as name"):
         Nameless(3)
+
+
+@pytest.mark.parametrize("given", [Greedy, Greedy(3)])
+def test_a_class_or_a_ranker_is_told_what_to_give(given: Any) -> None:
+    with pytest.raises(OptionError, match="as in lambda n_features, seed: Greedy"):
+        check_ranker(given)
 
 
 def test_a_good_ranker_passes() -> None:

@@ -27,6 +27,7 @@ from pairrank.errors import (
     ForeignImpressionError,
     LearningError,
     NewerFormatError,
+    OptionError,
     PairRankError,
 )
 from pairrank.kernel import jit
@@ -46,6 +47,10 @@ class ContractError(PairRankError, AssertionError):
 
 def check_ranker(make: MakeRanker) -> None:
     """Run every check."""
+    if isinstance(make, type) or not callable(make):
+        name = make.__name__ if isinstance(make, type) else type(make).__name__
+        told = f"lambda n_features, seed: {name}(n_features, seed=seed)"
+        raise OptionError(f"make is {make!r}; expected a function that makes a ranker, as in {told}")
     for check in CHECKS:
         check(make)
 
