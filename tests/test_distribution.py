@@ -76,7 +76,6 @@ assert server.wait() == 0
 PY
 pairrank replay pairrank.db
 """,
-    "client": "python -c 'import httpx, pairrank.client'",
     "langchain": """
 python - <<'PY'
 from langchain_core.documents import Document
