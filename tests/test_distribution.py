@@ -52,7 +52,7 @@ EXTRAS = {
     "neural": ("pairrank.rankers.make('olranknet', n_features=2)", "PyTorch"),
 }
 # Extras that nothing refuses to work without.
-OPTIONAL = ("client", "fast", "telemetry")
+OPTIONAL = ("fast", "telemetry")
 # Gigabytes, which `all` leaves out.
 APART = ("neural",)
 # Extras that are several others.
