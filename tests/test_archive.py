@@ -135,6 +135,14 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["file"]
 
 
+def test_a_working_folder_that_is_gone_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(StorageError, match="cannot write x: No such file"):
+        archive.write_atomically("x", b"one")
+
+
 def test_a_link_is_followed_and_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("file")
     archive.write_atomically(tmp_path / "link", b"one")

@@ -130,17 +130,21 @@ def _array(entry: Mapping[str, Any], data: memoryview) -> NDArray[Any]:
 
 def write_atomically(path: str | os.PathLike[str], blob: bytes) -> None:
     """Write ``blob`` so that ``path`` holds either what it held before or all of ``blob``, even after a power cut."""
-    target = Path(os.path.realpath(_file(path)))  # what a link leads to
+    file = _file(path)
+    try:
+        target = Path(os.path.realpath(file))  # what a link leads to
+    except OSError as problem:  # the working folder is gone
+        raise StorageError(f"cannot write {path}: {problem.strerror}") from problem
     # A name of its own for every writer, so that two writing the same file cannot mix.
     partial = target.with_name(f".{target.name[:64]}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
         if Path(path).exists() and not target.is_file():  # a device, a pipe: it takes what comes and stays what it is
             Path(path).write_bytes(blob)
             return
-        with open(partial, "xb") as file:
-            file.write(blob)
-            file.flush()
-            os.fsync(file.fileno())
+        with open(partial, "xb") as opened:
+            opened.write(blob)
+            opened.flush()
+            os.fsync(opened.fileno())
         os.replace(partial, target)
     except OSError as problem:
         partial.unlink(missing_ok=True)

@@ -185,6 +185,16 @@ def test_an_output_that_takes_nothing_is_told_in_one_sentence(
     assert "ignored" not in done.stderr
 
 
+def test_a_working_folder_that_is_gone_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert cli.main(["serve", "--check"]) == 1
+    assert capsys.readouterr().err == "pairrank: the working folder is gone: change to another\n"
+
+
 def test_without_its_extra_play_says_so_before_it_begins(tmp_path: Path) -> None:
     program = "import sys; sys.modules['uvicorn'] = None\nfrom pairrank.cli import main; sys.exit(main(['play']))"
     environment = {**os.environ, "PAIRRANK_CACHE": str(tmp_path)}

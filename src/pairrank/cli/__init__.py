@@ -106,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except OSError as problem:
         if not isinstance(problem, BrokenPipeError):
-            print(f"pairrank: {problem}", file=sys.stderr)
+            gone = isinstance(problem, FileNotFoundError) and problem.filename is None  # os.getcwd names no file
+            print(f"pairrank: {'the working folder is gone: change to another' if gone else problem}", file=sys.stderr)
         try:
             sys.stdout.flush()
         except OSError:  # the output is what failed: it shall not do so once more at the end
