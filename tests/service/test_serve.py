@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import fcntl
 import json
 import os
 import re
@@ -24,10 +24,8 @@ from tree import Tree
 from pairrank.checking import import_extra
 from pairrank.cli import main
 from pairrank.client import Client, ServiceError, UnreachableError
-from pairrank.errors import PairRankError
-from pairrank.service import supervisor
+from pairrank.errors import PairRankError, StorageError
 from pairrank.service.learning.verify import verify
-from pairrank.service.settings import Settings
 from pairrank.service.store import SqlStore, open_store
 
 DOCUMENTS = {f"d{i}": [i / 5, 1 - i / 5] for i in range(5)}
@@ -110,23 +108,30 @@ def test_what_is_installed_and_fails_is_not_called_missing(tmp_path: Path, monke
         import_extra("heavy", "serve")
 
 
-class GoneLog(io.StringIO):
-    """Whoever read it has gone; on a full disk it is another `OSError`."""
-
-    def write(self, _: str) -> int:
-        raise BrokenPipeError
-
-
-def test_the_supervisor_outlives_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    child = supervisor._Child("worker", dead)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        keeper = supervisor.Supervisor(Settings(), listener, tmp_path)
-        monkeypatch.setattr(keeper, "_start", lambda role: None)
-        monkeypatch.setattr(sys, "stderr", GoneLog())
-        keeper._tend(child)
-    assert child.process is None  # the next one
+@pytest.mark.slow
+@pytest.mark.parametrize("reads", [True, False])
+def test_the_service_outlives_whoever_read_its_log(place: str, reads: bool) -> None:
+    """Nobody empties the pipe, or its reader has gone."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    tree = Tree(place, "--access-log", stderr=writer)
+    try:
+        tree.client.create("a", n_features=2)
+        if not reads:
+            os.close(reader)
+        for _ in range(100):
+            exchange(tree.client)
+        [worker] = tree.children("worker")
+        tree.kill("worker")
+        exchange(tree.client)
+        assert tree.children("worker") != [worker]
+        assert tree.stop() == 0
+        assert len(logged(place)) == 101
+    finally:
+        os.close(writer)
+        if reads:
+            os.close(reader)
+        tree.process.kill()
 
 
 @pytest.mark.slow
@@ -148,6 +153,34 @@ def test_a_worker_that_starts_while_the_store_is_away_says_so_and_waits_for_it(t
                 assert client.rankers() == []
             worker.terminate()
             assert worker.stderr.read() == ""  # once was enough
+
+
+@pytest.mark.postgres
+def test_a_wrong_password_is_told_instead_of_waited_for(postgres: Postgres, capsys: pytest.CaptureFixture[str]) -> None:
+    import psycopg
+
+    address = postgres.url("postgres")
+    wrong = address.replace("pairrank@", "locked:wrong@")
+    rules = postgres.folder / "data" / "pg_hba.conf"
+    rules.write_text(f"host all locked all scram-sha-256\n{rules.read_text()}")
+
+    def is_refused() -> bool:
+        try:
+            psycopg.connect(wrong).close()
+        except psycopg.OperationalError:
+            return True
+        return False
+
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("CREATE ROLE locked LOGIN PASSWORD 'right'")
+        connection.execute("SELECT pg_reload_conf()")
+    until(is_refused)
+    for store in (wrong, wrong.replace(":wrong", "")):
+        with pytest.raises(StorageError, match="password") as told:
+            open_store(store)
+        assert type(told.value) is StorageError
+        assert main(["serve", "--port", "0", "--store", store]) == 1
+        assert "password" in capsys.readouterr().err
 
 
 @pytest.mark.slow

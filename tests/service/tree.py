@@ -17,14 +17,16 @@ from pairrank.client import Client
 class Tree:
     """One supervisor with its workers and its learner."""
 
-    def __init__(self, store: str, *flags: str, port: int = 0, prefix: Sequence[str] = ()) -> None:
-        self.store, self._flags, self._port, self._prefix = store, flags, port, prefix
+    def __init__(
+        self, store: str, *flags: str, port: int = 0, prefix: Sequence[str] = (), stderr: int = subprocess.DEVNULL
+    ) -> None:
+        self.store, self._flags, self._port, self._prefix, self._stderr = store, flags, port, prefix, stderr
         self.start()
 
     def start(self) -> None:
         command = [sys.executable, "-m", "pairrank", "serve", "--store", self.store, "--port", str(self._port)]
         self.process = subprocess.Popen(
-            [*self._prefix, *command, *self._flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [*self._prefix, *command, *self._flags], stdout=subprocess.PIPE, stderr=self._stderr, text=True
         )
         assert self.process.stdout is not None
         self.greeting = self.process.stdout.readline()

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
-import sys
+import os
+import queue
+import threading
 import time
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
+
+MAX_WAITING = 10_000
+DRAIN_SECONDS = 1.0
 
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 
@@ -32,9 +39,39 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class ErrorStream:
+    """Standard error, written by a thread: where it is a pipe that nobody empties, nothing but that thread waits.
+
+    What comes while ``MAX_WAITING`` lines wait is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._lines: queue.Queue[bytes] = queue.Queue(MAX_WAITING)
+        threading.Thread(target=self._run, daemon=True).start()
+        atexit.register(self._drain)
+
+    def write(self, line: str) -> None:
+        """Have a line written."""
+        with suppress(queue.Full):
+            self._lines.put_nowait(line.encode(errors="replace"))
+
+    def _run(self) -> None:
+        while True:
+            line = self._lines.get()
+            with suppress(OSError):  # nobody reads any more, or the disk is full
+                while line:  # past Python's buffer, which a thread that waits would hold at exit
+                    line = line[os.write(2, line) :]
+            self._lines.task_done()
+
+    def _drain(self) -> None:
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while self._lines.unfinished_tasks and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
 def configure_logging(level: str) -> None:
     """Send this package's and uvicorn's logs to standard error as JSON lines."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(ErrorStream())
     handler.setFormatter(JsonLines())
     for name in ("pairrank", "uvicorn"):
         logger = logging.getLogger(name)

@@ -14,12 +14,14 @@ import threading
 import time
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from pairrank import store_log, threads
 from pairrank.checking import import_extra
 from pairrank.errors import OptionError, PairRankError, StorageError
 from pairrank.service.auth import new_key
+from pairrank.service.json_logging import ErrorStream
 from pairrank.service.settings import METRICS_FOLDER, Settings
 from pairrank.service.store import open_store, sqlite_path
 from pairrank.service.store.database import AwayError
@@ -109,8 +111,12 @@ def _open_at_last(settings: Settings) -> None:
 
 
 def _tell(what: object) -> None:
-    with suppress(OSError):  # what cannot be written, or is read by nobody any more, must not end the service
-        print(f"pairrank: {what}", file=sys.stderr, flush=True)
+    _error_stream().write(f"pairrank: {what}\n")
+
+
+@cache
+def _error_stream() -> ErrorStream:
+    return ErrorStream()
 
 
 def listen(host: str, port: int, patience: float = BIND_SECONDS) -> socket.socket:

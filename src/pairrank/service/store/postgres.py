@@ -92,8 +92,9 @@ class PostgresDatabase(Database):
             except BaseException:
                 connection.close()
                 raise
-        except psycopg.Error as problem:
-            raise unavailable(problem, AwayError) from problem
+        except psycopg.Error as problem:  # a connection that was refused has no code, only words
+            refused = any(words in str(problem) for words in ("authentication failed", "no password supplied"))
+            raise unavailable(problem, StorageError if refused else AwayError) from problem
         self._connection = connection
         return connection
 
