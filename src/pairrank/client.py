@@ -297,7 +297,7 @@ class Client:
         return dict(self._call("GET", name, under="experiments"))
 
     def experiments(self) -> list[dict[str, Any]]:
-        """All experiments, newest first."""
+        """The newest experiments and all that run, newest first."""
         return list(self._call("GET", None, under="experiments")["experiments"])
 
     def stop_experiment(self, name: str) -> dict[str, Any]:

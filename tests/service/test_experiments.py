@@ -371,6 +371,17 @@ def test_mistakes_get_one_sentence_each(app: TestClient) -> None:
     assert app.get("/v1/experiments/half").status_code == 404
 
 
+def test_the_newest_are_listed_and_all_that_run(app: TestClient) -> None:
+    for name, share in (("runs", 0.1), ("old", 0.2), ("newer", 0.2), ("newest", 0.2)):
+        started(app, name, share=share)
+        if name != "runs":
+            app.post(f"/v1/experiments/{name}/stop")
+    for limit, expected in {1: ["newest", "runs"], 2: ["newest", "newer", "runs"]}.items():
+        listed = app.get(f"/v1/experiments?limit={limit}").json()["experiments"]
+        assert [row["name"] for row in listed] == expected
+    assert app.get("/v1/experiments?limit=0").status_code == 422
+
+
 def test_pages_neither_repeat_nor_lose_documents(app: TestClient) -> None:
     for name, body in {"none": None, "mixed": {}, "split": {"kind": "split"}}.items():
         if body is not None:

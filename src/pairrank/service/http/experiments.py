@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from pairrank.checking import check_number_in
 from pairrank.errors import UnknownNameError
@@ -56,9 +56,10 @@ def routes(worker: WorkerState) -> APIRouter:
     router = APIRouter(prefix="/v1/experiments", tags=["experiments"], dependencies=[KEY])
     get, told = reading(router, worker.allow), "What an experiment has shown so far, valid whenever it is looked at"
 
-    @get("", "All experiments", listed("experiments", ExperimentAnswer))
-    async def index() -> Response:
-        return answer({"experiments": [describe(row) for row in await worker.models.read(worker.store.experiments)]})
+    @get("", "The newest experiments, and all that run", listed("experiments", ExperimentAnswer), 422)
+    async def index(limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+        found = await worker.models.read(worker.store.experiments, limit)
+        return answer({"experiments": [describe(row) for row in found]})
 
     @router.put(
         "/{name}",

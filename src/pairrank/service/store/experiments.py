@@ -101,9 +101,10 @@ class ExperimentTables(RankerTables):
             raise UnknownNameError(f"no experiment is called {name[:70]!r}")
         return found[0]
 
-    def experiments(self) -> list[ExperimentRow]:
-        """All experiments, newest first."""
-        return self._experiments("ORDER BY e.id DESC")
+    def experiments(self, limit: int = 100) -> list[ExperimentRow]:
+        """The newest experiments and all that take lists, newest first."""
+        newest = "SELECT id FROM experiments ORDER BY id DESC LIMIT ?"
+        return self._experiments(f"WHERE e.ended IS NULL OR e.id IN ({newest}) ORDER BY e.id DESC", (limit,))
 
     def running(self) -> list[ExperimentRow]:
         """The experiments that take lists."""
