@@ -149,8 +149,8 @@ def test_solr_refuses_what_it_cannot_tell_apart() -> None:
         export.dumps(model, "solr")
 
 
-@pytest.mark.parametrize("n_days", [2, 5])
-def test_xgboost_refuses_what_it_cannot_tell_apart(n_days: int) -> None:
+@pytest.mark.parametrize("n_days", [2, 5, 20])
+def test_32_bits_are_refused_where_they_cannot_tell_values_apart(n_days: int) -> None:
     """20240101 and 20240102 are the same number there; LightGBM and ours can tell."""
     ranker, rng = PairRank(n_features=2, model="additive"), np.random.default_rng(0)
     for _ in range(70):
@@ -158,10 +158,34 @@ def test_xgboost_refuses_what_it_cannot_tell_apart(n_days: int) -> None:
         shown = ranker.rank(np.column_stack([days, rng.random(10)]), 6)
         ranker.learn(shown, shown.features[:, 0] > 20240101)
     model, days = AdditiveModel.from_ranker(ranker), np.column_stack([20240101.0 + np.arange(n_days), np.ones(n_days)])
-    with pytest.raises(ExportError, match="values of '1' lie closer together than XGBoost can tell"):
-        export.dumps(model, "xgboost")
-    told = np.asarray(lightgbm.Booster(model_str=export.dumps(model, "lightgbm").decode()).predict(days))
-    np.testing.assert_allclose(np.diff(told), np.diff(ranker.score(days)), atol=1e-9)
+    for format, told in (("xgboost", "XGBoost can tell"), ("onnx", "ONNX can tell")):
+        with pytest.raises(ExportError, match=f"values of '1' lie closer together than {told}"):
+            export.dumps(model, format)
+    scores = np.asarray(lightgbm.Booster(model_str=export.dumps(model, "lightgbm").decode()).predict(days))
+    np.testing.assert_allclose(np.diff(scores), np.diff(ranker.score(days)), atol=1e-9 if n_days < 10 else 0.01)
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_values_that_rounding_has_put_apart_are_no_reason_to_refuse(few: bool) -> None:
+    """As those of min-max in 32 bits: the score makes next to nothing of the difference."""
+    ranker, rng = PairRank(n_features=2, model="additive"), np.random.default_rng(0)
+
+    def documents(n: int) -> FloatArray:
+        piled = rng.choice([0.0, np.nextafter(np.float32(1), np.float32(0)), 1.0], n)
+        return np.column_stack([np.where(rng.random(n) < (0.5 * (not few)), rng.random(n), piled), rng.random(n)])
+
+    for _ in range(70):
+        shown = ranker.rank(documents(10), 6)
+        ranker.learn(shown, rng.random(6) < 0.5 * shown.features.sum(axis=1))
+    model, X = AdditiveModel.from_ranker(ranker), documents(500).astype(np.float32)
+    X[:, 1] = X[:, 1].clip(0.1, 0.9)  # trees stay where they are beyond the knots
+    assert np.diff(model.functions[0].x).min() < 1e-7
+    booster = xgboost.Booster(model_file=bytearray(export.dumps(model, "xgboost")))
+    error = 1.4 * export.additive.largest_error(model.steps()) + 1e-6
+    np.testing.assert_allclose(booster.inplace_predict(X), model.score(X), atol=error)
+    assert export.dumps(model, "solr")
+    session = onnxruntime.InferenceSession(export.dumps(model, "onnx"))
+    np.testing.assert_allclose(session.run(None, {"features": X})[0], model.score(X), atol=1e-12)
 
 
 def test_a_model_that_has_seen_nothing_goes_out(tests: FloatArray) -> None:

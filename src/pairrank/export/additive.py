@@ -160,6 +160,24 @@ def largest_error(steps: Sequence[Steps]) -> float:
     return math.fsum(step.error for step in steps)
 
 
+def check_resolution(model: AdditiveModel, most: float, told: str, *, steps: bool, slack: float = 0.0) -> None:
+    """Raise where features in 32 bits, or with a slack, may move a score by more than ``most``.
+
+    ``steps`` : functions go out in steps, those of few values with bounds half-way between them.
+    """
+    lost = []
+    for function in model.functions:
+        moved = np.spacing(np.maximum(np.abs(function.x), slack).astype(np.float32)).astype(float)
+        share = np.maximum(moved[1:], moved[:-1]) / np.diff(function.x)  # of a piece
+        share = np.where(share < 0.5, 0.0, 1.0) if steps and function.few else np.minimum(share, 1.0)
+        lost.append(float(np.max(share * np.abs(np.diff(function.y)), initial=0.0)))
+    if math.fsum(lost) > most:
+        raise ExportError(
+            f"values of {model.feature_names[int(np.argmax(lost))]!r} lie closer together than {told}: give that "
+            "feature in a unit in which they differ by more, or from another zero"
+        )
+
+
 def dumps(model: AdditiveModel) -> bytes:
     """The model as JSON text, nothing lost."""
     return strict_json.write(document(model))

@@ -68,6 +68,8 @@ def dumps_additive(model: AdditiveModel) -> bytes:
     """
     onnx = import_extra("onnx", "onnx")
     node, functions = onnx.helper.make_node, model.functions
+    most = 0.001 * max(float(np.ptp(function.y)) for function in functions)
+    additive.check_resolution(model, most, "ONNX can tell, whose features are of 32 bits", steps=False)
     pieces = [(f, i) for f, function in enumerate(functions) for i in range(len(function.x) - 1)]
     pieces = pieces or [(0, 0)]  # a graph cannot hold an empty product
 

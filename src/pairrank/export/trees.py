@@ -13,12 +13,14 @@ import numpy as np
 
 from pairrank.errors import ExportError
 from pairrank.export import strict_json
-from pairrank.export.additive import AdditiveModel, Steps, largest_error
+from pairrank.export.additive import AdditiveModel, Steps, check_resolution, largest_error
 
 # Above every number that XGBoost, in 32 bits, can be given here: only what is missing goes the other way.
 ABOVE_ALL = 3e38
 # What Solr adds to every threshold, in 32 bits; else a value that is a millionth above one would go the other way.
 SOLR_SLACK = np.float32(1e-6)
+# What 32 bits may add to the stated error, as a share of it: a fifth of a step.
+ROUNDED = 0.4
 # XGBoost's word for "no parent".
 NOBODY = 2**31 - 1
 
@@ -71,8 +73,8 @@ def trees(model: AdditiveModel, leaves: int) -> tuple[list[Tree], float]:
 
 def xgboost(model: AdditiveModel, leaves: int) -> bytes:
     """What ``xgboost.Booster(model_file=…)`` reads."""
-    _check_resolution(model, leaves, np.float32(0.0), "XGBoost can tell, which counts in 32 bits")
     found, error = trees(model, leaves)
+    check_resolution(model, ROUNDED * error, "XGBoost can tell, which counts in 32 bits", steps=True)
     learner = {
         "attributes": {"pairrank": model.name, "largest_error": repr(error)},
         "feature_names": list(model.feature_names),
@@ -192,8 +194,8 @@ def _lightgbm_tree(number: int, tree: Tree) -> str:
 def solr(model: AdditiveModel, store: str, leaves: int) -> bytes:
     """A ``MultipleAdditiveTreesModel``. Solr knows no missing values: a feature that has none is 0 there."""
     told = "Solr can tell, which counts in 32 bits and adds 1e-6 to every threshold"
-    _check_resolution(model, leaves, SOLR_SLACK, told)
-    found, _ = trees(model, leaves)
+    found, error = trees(model, leaves)
+    check_resolution(model, ROUNDED * error, told, steps=True, slack=float(SOLR_SLACK))
     content = {
         "class": "org.apache.solr.ltr.model.MultipleAdditiveTreesModel",
         "name": model.name,
@@ -208,21 +210,6 @@ def solr(model: AdditiveModel, store: str, leaves: int) -> bytes:
         },
     }
     return strict_json.write(content)
-
-
-def _check_resolution(model: AdditiveModel, leaves: int, slack: np.float32, told: str) -> None:
-    """Raise where 32 bits, or the slack, may take a value for its neighbour or move a threshold by a tenth of a step.
-
-    The stated error would not hold.
-    """
-    for name, function, step in zip(model.feature_names, model.functions, model.steps(leaves), strict=True):
-        values, apart = (function.x, 2.0) if function.few else (step.bounds, 5.0)
-        moved = np.spacing(np.maximum(np.abs(values), slack).astype(np.float32)).astype(float)
-        if (apart * np.maximum(moved[1:], moved[:-1]) >= np.diff(values)).any():
-            raise ExportError(
-                f"values of {name!r} lie closer together than {told}: give that feature in a unit in which they differ "
-                "by more, or from another zero"
-            )
 
 
 def _solr_threshold(bound: float) -> float:
