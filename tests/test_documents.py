@@ -196,6 +196,11 @@ def test_wrong_names_are_refused() -> None:
         assert sentence in str(caught.value)
 
 
+def test_ids_of_an_arrow_column() -> None:
+    for ids in (pa.array(["a", "b"]), pa.chunked_array([["a"], ["b"]])):
+        assert Columns.of(1, None).read(np.array([[1.0], [2.0]]), ids).ids == ("a", "b")
+
+
 def test_clicks_by_id() -> None:
     ids = ("a", "b", "c")
     for clicks in (

@@ -345,7 +345,7 @@ def _told_ids(ids: Any, found: tuple[Id, ...] | None) -> tuple[Id, ...]:
         return found
     if not isinstance(ids, Iterable) or isinstance(ids, (bytes, set, frozenset)):  # a set has no order
         raise FeatureError(f"ids are {ids!r}; expected one text or whole number per document, or a column's name")
-    return tuple(ids)
+    return tuple(ids.to_pylist() if hasattr(ids, "to_pylist") else ids)  # Arrow's have scalars of their own
 
 
 def _no_such(name: str, present: Iterable[Any], what: str) -> str:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,7 @@ import pytest
 import pairrank
 from pairrank.cli import main
 from pairrank.logs import fit
+from pairrank.logs.ingest import Ingested, ingest
 
 from .conftest import lists
 
@@ -45,6 +48,27 @@ def test_check_tells_of_a_log_without_a_document(write: Callable[..., str], caps
     assert main(["fit", write("empty.parquet", empty), "--check"]) == 1
     assert "3  missing-value" in capsys.readouterr().err
     assert main(["fit", write("none.parquet", []), "--check"]) == 1  # nothing to learn from is not all right
+    assert "the logs hold no list that could be used" in capsys.readouterr().err
+
+
+def test_a_check_writes_into_no_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It joined the log in the folder above the working one, which is /home where one works at home."""
+    from pairrank.cli import fit as command
+
+    places: list[Path] = []
+
+    def watched(logs: list[str], out: str, **how: Any) -> Ingested:
+        places.append(Path(out))
+        return ingest(logs, out, **how)
+
+    monkeypatch.setattr(command, "ingest", watched)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    for folder in ("temporary", "home"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    Path("events.jsonl").write_text("not JSON\n")
+    assert main(["fit", "events.jsonl", "--check"]) == 1
+    assert [place.parent.parent for place in places] == [tmp_path / "temporary"]
 
 
 def test_a_table_that_is_no_click_log_is_told_by_what_it_lacks(

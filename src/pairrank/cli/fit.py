@@ -79,6 +79,8 @@ def _checked(args: argparse.Namespace) -> int:
         problems, n_lists, n_pairs = logs.validate(paths, model=_model(args), **how)
     problems.merge(facts["problems"])
     _report(args, problems, facts, n_lists=n_lists, n_pairs=n_pairs)
+    if not n_lists:
+        print("pairrank: the logs hold no list that could be used", file=sys.stderr)
     return 1 if problems or not n_lists else 0
 
 
@@ -130,7 +132,8 @@ def _joined(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any
     if not others:
         yield ready, {"problems": Problems()}
         return
-    near = Path(args.keep or args.out or ".").absolute().parent
+    kept = args.keep or args.out
+    near = Path(kept).absolute().parent if kept else None  # --check needs no folder of the user's
     with tempfile.TemporaryDirectory(prefix=".pairrank-fit-", dir=near) as folder:
         joined = args.keep or str(Path(folder) / "joined.parquet")
         done = ingest(
