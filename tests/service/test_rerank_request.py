@@ -38,6 +38,7 @@ def test_what_cohere_and_jina_send_is_taken() -> None:
         ({"model": 3}, "model must be a text"),
         ({"query": None}, "query must be a text that is not empty"),
         ({"query": " "}, "query must be a text that is not empty"),
+        ({"query": "q " * 2_000_000}, "the query has 4000000 characters; at most 2500000 are allowed"),
         ({"query": ["a"]}, "query must be a text that is not empty"),
         ({"documents": []}, "documents must be a list with one document at least"),
         ({"documents": "a"}, "documents must be a list with one document at least"),

@@ -14,6 +14,8 @@ from pairrank.errors import InputError
 from pairrank.service.http.rank_request import MAX_ID, check_count, flag, parse_json
 
 DEFAULT_MODEL = "rerank"
+# Every word of the query is looked for in every document: eight megabytes of either could take all memory there is.
+MAX_QUERY_CHARACTERS = 5_000_000  # times documents
 
 
 class RerankRequest(NamedTuple):
@@ -58,6 +60,8 @@ def parse_rerank(body: bytes, max_documents: int) -> RerankRequest:
     if not isinstance(documents, list) or not documents:
         raise InputError("documents must be a list with one document at least")
     check_count(len(documents), max_documents)
+    if len(query) > (most := MAX_QUERY_CHARACTERS // len(documents)):
+        raise InputError(f"the query has {len(query)} characters; at most {most} are allowed with so many documents")
     fields = request.get("rank_fields")
     fields = [] if fields is None else fields
     if not isinstance(fields, list) or not all(isinstance(name, str) for name in fields):
