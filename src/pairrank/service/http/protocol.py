@@ -24,8 +24,8 @@ PATIENCE_SECONDS = 0.25
 TURN_SECONDS = 0.02  # those that wait for a refusal hear it together, so often: a timer each would cost more
 # While headers arrive they are parsed in pieces of this size, so that no more than one is read past the limit.
 _PIECE = 16 * 2**10
-# Java's own client offers HTTP/2 with every first request; the parser would take what follows, the body, for HTTP/2.
-_OFFER = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n|$)", re.IGNORECASE)
+# Java's own client offers HTTP/2 with every first request, Apache's TLS; the parser would take the body for that.
+_OFFER = re.compile(rb"\r\nupgrade:[^\r\n]*(?=\r\n)", re.IGNORECASE)
 # What a head must have, and must not, to be refused unparsed: its length alone says where the next request begins.
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*(?=\r\n|$)", re.IGNORECASE)
 _OTHERWISE = re.compile(rb"\r\n(?:expect|transfer-encoding|upgrade|connection:[ \t]*close)", re.IGNORECASE)
@@ -123,9 +123,9 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if self._in_head:
             end = data.find(b"\r\n\r\n")
-            if data.find(b"h2c", 0, end if end >= 0 else len(data)) >= 0:  # in a long body a search takes its time
+            if data.find(b"pgrade:", 0, end if end >= 0 else len(data)) >= 0:  # in a long body a search takes its time
                 head, blank, body = data.partition(b"\r\n\r\n")
-                data = _OFFER.sub(b"", head) + blank + body
+                data = _OFFER.sub(b"", head + blank) + body
         rest = memoryview(data)
         while self._in_head and len(rest) > 0 and not self.transport.is_closing():
             piece, rest = rest[:_PIECE], rest[_PIECE:]
