@@ -233,6 +233,8 @@ def test_a_ranker_without_blocks_says_so(client: TestClient) -> None:
     [
         ("/impressions/nobody/0", 404),
         ("/impressions/shop/99", 404),
+        (f"/impressions/shop/{2**63}", 404),
+        (f"/impressions/shop/{'9' * 5000}/pairs", 404),
         ("/impressions/shop/99/drawing.svg", 404),
         ("/impressions/shop/0/pairs?row=99", 422),
         ("/impressions/shop/0/pairs?row=-1", 422),

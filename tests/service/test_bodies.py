@@ -231,6 +231,13 @@ def test_refusals_say_what_came_and_what_is_expected(
     assert told["message"].startswith(sentence)
 
 
+def test_refusals_are_short_whatever_came(client: TestClient) -> None:
+    body = {"n_features": 2, "options": {"z": "y" * 1_000_000}}
+    told = client.put("/v1/rankers/b", json=body)
+    assert told.status_code == 422
+    assert len(told.content) < 2000
+
+
 @pytest.mark.parametrize("name", ["-a", "ä", "a b", "x" * 65, "a%2Fb", "."])
 def test_bad_names_are_refused(client: TestClient, name: str) -> None:
     assert 400 <= client.put(f"/v1/rankers/{name}", json={"n_features": 2}).status_code < 500

@@ -234,6 +234,7 @@ def test_the_features_that_are_wrong_are_named(wrong: Any, sentence: str) -> Non
     [
         ({"id": 5}, f"the id of document 1 (counted from 0) is 5; {ANY_ID}"),
         ({"id": ""}, f'the id of document 1 (counted from 0) is ""; {ANY_ID}'),
+        ({"id": {"n": 1}}, f'the id of document 1 (counted from 0) is {{"n":1}}; {ANY_ID}'),
         (
             {"id": "x", "title": "y"},
             "document 1 (counted from 0) must be an object with id and features, and nothing else",

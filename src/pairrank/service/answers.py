@@ -15,6 +15,8 @@ from pairrank.service.store.values import ConflictError, RankerExistsError, Vers
 
 logger = logging.getLogger("pairrank.requests")
 
+MAX_MESSAGE = 1000
+
 
 class RefusalError(PairRankError):
     """An answer other than 200: a status, a short code and one sentence."""
@@ -49,7 +51,7 @@ def refusal(problem: Exception) -> Response:
         status, code = problem.status, problem.code
     else:
         status, code = next(((s, c) for kind, s, c in _STATUS if isinstance(problem, kind)), (500, "internal"))
-    message = str(problem)
+    message = str(problem)[:MAX_MESSAGE]  # some repeat what came, which may be megabytes
     if code == "internal":
         logger.error("a fault in the program", exc_info=problem)
         message = "something went wrong; the log tells more"

@@ -51,5 +51,7 @@ def _read(parser: Any, body: bytes, n_features: int) -> Request | None:
             return None
         ids.append(document["id"])
         rows.append(features.as_buffer(of_type="d"))
+    if set(map(type, ids)) != {str}:  # who reads the refusal knows nothing of simdjson's objects, or where they lie
+        return None
     matrix = np.frombuffer(b"".join(rows), dtype=np.float64).reshape(n_docs, n_features)
     return {key: request[key] for key in given[1:]}, ids, matrix

@@ -89,7 +89,9 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
         # As for the impressions under /v1: what people were shown and clicked is not for everybody who may rank.
         worker.allow(request, "admin")
         name, number = request.path_params["name"], request.path_params["number"]
-        return await drawn(worker, name, number, as_served=request.query_params.get("when", "served") == "served")
+        if not (number.isascii() and number.isdigit() and len(number) < 19):
+            raise UnknownNameError(f"{number[:20]!r} is no impression's number")
+        return await drawn(worker, name, int(number), as_served=request.query_params.get("when", "served") == "served")
 
     async def _panel(request: Request) -> drawing.Panel:
         _, panel = await _drawn(request)
@@ -107,7 +109,7 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
     async def style(_: Request) -> Response:
         return Response(drawing.STYLE, media_type="text/css")
 
-    one = "/impressions/{name}/{number:int}"
+    one = "/impressions/{name}/{number}"
     return [
         Route("/", home),
         Route("/experiments", experiments),
