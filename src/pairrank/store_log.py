@@ -186,8 +186,10 @@ def _opened(address: str) -> Iterator[_Rows]:
     try:
         file = sqlite3.connect(sqlite_uri(path, "ro"), uri=True, isolation_level=None)
         file.execute("BEGIN")
+        file.execute("SELECT 1 FROM sqlite_master")  # nothing is opened before
     except sqlite3.Error as problem:
-        raise StorageError(f"{path} cannot be read: {problem}") from problem
+        how = "it must be an SQLite file, in a folder that can be written"
+        raise StorageError(f"{path} cannot be read ({how}): {problem}") from problem
     with closing(file):
         yield _Rows(file, sqlite3.Error, postgres=False)
 

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
+import sys
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -83,3 +88,18 @@ def test_play_serves_both_pages_and_stops_cleanly(server: Server) -> None:
     assert '"done":20,"total":20' in events[-1]
     assert server.call("GET", "/v1/rankers/playground?wait=1")["feedback_count"] == 21
     assert server.stop() == 0
+
+
+@pytest.mark.slow
+def test_two_ctrl_c_are_as_good_as_one(index_cache: Path) -> None:
+    command = [sys.executable, "-m", "pairrank", "play", "--no-browser"]
+    settings, pipe = {**os.environ, "PAIRRANK_CACHE": str(index_cache)}, subprocess.PIPE
+    with subprocess.Popen(command, text=True, stdout=pipe, stderr=pipe, env=settings) as process:
+        assert process.stdout is not None
+        while "Ctrl-C stops" not in process.stdout.readline():
+            assert process.poll() is None
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+        _, told = process.communicate(timeout=30)
+    assert (process.returncode, told) == (0, "")

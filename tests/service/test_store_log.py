@@ -99,6 +99,9 @@ def test_no_store(tmp_path: Path) -> None:
     ):
         with pytest.raises(StorageError):
             next(store_log.entries(address))
+    (tmp_path / "damaged.db").write_bytes(b"SQLite format 3\0" + b"x" * 4096)
+    with pytest.raises(StorageError, match=r"damaged.db cannot be read \(.*in a folder that can be written\)"):
+        next(store_log.entries(tmp_path / "damaged.db"))
 
 
 def test_fit_from_a_store(store: SqlStore, store_url: str, tmp_path: Path) -> None:

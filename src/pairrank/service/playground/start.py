@@ -37,7 +37,8 @@ def serve(store: Path, index: Index, place: socket.socket, ready: Callable[[], o
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
             app.state.worker.stopping = True  # ends the streams, which otherwise never do
-            super().handle_exit(sig, frame)
+            if not self.should_exit:  # a second Ctrl-C would cut the end short, in tracebacks
+                super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
         app, http=HttpProtocol, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=3
