@@ -61,6 +61,18 @@ def test_the_live_page_shows_a_ranker_and_follows_it(server: Server, open_page: 
     watched.fits("live")
 
 
+def test_names_as_long_as_they_may_be_fit(server: Server, open_page: Open) -> None:
+    name = "N" * 64
+    server.call("PUT", f"/v1/rankers/{name}", {"n_features": 1})
+    server.call("PUT", f"/v1/experiments/{name}", {"a": name, "b": "as-sent"})
+    asked = {"query_id": "W" * 256, "documents": [{"id": "d", "features": [1.0]}]}
+    shown = server.call("POST", f"/v1/rankers/{name}/rank", asked)["impression_id"]
+    for path in ("experiments", f"impressions/{name}/{shown.partition('-')[0]}"):
+        page = open_page(f"{server.address}/{path}", width=390).page
+        until(page, f"document.querySelector('main').textContent.includes('{name}')")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+
+
 def test_other_pages_fit_everywhere(server: Server, open_page: Open) -> None:
     server.traffic("curved", 5, options={"model": "additive"})
     told = open_page(f"{server.address}/docs")
