@@ -19,7 +19,7 @@ import xgboost
 
 from pairrank import PairRank, data, export, simulate, threads
 from pairrank.export import AdditiveModel, additive
-from pairrank.types import BoolArray, FloatArray
+from pairrank.types import FloatArray
 
 FOLDS, LISTS = range(1, 6), 1000
 
@@ -40,7 +40,8 @@ def main() -> None:
         X = np.asarray(test.features).astype(np.float32).astype(np.float64)
         ours, cuts = ranker.score(X), test.offsets[1:-1]
         ours += np.mean(model.score(X) - ours)  # a constant that no order depends on
-        within = np.all([inside(f, x) for f, x in zip(model.functions, X.T, strict=True)], axis=0)
+        ends = [(function.x[0], function.x[-1]) for function in model.functions]
+        within = np.all([(x >= low) & (x <= high) for (low, high), x in zip(ends, X.T, strict=True)], axis=0)
         print(f"fold {fold}: {ranker.n_inputs - train.n_features} inputs of bent functions, within {within.mean():.1%}")
         for name, score in formats(model):
             theirs = score(X)
@@ -52,11 +53,6 @@ def main() -> None:
     for name, folds in found.items():
         same, of = np.concatenate(folds).T
         print(f"{name}: {same.sum() / of.sum():.3%} of pairs, {np.mean(same == of):.1%} of {len(of)} queries")
-
-
-def inside(function: additive.Function, x: FloatArray) -> BoolArray:
-    """(n,), whether values are where the stated error holds: between the knots, and at one where these are few."""
-    return np.isin(x, function.x) if function.few else (x >= function.x[0]) & (x <= function.x[-1])
 
 
 def alike(ours: FloatArray, theirs: FloatArray) -> tuple[int, int]:

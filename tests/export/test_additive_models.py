@@ -102,13 +102,16 @@ def test_trees_keep_to_the_stated_error(ranker: PairRank, tests: FloatArray, lea
     assert booster.attr("largest_error") == repr(error)
 
 
-def test_few_values_are_exact(ranker: PairRank) -> None:
+def test_few_values_are_exact_and_others_within_the_error(ranker: PairRank) -> None:
     model = AdditiveModel.from_ranker(ranker)
     assert [f.few for f in model.functions] == [False, True, True, False]
     only = dataclasses.replace(model, functions=tuple(f for f in model.functions if f.few), feature_names=("a", "b"))
     X = np.array([[s, b] for s in range(1, 6) for b in (0, 1)], dtype=np.float64)
     text = export.dumps(only, "lightgbm", leaves=64).decode()
     np.testing.assert_allclose(np.asarray(lightgbm.Booster(model_str=text).predict(X)), only.score(X), atol=1e-12)
+    between = np.random.default_rng(0).uniform([1.0, 0.0], [5.0, 1.0], (100, 2))  # came when the knots had been laid
+    away = np.asarray(lightgbm.Booster(model_str=text).predict(between)) - only.score(between)
+    assert np.abs(away).max() <= additive.largest_error(only.steps(64)) + 1e-12
     with pytest.raises(ExportError, match="two features would be called 'a_b'"):
         export.dumps(dataclasses.replace(only, feature_names=("a b", "a_b")), "lightgbm", leaves=64)
 

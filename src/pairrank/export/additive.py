@@ -56,15 +56,15 @@ class Function:
         return np.where(np.isnan(x), np.nan if self.missing is None else self.missing, values)
 
     def steps(self, rise: float) -> Steps:
-        """Steps of at most ``rise`` each; one for every value where these are few."""
-        if self.few or len(self.x) < 2:
-            return Steps(0.5 * (self.x[1:] + self.x[:-1]), self.y, self.missing, 0.0)
+        """Steps of at most ``rise`` each, one around every knot with the value there: exact where values are few."""
+        if len(self.x) < 2:
+            return Steps(np.empty(0), self.y, self.missing, 0.0)
         counts = np.maximum(np.ceil(np.abs(np.diff(self.y)) / rise), 1.0).astype(int)
         ends = [np.linspace(a, b, n + 1)[1:] for a, b, n in zip(self.x[:-1], self.x[1:], counts, strict=True)]
-        bounds = np.concatenate([self.x[:1], *ends])
-        heights = self(bounds)
+        at = np.concatenate([self.x[:1], *ends])
+        heights = self(at)
         error = 0.5 * float(np.abs(np.diff(heights)).max())
-        return Steps(bounds[1:-1], 0.5 * (heights[1:] + heights[:-1]), self.missing, error)
+        return Steps(0.5 * (at[1:] + at[:-1]), heights, self.missing, error)
 
 
 class Product(NamedTuple):
@@ -147,11 +147,10 @@ class AdditiveModel:
         for name, function in zip(self.feature_names, self.functions, strict=True):
             if len(function.x) < 2 and function.slope:  # units are still being measured, or it did not vary meanwhile
                 raise ExportError(f"the function of {name!r} is a line without ends, which trees cannot hold; json can")
-        smooth = [f for f in self.functions if not f.few and len(f.x) > 1]
         spare = leaves - sum(len(f.x) for f in self.functions)
         if spare < 1:
             raise ExportError(f"{leaves} leaves came; this model needs {leaves - spare + 1} at least")
-        rise = sum(float(np.abs(np.diff(f.y)).sum()) for f in smooth) / spare  # of all that goes up and down
+        rise = sum(float(np.abs(np.diff(f.y)).sum()) for f in self.functions) / spare  # of all that goes up and down
         return tuple(function.steps(max(rise, 1e-300)) for function in self.functions)
 
 
@@ -163,7 +162,7 @@ def largest_error(steps: Sequence[Steps]) -> float:
 def check_resolution(model: AdditiveModel, most: float, told: str, *, steps: bool, slack: float = 0.0) -> None:
     """Raise where features in 32 bits, or with a slack, may move a score by more than ``most``.
 
-    ``steps`` : functions go out in steps, those of few values with bounds half-way between them.
+    ``steps`` : functions go out in steps, of which few values need only be told apart.
     """
     lost = []
     for function in model.functions:
