@@ -1,7 +1,8 @@
 """Additive models as regression trees, one per feature: XGBoost's JSON, LightGBM's text, Solr's own.
 
 Trees are steps, so a function goes out in fine ones (`AdditiveModel.steps`): exact at its knots, which are all values
-where a feature takes few, and between them within the error that is stated. Elasticsearch, OpenSearch and Vespa take XGBoost's and LightGBM's models.
+where a feature takes few, and between them within the error that is stated. Elasticsearch, OpenSearch and Vespa take
+XGBoost's and LightGBM's models.
 """
 
 from __future__ import annotations
