@@ -105,6 +105,19 @@ def test_any_other_arrow_is_left_to_the_library(body: bytes) -> None:
     assert quick == strict
 
 
+def test_a_stream_that_begins_with_no_schema_is_not_read_as_one() -> None:
+    """pyarrow's `read_schema` ends the whole process where a message is something else."""
+    body = bytearray(stream(PLAIN))
+    kind = 8 + arrow._field(body[8:], arrow._table(body[8:], 0), 1)
+    assert body[kind] == 1
+    body[kind] = 2  # a dictionary
+    with patch("pyarrow.ipc.read_schema") as read:
+        assert arrow.read(bytes(body)) is None
+        assert not read.called
+    with pytest.raises(InputError, match="cannot be read as Arrow IPC"):
+        from_arrow(bytes(body), N_FEATURES, 5, {})
+
+
 def test_an_arrow_stream_of_another_width_is_refused_in_the_same_words() -> None:
     quick, strict = both(arrow, lambda: from_arrow(stream(PLAIN), 3, 5, {}))
     assert quick == strict

@@ -129,7 +129,10 @@ def _layout(body: bytes) -> Layout | None:
 
     try:
         messages = pa.ipc.MessageReader.open_stream(body)
-        schema, message = pa.ipc.read_schema(messages.read_next_message()), messages.read_next_message()
+        first, message = messages.read_next_message(), messages.read_next_message()
+        if first.type != "schema":  # pyarrow takes any message for one, and the process ends
+            return None
+        schema = pa.ipc.read_schema(first)
         if message.type != "record batch" or sorted(schema.names) != ["features", "id"] or _compressed(message):
             return None
         batch = pa.ipc.read_record_batch(message, schema)
