@@ -59,6 +59,20 @@ def test_from_labels(tmp_path: Path) -> None:
     assert np.linalg.norm(ranker.weights) > 0
 
 
+def test_features_that_do_not_vary_leave_the_names_of_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The export called feature 3 of the file 2."""
+    lines = [f"{row % 2} qid:{query} 1:{row % 2} 2:7 3:{row}\n" for query in range(6) for row in range(4)]
+    (tmp_path / "data.txt").write_text("".join(lines))
+    arguments = ["warmstart", "--data", str(tmp_path / "data.txt"), "--out", str(tmp_path / "model")]
+    assert main(arguments) == 0
+    assert pairrank.load(tmp_path / "model").feature_names == ("1", "3")
+    for option in (["--names", "a,b"], ["--scale", "2"], ["--fold-normalisers"]):
+        assert main([*arguments, *option]) == 2
+        assert "no --weights FILE came" in capsys.readouterr().err
+
+
 def test_from_logs(write: Callable[..., str], tmp_path: Path) -> None:
     made = lists(100)
     made[3][0][0, 0] = np.inf

@@ -49,6 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if bool(args.data) == bool(args.logs) and (args.data or not args.weights):
         raise OptionError("expected --weights FILE, --data DATA or LOGS; data or logs may stand beside weights")
+    if not args.weights and (args.names or args.fold_normalisers or args.scale != 1.0):
+        raise OptionError("--names, --scale and --fold-normalisers are about the weights, and no --weights FILE came")
     if args.weights:
         ranker = _from_weights(args)
     elif args.data:
@@ -69,15 +71,19 @@ def _from_weights(args: argparse.Namespace) -> Any:
     if np.isnan(weights).all():
         known = ", ".join(model.feature_names)
         raise OptionError(f"{args.weights} has none of the features {', '.join(names)}; it has {known}")
-    counted = tuple(str(place + 1) for place in range(len(names)))  # what features without names are called
-    given = {} if names == counted else {"feature_names": names}
-    ranker = rankers.make(args.ranker, n_features=len(weights), seed=args.seed, **given)
+    ranker = _made(args, names)
     lam = priors.settings_of(ranker).lam
     variance = _spread(args)
     if np.ndim(variance) and len(variance) != len(weights):
         raise OptionError(f"the data or logs have {len(variance)} features that vary, the weights {len(weights)}")
     priors.from_weights(args.scale * weights, lam=lam, strength=args.strength, variance=variance).apply(ranker)
     return ranker
+
+
+def _made(args: argparse.Namespace, names: tuple[str, ...]) -> Any:
+    """The ranker that is asked for; it keeps the names, unless they are those of features without any."""
+    given = {} if names == tuple(str(place + 1) for place in range(len(names))) else {"feature_names": names}
+    return rankers.make(args.ranker, n_features=len(names), seed=args.seed, **given)
 
 
 def _spread(args: argparse.Namespace) -> Any:
@@ -93,7 +99,7 @@ def _spread(args: argparse.Namespace) -> Any:
 
 def _from_labels(args: argparse.Namespace) -> Any:
     labelled = data.load(args.data, args.split, args.fold, normalise=args.normalise)
-    ranker = rankers.make(args.ranker, n_features=labelled.n_features, seed=args.seed)
+    ranker = _made(args, tuple(map(str, labelled.feature_ids.tolist())))
     lam, _, model = priors.settings_of(ranker)
     known = (labelled.features, labelled.grades, labelled.offsets)
     priors.from_labels(*known, lam=lam, strength=args.strength, model=model).apply(ranker)
