@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pydantic import BaseModel, ValidationError
 from web import DOCUMENTS, Clock, TestClient, ranked, running_app
+
+from pairrank.errors import InputError
+from pairrank.service.http.endpoints import check
+from pairrank.service.http.schemas import CreateBody, FeedbackBody, StartBody
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -236,6 +241,27 @@ def test_refusals_are_short_whatever_came(client: TestClient) -> None:
     told = client.put("/v1/rankers/b", json=body)
     assert told.status_code == 422
     assert len(told.content) < 2000
+
+
+@pytest.mark.parametrize(
+    ("model", "body"),
+    [
+        (FeedbackBody, {"impression_id": "0-a", "clicks": [1] * 1000}),
+        (CreateBody, {"n_features": 1, "feature_names": [""] * 1000}),
+        (StartBody, {"weights": [1.0], "variance": [-1.0] * 1000}),
+    ],
+)
+def test_of_many_faults_the_first_is_looked_for(model: type[BaseModel], body: dict[str, Any]) -> None:
+    """Eight megabytes of clicks that are numbers took a worker 27 seconds."""
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(body)
+    assert caught.value.error_count() <= 2  # a list, or the other kind that it may be
+
+
+def test_of_many_unknown_fields_the_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(BaseModel, "model_validate")
+    with pytest.raises(InputError, match=r"^x0: there is no such field; expected impression_id, clicks$"):
+        check(FeedbackBody, {f"x{number}": 0 for number in range(1000)})
 
 
 @pytest.mark.parametrize("name", ["-a", "ä", "a b", "x" * 65, "a%2Fb", "."])

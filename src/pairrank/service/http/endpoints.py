@@ -85,12 +85,17 @@ def parse(model: type[B], body: bytes) -> B:
 
 def check(model: type[B], value: Any, what: str = "the body") -> B:
     """A value that JSON gave, as a model; refusals call it ``what``."""
+    known = ", ".join(model.model_fields)
+    for name in value if isinstance(value, dict) else ():
+        if name not in model.model_fields:  # by hand: pydantic would go on to the last of a million
+            wrong = {"type": "extra_forbidden", "loc": (name,), "msg": "", "input": None}
+            raise InputError(sentence(wrong, known, what))
     try:
         return model.model_validate(value)
     except ValidationError as problem:
         found = problem.errors(include_url=False, include_context=False)
         first = min(found, key=lambda error: error["type"] != "extra_forbidden")  # a misspelt field is missing, too
-        raise InputError(sentence(first, ", ".join(model.model_fields), what)) from None
+        raise InputError(sentence(first, known, what)) from None
 
 
 def sentence(problem: Mapping[str, Any], known: str = "", what: str = "the body") -> str:
@@ -100,7 +105,7 @@ def sentence(problem: Mapping[str, Any], known: str = "", what: str = "the body"
         return f"{what} is no JSON object; expected one with {known}"
     if kind == "model_type":
         message = "input should be a JSON object"
-    elif kind == "extra_forbidden" and len(problem["loc"]) == 1:
+    elif kind == "extra_forbidden" and not message:
         message = f"there is no such field; expected {known}"
     elif kind != "missing" and not isinstance(given, (dict, list)):
         message = f"{message}; got {str(orjson.dumps(given), 'utf-8')[:40]}"

@@ -5,14 +5,16 @@ Answers are declared, not checked while serving: `tests/service/test_openapi.py`
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from pairrank.service.http.rank_request import MAX_ID
 from pairrank.service.store.values import Aside, Limits, Prior
 
+T = TypeVar("T")
 Text = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+Many = Annotated[list[T], Field(fail_fast=True)]  # one fault is told: to find a million takes many seconds
 
 
 class Body(BaseModel):
@@ -51,11 +53,11 @@ Positive = Annotated[float, Field(gt=0, le=1e12)]
 class StartBody(Body):
     """Where a ranker starts: with weights, as if it had learned them from some pairs of clicks."""
 
-    weights: list[float | None] | dict[Text, float | None] = Field(
+    weights: Many[float | None] | dict[Text, float | None] = Field(
         description="one per feature, or by feature name; null, or left out by name, where one is not known"
     )
     strength: Positive = Field(100.0, description="how many pairs of clicks they are worth")
-    variance: Positive | list[Positive] | None = Field(
+    variance: Positive | Many[Positive] | None = Field(
         default=None,
         description="of the difference of two documents of one list, for all features or one each, since weights do "
         "not tell in which units features are; null is 1/6, that of features spread evenly over [0, 1]",
@@ -73,7 +75,7 @@ class CreateBody(LimitsBody):
     options: dict[Annotated[str, Field(max_length=64)], Any] = Field(
         default_factory=dict, description="of the ranker, by name: pairrank rankers NAME lists them"
     )
-    feature_names: list[Text] | None = Field(default=None, description="so that features can be sent by name")
+    feature_names: Many[Text] | None = Field(default=None, description="so that features can be sent by name")
     start: StartBody | None = Field(
         default=None, description="what is known before the first click: the present ranking, say"
     )
@@ -101,7 +103,7 @@ class FeedbackBody(Body):
     """The clicks on one impression, whole and final."""
 
     impression_id: Text
-    clicks: list[Annotated[str, Field(max_length=MAX_ID)]] = Field(description="ids of clicked documents; may be empty")
+    clicks: Many[Annotated[str, Field(max_length=MAX_ID)]] = Field(description="ids of clicked documents; may be empty")
 
 
 class EventBody(Body):
