@@ -126,6 +126,8 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
     assert target.read_bytes() == b"two"
     with pytest.raises(StorageError, match="cannot write"):
         archive.write_atomically(tmp_path / "no" / "file", b"x")
+    with pytest.raises(StorageError, match="cannot write"):
+        archive.write_atomically(target / "below a file", b"x")
     with pytest.raises(StorageError, match="cannot read"):
         archive.read_file(tmp_path / "absent")
     with pytest.raises(StorageError, match="cannot write"):
@@ -133,6 +135,16 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="name of a file"):
         archive.write_atomically(tmp_path / "a\0b", b"x")
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        archive.write_atomically(tmp_path / "file", b"x")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_working_folder_that_is_gone_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

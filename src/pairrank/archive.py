@@ -147,8 +147,10 @@ def write_atomically(path: str | os.PathLike[str], blob: bytes) -> None:
             os.fsync(opened.fileno())
         os.replace(partial, target)
     except OSError as problem:
-        partial.unlink(missing_ok=True)
         raise StorageError(f"cannot write {path}: {problem.strerror or problem}") from problem
+    finally:
+        with suppress(OSError):  # after Ctrl-C, too; mostly it is gone
+            partial.unlink()
     _sync_folder(target.parent)
 
 
