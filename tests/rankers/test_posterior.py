@@ -134,6 +134,41 @@ def test_incremental_estimator_stays_within_its_tolerance(
     assert refreshes < 0.6 * len(history)  # it does not buy this by refreshing after every list
 
 
+@pytest.mark.parametrize(("lam", "paper"), [(18.0, False), (0.1, True)])
+@pytest.mark.parametrize("seed", range(3))
+def test_one_document_far_out_does_not_lead_the_estimate_astray(seed: int, lam: float, paper: bool) -> None:
+    """Its pairs' σ' is 0 at one θ̂ and outweighs all the rest at the next: H⁻¹ of before tells nothing of it."""
+    information = InformationMatrix(D, lam) if paper else None
+    posterior = Posterior(np.full(D, lam), tolerance=5e-3, capacity=10**6, metric=information, disjoint=paper)
+    history, strays = [], []
+    for turn, (X, found) in enumerate(lists(seed, 130)):
+        if turn == 100:
+            X[found.loser[0], 0] = 1e4 * np.sign(posterior.theta[0])
+        if paper:
+            found = pairs.Pairs(*(part[:1] for part in found))
+        if information is not None:
+            information.add(pairs.low_rank(X, found, found.weight))
+        posterior.add(X, found)
+        history.append((X, found))
+        if turn >= 100:
+            x, w = differences(history)
+            P = lam * np.eye(D)
+            gap = posterior.theta - exact(history, P, np.zeros(D))
+            strays.append(float(np.sqrt(gap @ slow_twins.pair_hessian(posterior.theta, x, w, P) @ gap)))
+    assert max(strays) < 0.1
+
+
+def test_a_refresh_moves_where_the_tolerance_is_of_another_norm() -> None:
+    """In the norm of H the way is nothing beside a goal that is in that of M; it must be gone all the same."""
+    posterior = Posterior(np.full(D, 1.0), tolerance=1.0, metric=InformationMatrix(D, 1e8), disjoint=True)
+    for X, found in lists(3, 40):
+        posterior.add(X, found)
+    posterior.theta, posterior._contraction = posterior.theta + 1e-4, 1.0
+    posterior._refresh()
+    gradient = posterior.gradient()
+    assert posterior._length(posterior.inverse @ gradient, gradient) < 0.2 < posterior.strayed
+
+
 def test_curvature_is_that_of_the_loss() -> None:
     posterior = Posterior(np.full(D, 2.0), mean_loss=False, tolerance=1e-3, capacity=10**6)
     history = []

@@ -345,20 +345,25 @@ class Posterior(Saved):
         before = move = np.zeros_like(self.theta)
         for step in range(MAX_STEPS):
             gradient = self.gradient()
-            if step:
+            if previous < math.inf:
                 seen.append((-move, gradient - before))
             before, move = gradient, secant_step(self.inverse, gradient, seen)
             size = self._length(move, gradient)
             if step == 0:
                 self.strayed = size
-            else:
+            elif previous < math.inf:
                 # Directions in which σ is flat are long in the norm of M; one lucky step tells nothing about them.
                 contraction = min(max(size / previous, 1e-3 if self._metric is None else 0.1), 1.0)
                 measured = max(measured, contraction)
             if size > goal and contraction > 0.5:
-                move = self._newton_step(gradient, goal)
+                move = self._newton_step(gradient)
                 size = self._length(move, gradient)
-                move = self._safe_share(move, gradient) * move
+                if (share := self._safe_share(move, gradient)) < 1.0:
+                    # As far from here σ' is another: neither the kept H⁻¹ nor these steps tell anything there.
+                    self.theta = self.theta - share * move
+                    self._rebuild()
+                    seen, previous = [], math.inf
+                    continue
             self.theta = self.theta - move
             if size * contraction <= goal or previous <= size < 10 * goal:
                 break  # there, or so near that rounding stands in the way
@@ -380,16 +385,16 @@ class Posterior(Saved):
             gradient = self._metric.matrix.dot(move)
         return math.sqrt(max(float(gradient.dot(move)), 0.0))
 
-    def _newton_step(self, gradient: FloatArray, goal: float) -> FloatArray:
+    def _newton_step(self, gradient: FloatArray) -> FloatArray:
         """(d,), ∇²L⁻¹∇L.
 
-        Conjugate gradients with H⁻¹ as preconditioner, to a tenth of the length or to ``goal``: no matrix is formed.
+        Conjugate gradients with H⁻¹ as preconditioner, to a tenth of the length: no matrix is formed.
         """
         move, residual = np.zeros_like(gradient), gradient
         descent = direction = self.inverse @ residual
         before = first = float(residual @ descent)
         for _ in range(MAX_STEPS):
-            if before <= max(0.01 * first, 0.01 * goal**2):
+            if before <= 0.01 * first:
                 break
             bent = self.P @ direction + self.history.bend(self.theta, direction)
             length = before / float(direction @ bent)
