@@ -31,3 +31,24 @@ def test_blocks_do_not_change(options: dict[str, object]) -> None:
         several += found.n_blocks > 1
     assert same >= 0.999 * n_lists
     assert several > n_lists / 10  # there was something to get wrong
+
+
+@pytest.mark.parametrize("n", [3, 20])
+def test_a_document_far_out_changes_no_order_of_the_others(n: int) -> None:
+    rng, theta = np.random.default_rng(1), np.array([1.0, -1.0, 0.5, 0.0])
+    ranker, wrong, some = pairrank.PairRank(4), 0, 0
+    for _ in range(150):
+        impression = ranker.rank(rng.normal(size=(12, 4)), 8)
+        ranker.learn(impression, rng.random(8) < 1 / (1 + np.exp(1 - 2 * impression.features @ theta)))
+    for _ in range(60):
+        X = rng.normal(size=(n, 4))
+        X[0, 0] = 1e9
+        inputs = ranker._units.inputs(X)[1:]
+        scores = inputs @ ranker._weights
+        gap, width = scores[:, None] - scores, np.sqrt(confidence.squared_widths(inputs - inputs[0], ranker._metric))
+        certain = ranker.inspect(X).certain[1:, 1:]
+        near = np.abs(gap - ranker.z * width) < 0.02 * width.max()  # close calls
+        wrong += np.sum((certain != (gap > ranker.z * width)) & ~near)
+        some += certain.sum()
+    assert wrong < 0.001 * some
+    assert some > 20

@@ -21,8 +21,9 @@ from pairrank.types import BoolArray, FloatArray, IntArray
 LISTS = 64
 # Features that differ by less are constant: the square of such a difference has no digits left.
 LEAST = 1e-100
-# In units of its feature no document is seen further from its list's mean than this: sums of squares stay finite.
-FURTHEST = 1e6
+# In units of its feature no document is seen further from its list's mean than this. One that is far out takes the mean
+# with it, and so the others may come to be this far from it, where float32 must still tell their widths.
+FURTHEST = 1e3
 
 
 def centred(X: FloatArray) -> FloatArray:
@@ -189,7 +190,7 @@ class Units(Saved):
         True when a unit that was in use has changed, so that what was learned in it must be learned anew. A feature
         that varies for the first time gets its unit at once; nothing was learned of it yet.
         """
-        if len(X) < 2 or (self.settled and ranges is None and not self._vary_first(X)):
+        if ranges is None and (len(X) < 2 or (self.settled and not self._vary_first(X))):
             return False
         found = self._measure(X, ranges)
         new = (self.values == 0.0) & (found > 0.0)
