@@ -173,6 +173,31 @@ def test_the_bias_of_position_is_that_of_the_positions_that_users_saw(locked: in
         assert beta == pytest.approx(far / (1 + np.exp(beta * far)), rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"z": 0.0, "lam": 1e-12}, {"preset": "paper", "alpha": "theory", "c_mu": 1e-80}, {"preset": "paper", "alpha": 0}],
+    ids=str,
+)
+def test_the_narrowest_and_the_widest_intervals_are_within_reach_of_float32(options: dict[str, object]) -> None:
+    """Warnings are errors here."""
+    ranker, rng = pairrank.PairRank(3, **options), np.random.default_rng(0)  # type: ignore[arg-type]
+    for _ in range(100):
+        impression = ranker.rank(rng.normal(size=(10, 3)))
+        ranker.learn(impression, impression.features[:, 0] > 0.5)
+    for n in (10, 600):
+        X = rng.normal(size=(n, 3))
+        X[:2, 0] = 1e9, -1e9
+        assert len(ranker.rank(X)) == n
+        assert ranker.inspect(X).certain[0, 1] == (ranker.alpha != "theory")
+
+
+def test_a_prior_below_lambda_leaves_the_width_of_lemma_1_a_number() -> None:
+    ranker = pairrank.PairRank(3, preset="paper", alpha="theory")
+    ranker.set_prior(np.zeros(3), np.eye(3), 1e-9 * np.eye(3))
+    assert len(ranker.rank(np.eye(3))) == 3
+    assert ranker.width_factor == pytest.approx(2.0 * np.sqrt(0.1))
+
+
 def test_models_stay_in_the_ball() -> None:
     ranker = trained(preset="paper", Q=0.7)
     assert np.linalg.norm(ranker._weights) <= 0.7 + 1e-9

@@ -14,6 +14,7 @@ from pairrank.types import AnyArray, Float32Array, FloatArray, IntArray
 # Lemma 1's constants: noise of a yes or no is ½-sub-Gaussian, the sigmoid is ¼-Lipschitz.
 R = 0.5
 K_MU = 0.25
+LARGEST = 1e30
 
 
 def updated_inverse(inverse: FloatArray, rows: FloatArray) -> tuple[FloatArray, float]:
@@ -131,5 +132,6 @@ def alpha_theory(
     ``log_det`` is log det M_t, ``radius`` is Q, ``c_mu`` the smallest slope of σ over the admissible models (¼, the
     kindest, by default).
     """
-    log_ratio = log_det - n_features * math.log(lam) - 2.0 * math.log(delta1)
-    return (2.0 * K_MU / c_mu) * (math.sqrt(R**2 * log_ratio) + math.sqrt(lam) * radius)
+    # A prior may start M below λI. And what α is beyond LARGEST, where nothing is certain, float32 could not hold.
+    log_ratio = max(log_det - n_features * math.log(lam) - 2.0 * math.log(delta1), 0.0)
+    return min((2.0 * K_MU / c_mu) * (math.sqrt(R**2 * log_ratio) + math.sqrt(lam) * radius), LARGEST)

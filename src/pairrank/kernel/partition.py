@@ -78,8 +78,9 @@ def half_by_probability(own: Real, alpha: float) -> Real:
 # Widths are a little wider in these bounds than in the comparisons themselves, for those are rounded.
 SLACK = 1.001
 
-# With no width at all every order is certain; this is as good as zero, and its square is not yet zero in float32.
-TINY = 1e-15
+# With no width at all every order is certain; this is as good as zero, and neither its square nor that of a score in
+# units of it is out of reach of float32.
+TINY = 1e-12
 
 
 def _exceeds(margin: Real, squared: Real) -> BoolArray:
