@@ -172,6 +172,21 @@ def test_what_is_left_out_is_recalled_to_the_bit(
 
 
 @pytest.mark.parametrize("name", names())
+def test_lists_of_one_document_take_no_room(name: str) -> None:
+    """However many there are before units are settled; a log gives back the lists beside them."""
+    ranker, rng, log = make(name, n_features=D, seed=2), np.random.default_rng(0), []
+    for number in range(200):
+        impression = ranker.rank(candidates(rng)[: 1 if number % 2 else N], K if number < 12 else 1)
+        log.append((impression, np.arange(len(impression)) == 0))
+        ranker.learn(*log[-1])
+        if number in (9, 30):
+            other = type(ranker).from_bytes(ranker.to_bytes(history=False))
+            assert other.recall(reversed(log))
+            assert other.to_bytes() == ranker.to_bytes()
+    assert not isinstance(ranker, LinearRanker) or len(ranker._first) <= 64
+
+
+@pytest.mark.parametrize("name", names())
 def test_a_file_outlives_its_defaults(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ranker = make(name, n_features=D, seed=6)
     play(ranker, 80)

@@ -125,9 +125,12 @@ class LinearRanker(Explained):
         return {"ranges": np.ptp(filled(X), axis=0)}
 
     def _take(self, impression: Impression, clicks: BoolArray) -> None:
-        before = self._units.settled
-        changed = self._units.watch(impression.features, impression.memory.get("ranges"))
-        self._first = () if before else (*self._first, (impression, clicks))
+        before, telling = self._units.settled, self._tells_units(impression)
+        changed = telling and self._units.watch(impression.features, impression.memory.get("ranges"))
+        if before:
+            self._first = ()
+        elif telling:  # others could be any number before units are settled
+            self._first = (*self._first, (impression, clicks))
         if self._units.settled and not before:
             self._newest = None  # from here on NaN may be no value in a feature in which it was one
             products = self._products() if self.interactions else None
@@ -140,6 +143,12 @@ class LinearRanker(Explained):
         if self._units.settled:
             self._first = ()
         self._keep_monotone()
+
+    @staticmethod
+    def _tells_units(impression: Impression) -> bool:
+        """Whether a list has more than one document to measure units by, shown or among its candidates."""
+        ranges = impression.memory.get("ranges")
+        return len(impression) > 1 or (ranges is not None and bool(ranges.any()))
 
     def _keep_monotone(self) -> None:
         if self._signs:
@@ -178,7 +187,8 @@ class LinearRanker(Explained):
         return state | empty, (len(self._first), 0)
 
     def _read_back(self, entries: Iterable[tuple[Impression, BoolArray]], n_first: int, n_history: int) -> bool:
-        first = list(islice(entries, n_first))[::-1]
+        telling = (entry for entry in entries if self._tells_units(entry[0]))
+        first = list(islice(telling, n_first))[::-1]
         if len(first) == n_first:
             self._first = tuple(first)
         else:  # units can no longer change: what was learned in them cannot be learned anew

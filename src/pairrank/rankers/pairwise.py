@@ -161,7 +161,7 @@ class PairwiseRanker(LinearRanker):
         first: list[tuple[Impression, BoolArray]] = []
         posterior, history = self._posterior, self._posterior.history
         for impression, clicks in entries:
-            if len(first) < n_first:
+            if len(first) < n_first and self._tells_units(impression):
                 first.append((impression, clicks))
             found = preferred(self.pairs, impression, clicks)
             if len(found.weight) and history.n_lists < n_history:
