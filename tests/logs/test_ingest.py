@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pairrank.errors import DataError, LogError, MissingExtraError, OptionError
+from pairrank.errors import DataError, LogError, MissingExtraError, OptionError, StorageError
 from pairrank.logs import Reason, Writer, fit, ingest
 from pairrank.logs.ingest import kind_of, seconds
 
@@ -80,6 +80,13 @@ def test_what_cannot_be_written_is_all_that_is_told(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Writer, "add", refuse)
     with pytest.raises(OSError, match="disk full"):  # and the cursor of the join goes quietly
         ingest([lines(tmp_path / "events.jsonl", SHOWN, CLICK)], tmp_path / "log.parquet")
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"cannot write .*log.parquet: No such file"):
+        Writer(tmp_path / "no" / "log.parquet", 4)
+    with pytest.raises(StorageError, match=r"cannot write to the folder .*no: No such file"):
+        ingest([], tmp_path / "no" / "log.parquet")
 
 
 def test_a_missing_extra_is_told_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

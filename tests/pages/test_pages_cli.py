@@ -75,6 +75,13 @@ def test_a_port_in_use_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"cannot listen on port {port}" in capsys.readouterr().err
 
 
+def test_a_store_that_cannot_be_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes").write_text("not a database " * 100)
+    for place, told in (("no/play.db", "does not exist: create it"), ("notes", "file is not a database")):
+        assert main(["play", "--no-browser", "--store", str(tmp_path / place)]) == 1
+        assert told in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_play_serves_both_pages_and_stops_cleanly(server: Server) -> None:
     assert b"A search that learns from you" in server.call("GET", "/play")

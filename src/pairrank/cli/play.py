@@ -31,10 +31,13 @@ def run(args: argparse.Namespace) -> None:
     import_extra("uvicorn", "serve")
     from pairrank.service.playground.index import open_index
     from pairrank.service.playground.start import serve
+    from pairrank.service.settings import Settings
     from pairrank.service.store.sqlite import file_locks
-    from pairrank.service.supervisor import listen
+    from pairrank.service.supervisor import check, listen
 
     file_locks()
+    if args.store:
+        check(Settings(store=f"sqlite:///{args.store}"))
     place = listen("127.0.0.1", args.port, patience=0.0)
     # The server hands on the signal that ended it: as an exception it lets the temporary folder be removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

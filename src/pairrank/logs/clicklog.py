@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pairrank.checking import import_extra
-from pairrank.errors import DataError
+from pairrank.errors import DataError, StorageError
 
 GROUP_BYTES = 16 * 2**20
 
@@ -69,7 +69,10 @@ class Writer:
         }
         self._schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
         self._partial = Path(self.path).with_name(f".{Path(self.path).name}.part")
-        self._file = parquet().ParquetWriter(self._partial, self._schema, compression="zstd")
+        try:
+            self._file = parquet().ParquetWriter(self._partial, self._schema, compression="zstd")
+        except OSError as problem:
+            raise StorageError(f"cannot write {self.path}: {os.strerror(problem.errno or 0)}") from problem
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairrank.documents import MAX_MAGNITUDE
+from pairrank.errors import StorageError
 from pairrank.logs.clicklog import Writer
 from pairrank.logs.problems import Problems, Reason
 
@@ -41,7 +42,10 @@ class Join:
 
     def __init__(self, problems: Problems, folder: str | os.PathLike[str], *, missing: bool) -> None:
         self.problems, self._missing = problems, missing
-        self._folder = tempfile.TemporaryDirectory(prefix="pairrank-join-", dir=folder)
+        try:
+            self._folder = tempfile.TemporaryDirectory(prefix="pairrank-join-", dir=folder)
+        except OSError as problem:
+            raise StorageError(f"cannot write to the folder {folder}: {problem.strerror}") from problem
         self._db = sqlite3.connect(Path(self._folder.name) / "join.db")
         self._db.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _TABLES)
 
