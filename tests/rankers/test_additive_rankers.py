@@ -454,6 +454,21 @@ def test_a_gap_in_flight_while_the_pieces_are_fixed_is_refused_before_and_after_
             one.learn(gap, [True, False, False])
 
 
+@pytest.mark.parametrize("name", ["pairrank", "pairrank-c", "pdgd"])
+def test_one_wrong_value_among_the_first_leaves_a_monotone_feature_that_can_be_learned(name: str) -> None:
+    """The last piece is 1e9 times as long as the others, whose rises beside it are nothing but rounding."""
+    rng, ranker = np.random.default_rng(0), rankers.make(name, n_features=2, model="additive", monotone={0: -1})
+    assert isinstance(ranker, rankers.LinearRanker)
+    for number in range(120):
+        X = rng.normal(size=(10, 2))
+        X[0, 0] = 1e9 if number == 5 else X[0, 0]
+        impression = ranker.rank(X)
+        ranker.learn(impression, rng.random(10) < 1 / (1 + np.exp(-3 * np.abs(impression.features[:, 0]))))
+    x = np.linspace(-3.0, 3.0, 50)
+    assert (np.diff(ranker.effect(0, x).value) <= 0.0).all()
+    assert ranker.effect(1, x).value.any()
+
+
 def test_weights_move_no_further_than_they_must() -> None:
     rng = np.random.default_rng(0)
     B = rng.normal(size=(4, 4))
