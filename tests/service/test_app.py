@@ -21,7 +21,7 @@ from pairrank.errors import StorageError
 from pairrank.service.auth import new_key
 from pairrank.service.http.ranking import parse_impression
 from pairrank.service.settings import METRICS_FOLDER
-from pairrank.service.store import open_store
+from pairrank.service.store import SqlStore, open_store
 from pairrank.service.store.values import Config, Limits, Status
 from pairrank.service.worker.lists import explores
 from pairrank.service.worker.metrics import Metrics
@@ -531,3 +531,21 @@ def test_a_worker_answers_when_it_can_rank_however_long_it_takes_to_load(
     open_store(tmp_path / "store.db").close()
     with running_app(tmp_path / "store.db", learner=False) as client:
         assert client.get("/v1/rankers").status_code == 200
+
+
+def test_many_streams_ask_the_store_as_often_as_one(tmp_path: Path) -> None:
+    with (
+        running_server(tmp_path / "s.db") as address,
+        mock.patch.object(SqlStore, "rankers", autospec=True, side_effect=SqlStore.rankers) as asked,
+    ):
+        streams = [HTTPConnection(address.removeprefix("http://"), timeout=60) for _ in range(20)]
+        for stream in streams:
+            stream.request("GET", "/v1/stream")
+        answers = [stream.getresponse() for stream in streams]
+        for answer in answers:
+            assert answer.readline() == b"event: rankers\n"
+            while answer.readline() != b": still here\n":
+                pass
+        for stream in streams:
+            stream.close()
+    assert 2 <= asked.call_count < 20
