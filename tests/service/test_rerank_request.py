@@ -36,6 +36,7 @@ def test_what_cohere_and_jina_send_is_taken() -> None:
         (b"{", "the body is not JSON"),
         (b"[]", "the body is not a JSON object with model, query and documents"),
         ({"model": 3}, "model must be a text"),
+        ({"model": "m\0"}, "model must be a text"),
         ({"query": None}, "query must be a text that is not empty"),
         ({"query": " "}, "query must be a text that is not empty"),
         ({"query": "q " * 2_000_000}, "the query has 4000000 characters; at most 2500000 are allowed"),

@@ -51,7 +51,7 @@ def parse_rerank(body: bytes, max_documents: int) -> RerankRequest:
     model = request.get("model")
     if model is None or model == "":
         model = DEFAULT_MODEL
-    if not isinstance(model, str):
+    if not isinstance(model, str) or "\0" in model:  # which PostgreSQL cannot look for
         raise InputError("model must be a text, the name of a ranker")
     query = request.get("query")
     if not isinstance(query, str) or not query.strip():
