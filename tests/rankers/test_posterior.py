@@ -158,6 +158,18 @@ def test_one_document_far_out_does_not_lead_the_estimate_astray(seed: int, lam: 
     assert max(strays) < 0.1
 
 
+def test_a_long_step_is_looked_after_whatever_short_ones_left() -> None:
+    """With a half-life of one list every refresh is of a long way, and nothing may be left of it."""
+    posterior, strays = Posterior(np.full(D, 18.0), tolerance=5e-3, half_life=1.0), []
+    for X, found in lists(8, 150, scale=3.0):
+        posterior._contraction = 1e-3
+        posterior.add(X, found)
+        x, w = posterior.history.differences()
+        gap = posterior.theta - slow_twins.minimise(x, w, posterior.P, np.zeros(D))
+        strays.append(float(np.sqrt(gap @ slow_twins.pair_hessian(posterior.theta, x, w, posterior.P) @ gap)))
+    assert max(strays) < 5e-3
+
+
 def test_a_refresh_moves_where_the_tolerance_is_of_another_norm() -> None:
     """In the norm of H the way is nothing beside a goal that is in that of M; it must be gone all the same."""
     posterior = Posterior(np.full(D, 1.0), tolerance=1.0, metric=InformationMatrix(D, 1e8), disjoint=True)

@@ -36,6 +36,8 @@ GROWTH = 1.25
 # Refreshes that cost as much as two rebuilds of the same history.
 PASSES = 12
 MAX_STEPS = 100
+# A long step of a refresh, in the norm of the tolerance.
+LONG = 0.1
 # What products in float32 lose of a sum of squares, and what of a width's square may be lost by it.
 ROUNDING, LOST = 1e-7, 0.01
 # Documents of the history take at most this many bytes; then the oldest quarter of the lists is folded. What folding
@@ -365,7 +367,9 @@ class Posterior(Saved):
                     seen, previous = [], math.inf
                     continue
             self.theta = self.theta - move
-            if size * contraction <= goal or previous <= size < 10 * goal:
+            # What steps of before left tells nothing of a long one, which leaves more: that one is looked after.
+            known = measured > 0.0 or size < LONG
+            if (known and size * contraction <= goal) or previous <= size < 10 * goal:
                 break  # there, or so near that rounding stands in the way
             previous = size
         if measured:
