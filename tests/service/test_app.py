@@ -510,6 +510,12 @@ def test_the_stream_tells_of_changes(tmp_path: Path) -> None:
         assert seen == [[], ["a"]]
         response.close()
         connection.close()
+        connection.request("HEAD", "/v1/stream")  # has an end, so that the connection goes on
+        assert connection.getresponse().read() == b""
+        connection.request("HEAD", "/healthz")
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["content-length"], answer.read()) == (200, "15", b"")
+        connection.close()
 
 
 def test_impression_ids_parse() -> None:

@@ -100,10 +100,10 @@ class Envelope:
             return
         own = secrets.token_hex(8)
         token = request_id.set(own)
-        started, status, begun = time.perf_counter(), 500, False
+        started, status, begun, over = time.perf_counter(), 500, False, False
 
         async def dressed(message: Message) -> None:
-            nonlocal status, begun
+            nonlocal status, begun, over
             if message["type"] == "http.response.start":
                 status, begun = message["status"], True
                 given = {name for name, _ in message["headers"]}
@@ -112,6 +112,10 @@ class Envelope:
                     (b"x-request-id", own.encode()),
                     *(header for header in _HEADERS if header[0] not in given),
                 ]
+            elif scope["method"] == "HEAD":  # the server leaves the body out; that of a stream would never end
+                if over:
+                    return
+                over, message["more_body"] = True, False
             await send(message)
 
         with telemetry.request(scope):
@@ -119,7 +123,7 @@ class Envelope:
                 problem = self._refused(scope)
                 if problem is not None:
                     await refusal(problem)(scope, receive, dressed)
-                else:  # the server leaves the body out where HEAD was asked
+                else:
                     asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
                     await self._app(asked, receive, dressed)
             except Exception as fault:
