@@ -29,9 +29,9 @@ def die(number: int) -> int:
     return number
 
 
-@pytest.mark.parametrize(("name", "workers"), [("serial", None), ("serial", 1), ("processes", 2)])
-def test_results_come_in_order(name: str, workers: int | None) -> None:
-    with start(name, workers) as engine:
+@pytest.mark.parametrize("name", ["serial", "processes"])
+def test_results_come_in_order(name: str) -> None:
+    with start(name, 2) as engine:
         assert list(engine.map(square, range(20))) == [n * n for n in range(20)]
         assert list(engine.map(square, [])) == []
         with pytest.raises(ZeroDivisionError, match="two"):
@@ -126,6 +126,6 @@ def test_a_pool_that_is_given_up_as_the_interpreter_ends_does_not_hold_it_up(tmp
 
 
 def test_wrong_engines() -> None:
-    for name, workers in (("spark", None), ("serial", 0), ("serial", True), ("serial", -np.int64(2)), ("serial", 2)):
+    for name, workers in (("spark", None), ("serial", 0), ("serial", True), ("serial", -np.int64(2))):
         with pytest.raises(OptionError):
             start(name, workers)  # type: ignore[arg-type]

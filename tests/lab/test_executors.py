@@ -102,8 +102,6 @@ def test_unknown_engine_and_stray_address() -> None:
         run_all(SPECS, engine="abacus")
     with pytest.raises(OptionError, match="ray"):
         run_all(SPECS, engine="serial", address="auto")
-    with pytest.raises(OptionError, match="4 workers came for the engine serial"):
-        run_all(SPECS, engine="serial", jobs=4)
 
 
 def test_resume_is_the_default_and_can_be_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from pairrank import click_models, engines
+from pairrank import click_models
 from pairrank.data.normalize import NAMES
 from pairrank.engines import ENGINES
 from pairrank.engines.ray import connected
@@ -135,7 +135,6 @@ def users(args: argparse.Namespace) -> tuple[str, ...]:
 def run_experiment(experiment: Experiment, args: argparse.Namespace) -> None:
     """Run an experiment and report on it; runs that fail do not keep the others from the report."""
     specs = experiment.specs()
-    engines.check(args.engine, args.jobs)
     prepare(args.out, "runs", "pyarrow", "matplotlib")
     check_defaults(args.out, experiment.rankers, args.resume)  # `run_all` asks, too, when that file is another already
     experiment.save(args.out)

@@ -17,9 +17,8 @@ from pairrank import threads
 from pairrank.checking import check_choice, check_whole
 from pairrank.engines.base import Engine, Item, Pool, Result, call, cores, enlist, processes, sharing, submit
 from pairrank.engines.ray import connected
-from pairrank.errors import OptionError
 
-__all__ = ["ENGINES", "Engine", "check", "cores", "enlist", "over_processes", "processes", "sharing", "start", "submit"]
+__all__ = ["ENGINES", "Engine", "cores", "enlist", "over_processes", "processes", "sharing", "start", "submit"]
 
 ENGINES = ("serial", "processes", "ray")
 
@@ -29,15 +28,10 @@ def start(name: str = "serial", workers: int | None = None) -> AbstractContextMa
 
     Ray is the cluster at the address in the environment's RAY_ADDRESS, or a local one that lives as long as the work.
     """
-    check(name, workers)
-    return _started(name, workers)
-
-
-def check(name: str, workers: int | None) -> None:
-    """`OptionError` where there is no engine of that name, or not with so many workers."""
     check_choice("engine", name, ENGINES)
-    if workers is not None and check_whole("workers", workers, 1) > 1 and name == "serial":
-        raise OptionError(f"{workers} workers came for the engine serial, which works alone: try processes or ray")
+    if workers is not None:
+        check_whole("workers", workers, 1)
+    return _started(name, workers)
 
 
 @contextmanager

@@ -9,9 +9,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pairrank import engines, errors
-from pairrank.checking import import_extra
-from pairrank.engines import cores
+from pairrank import errors
+from pairrank.checking import check_choice, import_extra
+from pairrank.engines import ENGINES, cores
 from pairrank.errors import OptionError, PairRankError, StorageError
 from pairrank.lab import cluster, processes
 from pairrank.lab.experiment import check_defaults
@@ -39,7 +39,7 @@ def run_all(
     All runs are tried. When some fail, `RunsFailedError` tells which and keeps the rest; when all fail for one
     reason, that reason is raised.
     """
-    engines.check(engine, jobs)
+    check_choice("engine", engine, ENGINES)
     if address is not None and engine != "ray":
         raise OptionError(f"address is {address!r} and the engine is {engine!r}; an address needs the engine ray")
     if out is not None:
