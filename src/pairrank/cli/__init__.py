@@ -6,6 +6,7 @@ Such a module has ``configure(parser)``, which adds the options, and ``run(args)
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import signal
 import sys
@@ -106,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except OSError as problem:
         if not isinstance(problem, BrokenPipeError):
-            gone = isinstance(problem, FileNotFoundError) and problem.filename is None  # os.getcwd names no file
+            gone = str(problem) == f"[Errno {errno.ENOENT}] {os.strerror(errno.ENOENT)}"  # os.getcwd names no file
             print(f"pairrank: {'the working folder is gone: change to another' if gone else problem}", file=sys.stderr)
         try:
             sys.stdout.flush()
