@@ -137,10 +137,14 @@ class Watched:
         self.page = page
         self.problems: list[str] = []
         self.tolerated: tuple[str, ...] = ()
-        page.on("console", lambda line: self._note(f"console: {line.text}") if line.type == "error" else None)
+        page.on("console", self._line)
         page.on("pageerror", lambda fault: self._note(f"fault: {fault}"))
         page.on("dialog", lambda dialog: (self._note(f"dialog: {dialog.message}"), dialog.dismiss()))
         page.on("request", self._request)
+
+    def _line(self, line: Any) -> None:
+        if line.type == "error":
+            self._note(f"console: {line.text} ({line.location['url']})")
 
     def _note(self, text: str) -> None:
         if not any(part in text for part in self.tolerated):
