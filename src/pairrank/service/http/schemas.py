@@ -410,5 +410,5 @@ def shown(model: type[Answer], row: object, **more: Any) -> dict[str, Any]:
 
 def listed(name: str, model: type[Answer]) -> type[Answer]:
     """The answer that has a list of ``model`` under ``name``, newest first where that has a meaning."""
-    fields: dict[str, Any] = {name: list[model]}  # type: ignore[valid-type]
+    fields: dict[str, Any] = {name: (list[model], ...)}  # type: ignore[valid-type]
     return create_model(f"{name.capitalize()}Answer", __base__=Answer, **fields)
