@@ -184,9 +184,9 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
         asked = (query.features, query.k, query.client_id, page)
         launch = worker.models.launch(row.id)
         drawn = draw(Setting(ranker, row.limits, number, *asked, experiments, arms, launch, worker.clock()))
-        # The bias of position is learned at the positions that users saw: those of earlier pages stand above.
-        above = {"above": np.array(len(page.before))} if page.before else {}
-        impression = drawn.impression.with_features(drawn.impression.features, **above)
+        impression = drawn.impression
+        if page.before:  # the bias of position is learned at the positions that users saw, below earlier pages
+            impression = impression.with_features(impression.features, above=np.array(len(page.before)))
         scores = ranker.score(impression.features)
         if not np.isfinite(scores).all():
             raise ArithmeticError("scores are not finite")
@@ -268,7 +268,8 @@ async def _twin(worker: WorkerState, pupil: str, served: Served, features: Float
     other = await worker.models.get(pupil)
     number, other.next_number = other.next_number, other.next_number + 1
     own = as_shown(other.ranker.rank(features, 1, number=number), features, shown.ranking)
-    own = own.with_features(own.features, **{k: v for k, v in shown.memory.items() if k == "above"})
+    if "above" in shown.memory:
+        own = own.with_features(own.features, above=shown.memory["above"])
     return served._replace(
         ranker_id=other.row.id,
         number=number,
