@@ -155,7 +155,10 @@ def explained(record: Record, closes: float, logged: bytes | None, forgetful: bo
             if call.began <= first:
                 for now in (call.began, min(call.ended, max(call.began, closes))):
                     other = plain.copy()
-                    if _answer(other, call, number, token, now) == call.answer or call.answer is None:
+                    answer = _answer(other, call, number, token, now)
+                    if call.answer is None:  # it stays: a second time it does nothing, and what is left stays small
+                        states.append((other, left))
+                    elif answer == call.answer:
                         states.append((other, left[:place] + left[place + 1 :]))
     return False
 

@@ -57,3 +57,10 @@ def test_a_list_can_be_lost_until_something_is_said_of_it() -> None:
     lost = Call("feedback", ["a"], 3, 4, "expired")
     assert explained(Record("1-t", ["a", "b"], 0, 0, [lost]), CLOSES, None, forgetful=True)
     assert not explained(Record("1-t", ["a", "b"], 0, 0, [CLICKED, lost]), CLOSES, None, forgetful=True)
+
+
+def test_requests_without_an_answer_may_be_many() -> None:
+    unknown = [Call("event", [f"e{i % 2}", "ab"[i % 3 == 0]], 1 + i / 100) for i in range(60)]
+    feedback = [Call("feedback", ["a"], 1 + i / 100) for i in range(60)]
+    assert explained(Record("1-t", ["a", "b"], 0, 0, [*unknown, *feedback]), CLOSES, b"\1\1")
+    assert not explained(Record("1-t", ["a", "b"], 0, 0, [*unknown, *feedback, ACCEPTED]), CLOSES, NONE)
