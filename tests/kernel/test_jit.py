@@ -285,6 +285,9 @@ def test_loops_are_loaded_when_a_ranker_is_made_if_they_were_compiled_before(tmp
     assert not list(tmp_path.rglob("*.nbi"))
     process("-m", "pairrank", "warm")
     assert process("-c", STREAM) == "True\n"
+    assert (
+        process("-c", STREAM.replace("pairrank.PairRank(3)", "pairrank.rankers.make('pdgd', n_features=3)")) == "True\n"
+    )
     assert process("-c", STREAM, PAIRRANK_COMPILED="0") == "False\n"
     assert process("-c", STREAM, NUMBA_DISABLE_JIT="1") == "False\n"
     assert process("-c", STREAM, NUMBA_DISABLE_JIT="1", PAIRRANK_COMPILED="1") == "False\n"

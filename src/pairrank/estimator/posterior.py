@@ -22,7 +22,6 @@ import numpy as np
 from pairrank.estimator.differences import Differences
 from pairrank.estimator.history import LISTS_A_PRODUCT, History
 from pairrank.estimator.information_matrix import InformationMatrix
-from pairrank.kernel import jit
 from pairrank.kernel.confidence import inverse_of, plus_product
 from pairrank.kernel.list_newton import take_in, take_in_shown, takes_in_one_go
 from pairrank.kernel.pairs import Pairs, shown
@@ -82,7 +81,6 @@ class Posterior(Saved):
         metric: InformationMatrix | None = None,
         disjoint: bool = False,
     ) -> None:
-        jit.begin()
         d = len(precision)
         self._n_free = d if n_free is None else n_free
         self._penalty = precision.copy()

@@ -15,6 +15,7 @@ from pairrank.documents import Features
 from pairrank.errors import NoWeightsError, OptionError
 from pairrank.features.additive import Additive, filled
 from pairrank.features.linear import Units
+from pairrank.kernel import jit
 from pairrank.rankers.base import State
 from pairrank.rankers.effects import Explained
 from pairrank.rankers.first_lists import FirstLists, packed, unpacked
@@ -50,6 +51,7 @@ class LinearRanker(Explained):
     interactions: int | None = None
 
     def _reset(self) -> None:
+        jit.begin()
         told, names = self.monotone or {}, self.feature_names or ()
         if not isinstance(told, Mapping) or not all(sign in (1, -1) for sign in told.values()):
             raise OptionError(f"monotone is {told!r}; expected 1 or -1 for each feature")
