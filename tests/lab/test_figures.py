@@ -54,6 +54,12 @@ def test_names_units_and_room(results: Results, name: str) -> None:
         assert axis.lines
         assert axis.get_ylabel() or place.colspan.start > 0
         assert axis.get_xlabel() or place.rowspan.start < max(rows)
+        (left, _), (low, high) = axis.get_xlim(), axis.get_ylim()
+        for line in axis.lines:
+            seen = line.get_ydata()[line.get_xdata() >= left]
+            assert low <= np.nanmin(seen) <= np.nanmax(seen) <= high, line
+            if line.get_markevery() is not None:  # a line of one point is seen by its marker alone
+                assert line.get_markevery()[0] < len(line.get_xdata())
     (legend,) = figure.legends
     box = legend.get_window_extent()
     assert not any(box.overlaps(axis.get_window_extent()) for axis in axes)

@@ -187,6 +187,8 @@ def _grid(results: Results, shown: Sequence[str], rows: Mapping[str, str], *, le
         for row, (metric, label) in zip(axes, rows.items(), strict=True):
             for axis, users in zip(row, shown, strict=True):
                 _panel(axis, results, users, metric, drawn)
+            (low, high), (lowest, highest) = row[0].get_ylim(), _LIMITS[metric]
+            row[0].set_ylim(max(low, lowest), min(high, highest))  # last: panels share it, and it ends their scaling
             row[0].set_ylabel(label)
         for axis, users in zip(axes[0], shown, strict=True):
             axis.set_title(f"{users} users")
@@ -201,8 +203,6 @@ def _panel(axis: Any, results: Results, users: str, metric: str, drawn: Mapping[
         if cell is None or not cell.has(metric) or (ceiling and metric == "cosine"):
             continue  # the ideal's cosine to itself is 1 and says nothing
         _line(axis, cell.rounds, cell.curves[metric], drawn[ranker])
-    (low, high), (lowest, highest) = axis.get_ylim(), _LIMITS[metric]
-    axis.set_ylim(max(low, lowest), min(high, highest))
     _rounds_axis(axis, log=metric in ("ndcg", "cosine"))
 
 
@@ -223,8 +223,8 @@ def _block_sizes(results: Results, blocked: Sequence[str]) -> Plate:
                 for cell in results.of(ranker):
                     _line(axis, cell.rounds, cell.curves[f"block_at_{rank}"], users[cell.clicks])
                 axis.set_title(f"{names[ranker].label}, rank {rank}")
-                axis.set_ylim(bottom=0)
                 _rounds_axis(axis, log=True, named=row == len(blocked) - 1)
+            axes[row][0].set_ylim(bottom=0)
             axes[row][0].set_ylabel("block size (documents)")
 
     caption = (
@@ -247,7 +247,7 @@ def _block_profiles(results: Results, blocked: Sequence[str]) -> Plate:
                 axis.plot(np.arange(1, len(sizes) + 1), sizes, color=look.colour, ls=look.style, label=look.label)
             axis.set_title(f"{names[ranker].label}, {users} users")
             axis.set_xlabel("rank (position in the full list)")
-            axis.set_ylim(bottom=0)
+        axes[0][0].set_ylim(bottom=0)
         axes[0][0].set_ylabel("block size (documents)")
 
     caption = (
@@ -290,7 +290,7 @@ def _line(axis: Any, x: IntArray, runs: FloatArray, look: Look) -> None:
     if not np.isfinite(runs).any():  # lists that are too short for this, or nothing relevant to find
         return
     mean, half = mean_interval(runs)
-    every = (_MARKERS.find(look.marker), max(1, len(x) // 7))  # staggered: markers of close lines stay apart
+    every = (_MARKERS.find(look.marker) % len(x), max(1, len(x) // 7))  # staggered: markers of close lines stay apart
     axis.plot(x, mean, color=look.colour, ls=look.style, marker=look.marker, markevery=every, label=look.label)
     if 1 < len(runs) < FEW:
         axis.plot(x, runs.T, color=look.colour, ls=look.style, linewidth=0.6, alpha=0.5)
