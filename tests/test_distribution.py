@@ -131,7 +131,7 @@ import simdjson
 import pairrank
 from pairrank.kernel import jit
 pairrank.simulate("synthetic:tiny", rounds=20, panel=0, ideal="")
-assert jit.loaded()
+assert jit._loops is not None
 PY
 """,
     "telemetry": """

@@ -83,12 +83,12 @@ def blocks(panel: Panel, *, compact: bool = False, standalone: bool = True, titl
     return _document([_Pen(panel, compact, titles)], _summary(panel), standalone)
 
 
-def side_by_side(panels: Sequence[Panel], *, compact: bool = False, standalone: bool = True) -> str:
+def side_by_side(panels: Sequence[Panel], *, compact: bool = False) -> str:
     """Several drawings in one SVG, left to right: before and after learning, say."""
     if not panels:
         raise InputError("no panels came; expected one at least")
     summary = " ".join(_summary(panel) for panel in panels)
-    return _document([_Pen(panel, compact) for panel in panels], summary, standalone)
+    return _document([_Pen(panel, compact) for panel in panels], summary, standalone=True)
 
 
 def explain(panel: Panel, first: int, second: int) -> str:

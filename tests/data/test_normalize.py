@@ -124,16 +124,16 @@ def test_json_keeps_every_bit(name: str) -> None:
     assert again.apply(features[:, [3, 1]]).tobytes() == fitted.apply(features[:, [3, 1]]).tobytes()
 
 
-def test_parameters_are_what_search_engines_ask_for() -> None:
+def test_what_is_fitted() -> None:
     features = np.array([[0, 1], [4, 1], [8, 7]], dtype=np.float32)
     training = statistics(features, np.zeros(3, dtype=np.int64), "standard")
-    assert Normaliser.fit("global", training).parameters == {"minimum": [0, 1], "maximum": [8, 7]}
-    standard = Normaliser.fit("standard", training).parameters
-    assert standard["mean"] == [4, 3]
-    np.testing.assert_allclose(standard["standard_deviation"], [np.sqrt(32 / 3), np.sqrt(24 / 3)])
-    assert Normaliser.fit("query", training).parameters == {}
-    assert Normaliser.fit("query", training).per_query
-    assert not Normaliser.fit("global", training).per_query
+    between = Normaliser.fit("global", training)
+    np.testing.assert_array_equal(between.shift, [0, 1])
+    np.testing.assert_array_equal(between.spread, [8, 6])
+    standard = Normaliser.fit("standard", training)
+    np.testing.assert_array_equal(standard.shift, [4, 3])
+    np.testing.assert_allclose(standard.spread, [np.sqrt(32 / 3), np.sqrt(24 / 3)])
+    assert Normaliser.fit("query", training).shift is None
 
 
 def test_names() -> None:

@@ -148,11 +148,16 @@ def test_the_mean_is_the_other_rankers_value() -> None:
 
 def test_estimates_are_those_sums() -> None:
     here, above, reach = np.array([2.0, 0.0, 8.0]), np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.25, 0.125])
-    earned, model = np.array([1.0, 1.0, 0.5]), np.array([0.6, 0.3, 0.9])
-    ips, normalised, robust = estimates(certain_log(earned, here, above, reach), expected=model)
+    earned, other = np.array([1.0, 1.0, 0.5]), np.array([0.6, 0.3, 0.9])
+    log = certain_log(earned, here, above, reach)
+    ips, normalised, robust = estimates(log)
     assert ips.value == pytest.approx(2.0 + 4.0)
     assert normalised.value == pytest.approx(1.0 + 0.5)
-    assert robust.value == pytest.approx(2.0 * 0.4 + 8.0 * -0.4 + 0.6 + 2.0 * 0.3 + 4.0 * 0.9)
+    assert robust.value == pytest.approx(1.0 + 2.0 + 4.0 * 0.5)  # each half knows what the other earned
+    odd = np.arange(len(log.earned))[:, None] % 2 == 1
+    mixed = Log(np.where(odd, other, log.earned), np.where(odd, 0.0, log.here), log.above, log.reach)
+    first, second = 2.0 * 0.4 + 8.0 * -0.4 + 0.6 + 2.0 * 0.3 + 4.0 * 0.9, 1.0 + 2.0 + 4.0 * 0.5
+    assert estimates(mixed)[2].value == pytest.approx((first + second) / 2)
 
 
 @pytest.mark.parametrize("shuffled", [False, True])

@@ -104,20 +104,6 @@ class Normaliser:
             return cls(name, training.mean, training.deviation)
         return cls(name)
 
-    @property
-    def per_query(self) -> bool:
-        """Whether a value depends on the other candidates of its query, which search engines cannot do."""
-        return self.name in ("query", "log1p")
-
-    @property
-    def parameters(self) -> dict[str, list[float]]:
-        """Per feature ``minimum`` and ``maximum``, or ``mean`` and ``standard_deviation``; empty where not fitted."""
-        if self.shift is None or self.spread is None:
-            return {}
-        if self.name.endswith("global"):
-            return {"minimum": self.shift.tolist(), "maximum": (self.shift + self.spread).tolist()}
-        return {"mean": self.shift.tolist(), "standard_deviation": self.spread.tolist()}
-
     def select(self, columns: IntArray) -> Normaliser:
         """The same for some of the features."""
         if self.shift is None or self.spread is None:
@@ -135,7 +121,7 @@ class Normaliser:
         if self.shift is not None and self.spread is not None:
             for rows in _blocks(len(features)):
                 features[rows] = _scaled(_logged(features[rows], self.name), self.shift, self.spread)
-        for start, stop in _query_blocks(offsets) if self.per_query else ():
+        for start, stop in _query_blocks(offsets) if self.name in ("query", "log1p") else ():
             rows = slice(int(offsets[start]), int(offsets[stop]))
             if rows.start < rows.stop:
                 features[rows] = self._by_query(features[rows], offsets[start : stop + 1] - rows.start)

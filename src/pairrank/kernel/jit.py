@@ -90,11 +90,6 @@ def load() -> bool:
     return _loops is not None
 
 
-def loaded() -> bool:
-    """Whether loops run in the place of array code."""
-    return _loops is not None
-
-
 def begin() -> None:
     """Say that a ranker is made: the first one of a process loads the loops, if they were compiled before."""
     global _begun

@@ -244,16 +244,16 @@ def finite(interval: tuple[float, float]) -> list[float | None]:
     return [end if math.isfinite(end) else None for end in interval]
 
 
-def estimates(log: Log, *, expected: FloatArray | None = None, level: float = 0.05) -> list[Estimate]:
+def estimates(log: Log, *, level: float = 0.05) -> list[Estimate]:
     """The three estimates of what the other ranker earns per list, in the positions that the log tells of.
 
-    ``expected`` (k,) or (n, k) is a model of what positions earn, fixed before these lists were seen; by default each
-    half of the lists takes the means of the other half. It changes the doubly robust estimate's noise, not its mean.
+    The doubly robust one's model of what positions earn is, for each half of the lists, the means of the other half. It
+    changes that estimate's noise, not its mean.
     """
     told = log.told()
     n = len(told)
     here, above = np.where(told, log.here, 0.0), np.where(told, log.above, 0.0)
-    model = _by_halves(log.earned) if expected is None else np.broadcast_to(expected, told.shape)
+    model = _by_halves(log.earned)
     plain = (here * log.earned).sum(axis=1)
     robust = (here * (log.earned - model) + above * model).sum(axis=1)
     # Divided by the mean weight of each position, which is what it should be only in the mean: the share told of.
