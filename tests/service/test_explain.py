@@ -11,7 +11,7 @@ import pytest
 from web import DOCUMENTS, TestClient, clicked, ranked, running_app
 
 from pairrank.rankers import Ranker
-from pairrank.rankers.effects import Explained
+from pairrank.rankers.linear import LinearRanker
 from pairrank.service.http import explanation
 
 RANK = "/v1/rankers/a/rank"
@@ -43,7 +43,7 @@ def test_the_explanation_is_that_of_the_library(client: TestClient) -> None:
     ids = [row["id"] for row in shown["ranking"]]
     X = np.array([document["features"] for name in ids for document in DOCUMENTS if document["id"] == name])
     ranker = served(client)
-    assert isinstance(ranker, Explained)
+    assert isinstance(ranker, LinearRanker)
     told, why = ranker.explain(X), shown["explanation"]
     assert list(why["contributions"]) == ids
     assert [list(row.values()) for row in why["contributions"].values()] == told.contribution.tolist()
@@ -66,7 +66,7 @@ def test_it_is_not_worked_out_unless_asked_for(client: TestClient, monkeypatch: 
     def never(*_: Any) -> Any:
         raise AssertionError("worked out for nobody")
 
-    monkeypatch.setattr(Explained, "explain", never)
+    monkeypatch.setattr(LinearRanker, "explain", never)
     assert "explanation" not in ranked(client)
     assert "explanation" not in ranked(client, explain=False)
     assert client.post(RANK, json={"documents": DOCUMENTS, "explain": True}).status_code == 500

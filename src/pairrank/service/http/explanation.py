@@ -9,7 +9,7 @@ import numpy as np
 
 from pairrank.errors import InputError
 from pairrank.rankers import Ranker
-from pairrank.rankers.effects import Explained
+from pairrank.rankers.linear import LinearRanker
 from pairrank.types import FloatArray
 
 # Every shown document is compared with every other one: time and memory grow as the square of this.
@@ -17,16 +17,16 @@ MAX_EXPLAINED = 500
 _PAIR = ("above", "below", "gap", "width", "certain")
 
 
-def explained(ranker: Ranker, name: str, n_shown: int) -> Explained:
+def explained(ranker: Ranker, name: str, n_shown: int) -> LinearRanker:
     """The ranker, if it can explain a list of ``n_shown`` documents, or `InputError`."""
-    if not isinstance(ranker, Explained):
+    if not isinstance(ranker, LinearRanker):
         raise InputError(f"the ranker {name!r} has no weights to explain a list by; leave explain out")
     if n_shown > MAX_EXPLAINED:
         raise InputError(f"explain is for lists of up to {MAX_EXPLAINED} documents; ask for fewer with k")
     return ranker
 
 
-def explanation(ranker: Explained, ids: Sequence[str], features: FloatArray) -> dict[str, Any]:
+def explanation(ranker: LinearRanker, ids: Sequence[str], features: FloatArray) -> dict[str, Any]:
     """What each feature adds to each score, and how sure the order of neighbours is.
 
     Parameters
