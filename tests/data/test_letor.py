@@ -163,24 +163,11 @@ def test_grades_may_be_spelt_as_floats(tmp_path: Path) -> None:
     assert parse(path).grades.tolist() == [2, 0, 1]
 
 
-SCATTERED = "0 qid:b 1:1\n1 qid:a 1:2\n2 qid:b 1:3\n3 qid:c 1:4\n4 qid:a 1:5\n"
-
-
 def test_a_query_in_two_places_is_an_error_that_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "train.txt"
-    path.write_text(SCATTERED)
-    with pytest.raises(DataError, match=r"line 3: query 'b' goes on after other queries; .*load\(path, regroup=True\)"):
+    path.write_text("0 qid:b 1:1\n1 qid:a 1:2\n2 qid:b 1:3\n3 qid:c 1:4\n4 qid:a 1:5\n")
+    with pytest.raises(DataError, match=r"line 3: query 'b' goes on after other queries; .* sort the file by query"):
         parse(path)
-
-
-def test_regroup_brings_lines_together_in_their_order(tmp_path: Path) -> None:
-    path = tmp_path / "train.txt"
-    path.write_text(SCATTERED)
-    raw = parse(path, regroup=True)
-    assert raw.query_ids.tolist() == ["b", "a", "c"]
-    assert raw.offsets.tolist() == [0, 2, 4, 5]
-    assert raw.grades.tolist() == [0, 2, 1, 4, 3]
-    assert raw.features[:, 0].tolist() == [1, 3, 2, 5, 4]
 
 
 def test_progress_counts_the_bytes_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

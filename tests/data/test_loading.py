@@ -134,14 +134,6 @@ def test_a_file_of_two_queries_cannot_be_dealt_out(tmp_path: Path) -> None:
     assert load(path, "all").n_queries == 2
 
 
-def test_scattered_queries_on_request(tmp_path: Path) -> None:
-    path = tmp_path / "all.txt"
-    path.write_text("0 qid:1 1:1\n0 qid:2 1:2\n1 qid:1 1:3\n")
-    with pytest.raises(DataError, match=r"line 3: query '1' goes on"):
-        load(path, "all")
-    assert load(path, "all", regroup=True).offsets.tolist() == [0, 2, 3]
-
-
 def test_what_write_letor_wrote_loads_as_it_was(folder: Path, tmp_path: Path) -> None:
     dataset = load(folder, "test", normalise="none")
     write_letor(dataset, tmp_path / "again.txt.gz")

@@ -28,7 +28,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     inspect.add_argument("path", metavar="PATH", help="folder, file or synthetic: name")
     inspect.add_argument("--fold", type=int, default=1, help="fold, or Yahoo set, to look at (default 1)")
-    inspect.add_argument("--regroup", action="store_true", help="accept queries whose lines do not stand together")
     inspect.add_argument("--no-cache", action="store_true", help="read the text even if it is in the cache")
     inspect.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
@@ -67,7 +66,7 @@ def _parts(args: argparse.Namespace) -> tuple[dict[str, Counts], int]:
     single = not args.path.startswith(synthetic.PREFIX) and Path(args.path).is_file()
     parts: dict[str, Counts] = {}
     varying = 0
-    raw = partial(load, normalise="none", drop_constant=False, regroup=args.regroup, cache=not args.no_cache)
+    raw = partial(load, normalise="none", drop_constant=False, cache=not args.no_cache)
     for split in (layout.WHOLE,) if single else layout.available(args.path, args.fold):
         dataset = raw(args.path, split, args.fold)
         parts[split] = known_sets.summary(dataset)

@@ -52,11 +52,10 @@ class _Block(NamedTuple):
     runs: list[tuple[bytes, int, int]]
 
 
-def parse(path: Path, *, regroup: bool = False, progress: Callable[[int], None] | None = None) -> Raw:
-    """Read a file; ``regroup`` brings together the lines of a query that do not stand together.
+def parse(path: Path, *, progress: Callable[[int], None] | None = None) -> Raw:
+    """Read a file; ``progress`` is called with the number of its bytes read so far.
 
-    ``progress`` is called with the number of bytes of the file read so far. Raises `DataError` with the file, the
-    line and what was expected.
+    Raises `DataError` with the file, the line and what was expected.
     """
     slabs: list[NDArray[np.float32]] = []
     recent: list[NDArray[np.float32]] = []
@@ -73,16 +72,13 @@ def parse(path: Path, *, regroup: bool = False, progress: Callable[[int], None] 
         runs += block.runs
     if not grades:
         raise DataError(f"{path}: line 1: the file holds no documents; {EXPECTED}")
-    names, owners, sizes = _queries(path, runs, regroup)
+    sizes = _sizes(path, runs)
     slabs += recent
     recent.clear()
     matrix = _joined(slabs)
-    marks = np.array(grades, dtype=np.int64)
-    if owners is not None:
-        order = np.argsort(np.repeat(owners, [n for _, _, n in runs]), kind="stable")
-        matrix, marks = matrix[order], marks[order]
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Raw(matrix, marks, offsets, np.array([name.decode("utf-8", "replace") for name in names]))
+    offsets = np.cumsum([0, *sizes.values()], dtype=np.int64)
+    names = np.array([name.decode("utf-8", "replace") for name in sizes])
+    return Raw(matrix, np.array(grades, dtype=np.int64), offsets, names)
 
 
 def write_letor(dataset: Dataset | Raw, path: str | os.PathLike[str]) -> None:
@@ -110,30 +106,19 @@ def write_letor(dataset: Dataset | Raw, path: str | os.PathLike[str]) -> None:
             file.write(text.encode())
 
 
-def _queries(
-    path: Path, runs: Iterable[tuple[bytes, int, int]], regroup: bool
-) -> tuple[list[bytes], list[int] | None, list[int]]:
-    """Ids and sizes of the queries; where runs had to be brought together, also the query of each run."""
-    number: dict[bytes, int] = {}
-    sizes: list[int] = []
-    owners: list[int] = []
-    previous, apart = b"", False
+def _sizes(path: Path, runs: Iterable[tuple[bytes, int, int]]) -> dict[bytes, int]:
+    """How many lines each query has; one whose lines do not stand together is a `DataError`."""
+    sizes: dict[bytes, int] = {}
+    previous = b""
     for name, line, n in runs:
-        owner = number.setdefault(name, len(number))
-        if owner == len(sizes):
-            sizes.append(0)
-        elif name != previous:
-            apart = True
-            if not regroup:
-                raise DataError(
-                    f"{path}: line {line}: query {name.decode('utf-8', 'replace')!r} goes on after other queries; "
-                    "expected the lines of a query together: sort the file by query, or read it with "
-                    "pairrank.data.load(path, regroup=True)"
-                )
-        sizes[owner] += n
-        owners.append(owner)
+        if name != previous and name in sizes:
+            raise DataError(
+                f"{path}: line {line}: query {name.decode('utf-8', 'replace')!r} goes on after other queries; "
+                "expected the lines of a query together: sort the file by query (sort -s -k 2,2)"
+            )
+        sizes[name] = sizes.get(name, 0) + n
         previous = name
-    return list(number), owners if apart else None, sizes
+    return sizes
 
 
 def _joined(blocks: list[NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -34,7 +34,6 @@ def load(
     *,
     normalise: str = "query",
     drop_constant: bool = True,
-    regroup: bool = False,
     cache: bool = True,
 ) -> Dataset:
     """One split of a data set: a folder or file of LETOR text, or a name such as ``synthetic:mslr(queries=500)``.
@@ -47,7 +46,6 @@ def load(
     fold : the number of the fold, or of Yahoo's set.
     normalise : see `pairrank.data.normalize`; what it learns, it learns from the training split.
     drop_constant : leave out features that are constant over the training split; ``feature_ids`` says which stayed.
-    regroup : bring together the lines of a query that do not stand together, instead of refusing the file.
     cache : keep the result, memory-mapped, for the next time (see `pairrank.data.cache`).
     """
     normalise = check_name(normalise)
@@ -56,7 +54,7 @@ def load(
         if text.startswith(synthetic.PREFIX):
             origin = _generated(text, split, fold, normalise)
         else:
-            origin = _filed(Path(text), split, fold, regroup=regroup, cache=cache)
+            origin = _filed(Path(text), split, fold, cache)
     except OSError as problem:
         raise DataError(f"{text}: cannot be read: {problem.strerror or problem}") from problem
     options = {"normalise": normalise, "drop_constant": drop_constant}
@@ -122,17 +120,17 @@ def _generated(text: str, split: str, fold: int, normalise: str) -> _Origin:
     )
 
 
-def _filed(path: Path, split: str, fold: int, *, regroup: bool, cache: bool) -> _Origin:
+def _filed(path: Path, split: str, fold: int, cache: bool) -> _Origin:
     source = layout.find(path, split, fold)
     part, training = (None, None) if not source.shared else (split, "all" if split == "all" else "train")
 
     def identity(file: Path, part: str | None) -> dict[str, Any]:
         known = {"sha256": store.fingerprint(file)} if cache else {"path": file}
-        return {**known, "part": part, "regroup": regroup}
+        return {**known, "part": part, "regroup": False}  # an option once; entries made then still serve
 
     def read(file: Path, part: str | None) -> letor.Raw:
         with _reading(file) as tell:
-            raw = letor.parse(file, regroup=regroup, progress=tell)
+            raw = letor.parse(file, progress=tell)
         return raw if part in (None, "all") else _part(file, raw, part)
 
     return _Origin(
