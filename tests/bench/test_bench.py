@@ -34,14 +34,13 @@ def test_every_benchmark_has_its_rows(report: dict[str, object]) -> None:
     assert sum(counts.values()) == len(rows)
     assert counts == {
         "round": len(round.SHAPES) * len(round.RANKERS),
-        "flat": 7 * len(streams.FLAT),
         "streams": 5 * sum(len(case.workloads) for case in streams.CASES),
         "many": 2 * 4 * len(many_candidates.RANKERS),
-        "exactness": 2 * len(exactness.TOLERANCES) * len(exactness.RANKERS),
+        "exactness": 2 * len(exactness.RANKERS),
         "units": 2 * len(raw_units.RANKERS),
         "additive": 2,
         "whole-run": 4 * len(whole_run.RANKERS),
-        "parsing": 4,
+        "parsing": 3,
         "sweep": 1,
         "baselines": len(bench.round.BASELINES),
     }

@@ -15,7 +15,6 @@ __all__ = ["CLOCK", "NAMES", "Row", "against", "run"]
 
 _TABLE: dict[str, Callable[..., Iterator[Row]]] = {
     "round": round.measure,
-    "flat": streams.flat,
     "streams": streams.measure,
     "many": many_candidates.measure,
     "exactness": exactness.measure,

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter
 from unittest.mock import patch
 
 import numpy as np
@@ -14,13 +14,13 @@ import numpy as np
 from pairrank import data
 from pairrank.bench.measure import Row, interleaved, peak_bytes, ratio
 from pairrank.checking import import_extra
-from pairrank.data import decimals, letor
+from pairrank.data import letor
 
 OPEN_MS = 50.0
 
 
 def measure(quick: bool) -> Iterator[Row]:
-    """Four rows: rate, what the array code alone is worth, memory, and opening the cache over parsing."""
+    """Three rows: rate, memory, and opening the cache over parsing."""
     load_svmlight_file = import_extra("sklearn.datasets", "sklearn", "scikit-learn").load_svmlight_file
     # About 1.7 kB of text a document: 1,700 queries have 1,020 in train, of 120 documents, more than 200 MB.
     name = f"synthetic:mslr(queries={10 if quick else 1700})"
@@ -35,25 +35,9 @@ def measure(quick: bool) -> Iterator[Row]:
         speed = {"ours_mb_per_s": size / float(np.median(ours)), "theirs_mb_per_s": size / float(np.median(theirs))}
         figure = "rate over scikit-learn's load_svmlight_file"
         yield Row("parsing", case, figure, *ratio(theirs, ours), limit=4.0, at_least=True, detail=speed)
-        yield _plain(file, 1 if quick else 3)
         memory = peak_bytes(lambda: letor.parse(file)) / letor.parse(file).features.nbytes
         yield Row("parsing", case, "peak memory over the final array", memory, memory, memory, limit=2.5)
         yield _opening(file, float(np.median(ours)), case)
-
-
-def _plain(file: Path, repeats: int) -> Row:
-    """What `data.decimals` alone is worth: the same text with ``float`` on every token, as what it refuses is read."""
-    some = file.with_name("some.txt")
-    some.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:2000]))
-
-    def plainly() -> None:
-        with patch.object(decimals, "pairs", lambda text: None):
-            letor.parse(some)
-
-    plain, ours = interleaved((plainly, lambda: letor.parse(some)), repeats, process_time).T
-    case = f"{some.stat().st_size / 1e6:.1f} MB of LETOR text"
-    figure = "CPU time token by token over that of the array code"
-    return Row("parsing", case, figure, *ratio(plain, ours), limit=1.1, at_least=True)
 
 
 def _opening(file: Path, parsing: float, case: str) -> Row:

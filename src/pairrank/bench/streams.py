@@ -23,11 +23,10 @@ from pairrank.types import BoolArray, Impression
 
 WORKLOADS = ("usual", "repeated", "constant", "perfect", "dense")
 N_DOCS, N_FEATURES = 100, 136
-# Rounds of the stretches that are compared; the longest round is looked for up to the beginning of the last.
+# Rounds of the stretches that are compared; the longest round is looked for up to the beginning of the last. Late ones
+# are long in proportion to t: work that comes each time the history has grown by a factor falls into them, too.
 STRETCHES = ((100, 200), (500, 900), (10_000, 11_250))
 QUICK = ((10, 20), (30, 40), (50, 60))
-# From t to 1.25 t: work that comes each time the history has grown by a factor falls into each about equally often.
-LATE, QUICK_LATE = ((5_000, 6_250), (50_000, 62_500)), ((50, 60), (70, 80))
 PAUSE_MS = 50.0
 
 
@@ -45,7 +44,6 @@ CASES = (
     Case("pairrank-c", ("usual",), 6.0, 1.3),
     Case("pairrank(preset=authors)", ("usual",), 6.0, 1.3),
 )
-FLAT = (Case("pairrank", ("usual",), 2.5, 1.15), Case("pairrank-c(refine=true)", ("usual",), 6.0, 1.3))
 
 
 @dataclass(eq=False)
@@ -85,32 +83,25 @@ def measure(quick: bool, until: int = 0) -> Iterator[Row]:
     further = ((until, until * 5 // 4),) if until > stretches[-1][1] else ()
     for case in CASES:
         for name in case.workloads:
-            yield from _rows("streams", case, name, stretches + further, quick)
+            yield from _rows(case, name, stretches + further, quick)
 
 
-def flat(quick: bool) -> Iterator[Row]:
-    """The same of the usual stream, for longer."""
-    for case in FLAT:
-        yield from _rows("flat", case, "usual", QUICK[:2] + QUICK_LATE if quick else STRETCHES[:2] + LATE, quick)
-
-
-def _rows(benchmark: str, case: Case, name: str, stretches: tuple[tuple[int, int], ...], quick: bool) -> Iterator[Row]:
+def _rows(case: Case, name: str, stretches: tuple[tuple[int, int], ...], quick: bool) -> Iterator[Row]:
     stream, ranker = workload(name, N_DOCS, N_FEATURES, quick), make(case.ranker, N_FEATURES)
     floor = two_products(stream, N_FEATURES)
     title = f"{case.ranker}, {name}, {N_DOCS} x {N_FEATURES}"
     rows: list[Row] = []
     longest = 0.0
-    first = min(1, len(stretches) - 2)  # the early stretch that late ones are compared with
     for start, stop in stretches:
         longest = max(longest, float(stream.play(ranker, start - stream.t).sum(axis=1).max(initial=0.0)))
         taken = stream.play(ranker, stop - start, floor)
-        rows.append(row := over_products(benchmark, title, start, stop, taken, case.over_floor))
+        rows.append(row := over_products("streams", title, start, stop, taken, case.over_floor))
         yield row
-        if len(rows) > first + 1:
-            what = f"{title}, round {start} against {stretches[first][0]}"
-            figure, early = "mean round late over early, each over its floor", rows[first].value
-            yield Row(benchmark, what, figure, row.value / early, row.low / early, row.high / early, limit=case.late)
+        if len(rows) > 2:
+            what = f"{title}, round {start} against {stretches[1][0]}"
+            figure, early = "mean round late over early, each over its floor", rows[1].value
+            yield Row("streams", what, figure, row.value / early, row.low / early, row.high / early, limit=case.late)
     what = f"{title}, {start} rounds from the first on"
     pause = 1e3 * longest
     limit = PAUSE_MS if start <= STRETCHES[-1][0] else None
-    yield Row(benchmark, what, "the longest round, ms", pause, pause, pause, limit=limit)
+    yield Row("streams", what, "the longest round, ms", pause, pause, pause, limit=limit)

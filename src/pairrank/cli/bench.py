@@ -22,7 +22,6 @@ from pairrank.version import __version__
 _EPILOG = """\
 benchmarks:
   round      rank + learn over the two matrix products that a round must pay
-  flat       a round late in a run over one early in it: the usual one of streams, to round 50,000
   streams    unlike clicks and queries: over the floor early and late, and the longest round
   many       10,000 candidates: time over one product, memory over the candidates' size
   exactness  how far θ̂ strays from the exact minimiser
@@ -39,7 +38,7 @@ serve use one thread for matrix products. A full run takes about a quarter of an
 that one shows that everything runs, and its figures mean little. Run it on a machine with nothing else to do.
 
 examples:
-  pairrank bench --only round --only flat
+  pairrank bench --only round --only streams
   pairrank bench --only streams --until 50000
   pairrank bench --against authors/   their program beside ours, called by authors/against.py
   pairrank bench --markdown >> benchmarks/HISTORY.md
