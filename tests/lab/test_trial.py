@@ -77,22 +77,9 @@ def test_outcomes_of_a_split_are_those_of_a_list_at_a_time(made: tuple[trial.Stu
 def test_a_split_means_the_difference(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
     _, lists, crowd = made
     truth = crowd.value(lists.a) - crowd.value(lists.b)
-    halves = trial.halved(lists, crowd, 60_000, generator(4, 0, Purpose.CLICKS))
-    plain, by_query = trial.split(halves), trial.split_by_query(halves)
-    for outcomes in (plain, by_query):
-        assert outcomes.mean() == pytest.approx(truth, abs=5 * outcomes.std() / np.sqrt(60_000))
-        assert np.abs(outcomes).max() <= 2.0
-    assert by_query.std() < plain.std()
-
-
-def test_a_query_is_expected_to_get_what_it_got(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
-    _, lists, crowd = made
-    query, is_a, value = halves = trial.halved(lists, crowd, 200, generator(5, 0, Purpose.CLICKS))
-    outcomes = trial.split_by_query(halves)
-    for t in range(200):
-        own, usual = value[:t][query[:t] == query[t]], value[:t].mean() if t else 0.5
-        expected = (own.sum() + usual) / (len(own) + 1)
-        assert outcomes[t] == pytest.approx(split_outcome(bool(is_a[t]), value[t], expected))
+    outcomes = trial.split(trial.halved(lists, crowd, 60_000, generator(4, 0, Purpose.CLICKS)))
+    assert outcomes.mean() == pytest.approx(truth, abs=5 * outcomes.std() / np.sqrt(60_000))
+    assert np.abs(outcomes).max() <= 2.0
 
 
 def test_the_drafts_of_every_query_are_equally_likely(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
@@ -130,7 +117,7 @@ def test_lists_until_a_verdict_are_those_of_the_verdict(made: tuple[trial.Study,
     assert (at, sign) == (evidence.decided, evidence.sign)
 
 
-def test_a_long_split_forgets_no_query_on_the_way(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
+def test_a_long_split_forgets_no_list_on_the_way(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
     """Lists are drawn some thousand at a time, and what is expected of them is known from all before."""
     plan, lists, crowd = made
     plan, lists, drawn = replace(plan, level=1e-30), lists._replace(b=lists.a[:, ::-1]), []
@@ -139,9 +126,9 @@ def test_a_long_split_forgets_no_query_on_the_way(made: tuple[trial.Study, trial
         drawn.append(trial.halved(lists, crowd, n, rng))
         return drawn[-1]
 
-    at, sign = trial._until_decided(plan, draw, trial.split_by_query, 2.0, generator(1, 0, Purpose.CLICKS))
+    at, sign = trial._until_decided(plan, draw, trial.split, 2.0, generator(1, 0, Purpose.CLICKS))
     assert len(drawn) > 1
-    whole = trial.split_by_query(np.concatenate(drawn, axis=1))
+    whole = trial.split(np.concatenate(drawn, axis=1))
     evidence = reduce(Evidence.after, whole, Evidence(low=-2.0, high=2.0, level=plan.level))
     assert (at, sign) == (evidence.decided, evidence.sign)
 

@@ -212,35 +212,17 @@ def interleaved(lists: Lists, credit: FloatArray, crowd: Crowd, n: int, rng: np.
 
 def split(halves: FloatArray) -> FloatArray:
     """(n,), outcomes of a split experiment: `verdict.split_outcome` with the mean so far as what is expected."""
-    _, is_a, value = halves
-    outcomes: FloatArray = np.where(is_a, 2.0, -2.0) * (value - _mean_before(value))
-    return outcomes
-
-
-def split_by_query(halves: FloatArray) -> FloatArray:
-    """(n,), the same where queries come again: a list is expected to get the mean of its query so far."""
-    query, is_a, value = halves
-    n = len(value)
-    order = np.argsort(query, kind="stable")
-    ordered, starts = value[order], np.searchsorted(query[order], query[order])
-    before = np.cumsum(ordered) - ordered
-    count = np.arange(n) - starts
-    own = np.empty(n)
-    # One list's worth of the general mean, so that the first of a query has something to go by.
-    own[order] = (before - before[starts] + _mean_before(value)[order]) / (count + 1)
-    outcomes: FloatArray = np.where(is_a, 2.0, -2.0) * (value - own)
+    is_a, value = halves
+    before = np.concatenate([[0.5], np.cumsum(value)[:-1] / np.arange(1, len(value))])
+    outcomes: FloatArray = np.where(is_a, 2.0, -2.0) * (value - before)
     return outcomes
 
 
 def halved(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> FloatArray:
-    """(3, n), the lists of a split: each one's query, whether it got a, and its value."""
+    """(2, n), the lists of a split: whether each one got a, and its value."""
     query, is_a = rng.integers(len(lists.a), size=n), rng.random(n) < 0.5
     grades = np.where(is_a[:, None], lists.a[query], lists.b[query])
-    return np.array([query, is_a, first_click(crowd.clicks(grades, rng)).sum(axis=1)])
-
-
-def _mean_before(value: FloatArray) -> FloatArray:
-    return np.concatenate([[0.5], np.cumsum(value)[:-1] / np.arange(1, len(value))])
+    return np.array([is_a, first_click(crowd.clicks(grades, rng)).sum(axis=1)])
 
 
 def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
@@ -250,12 +232,11 @@ def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
         "team": partial(interleaved, lists, lists.team, crowd),
         "exposure": partial(interleaved, lists, lists.exposure, crowd),
         "split": partial(halved, lists, crowd),
-        "split by query": partial(halved, lists, crowd),
     }
     better = np.sign(crowd.value(lists.a) - crowd.value(lists.b))
     found: dict[str, Any] = {"value_a": crowd.value(lists.a), "value_b": crowd.value(lists.b)}
     for name, draw in draws.items():
-        outcomes = {"split": split, "split by query": split_by_query}.get(name, np.asarray)
+        outcomes = split if name == "split" else np.asarray
         long = outcomes(draw(study.lists, generator(study.seed, _PLANTED, Purpose.DATA)))
         found[name] = {"fixed_size": _fixed_size(long.mean(), long.var())}
         streams = [generator(study.seed, _PLANTED + n, Purpose.CLICKS) for n in range(study.experiments)]

@@ -19,7 +19,6 @@ _TOLD = {
     "team": "interleaved, credit by teams",
     "exposure": "interleaved, credit by exposure",
     "split": "split",
-    "split by query": "split, against each query's mean",
 }
 
 
