@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,11 @@ def test_reproduce_goes_on_past_a_failure_and_says_so(
     assert main(words) == 0
     kept = Experiment.load(tmp_path)
     assert kept is not None
-    assert (
-        kept.command == "pairrank reproduce synthetic:tiny --rounds 8 --seeds 2 --clicks perfect --out " + tmp_path.name
-    )
+    told = ["synthetic:tiny", "--clicks", "perfect", "--out", tmp_path.name, *SMALL]
+    assert shlex.split(kept.command) == ["pairrank", "reproduce", *told]
+
+
+def test_a_command_is_told_without_the_folders_of_the_machine() -> None:
+    words = ["reproduce", "/home/me/MQ2008/", "--out=results/mq", "--ranker", "own/a.py:Own(rate=0.5)", "--k", "5"]
+    told = experiment_options.command(Namespace(words=words))
+    assert told == "pairrank reproduce MQ2008/ --out=mq --ranker 'a.py:Own(rate=0.5)' --k 5"

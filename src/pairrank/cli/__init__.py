@@ -129,7 +129,7 @@ def _parsed(words: list[str]) -> argparse.Namespace:
 
         parser().error(f"there is no command {name!r}{nearest(name, COMMANDS)}")
     command = parser(name)
-    args, unknown = command.parse_known_args(words[1:])
+    args, unknown = command.parse_known_args(words[1:], argparse.Namespace(words=words))
     if unknown:
         wrong = next((word for word in unknown if word.startswith("-")), unknown[0])
         flag = wrong.partition("=")[0]

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     experiment = ablations.experiment(
         args.study,
         experiment_options.protocol(args),
-        command=experiment_options.command("ablate", args, "--study", args.study, "--ranker", base),
+        command=experiment_options.command(args),
         base=tuned_options.applied(base, tuned),
         users=experiment_options.users(args),
         seeds=args.seeds,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 from pairrank import click_models
@@ -23,7 +23,6 @@ from pairrank.lab.outcomes import RunsFailedError
 from pairrank.lab.report import headline, report, tables
 from pairrank.progress import phase, progress
 from pairrank.sim import Protocol, RunSpec, Summary
-from pairrank.sim.spec import data_name
 
 
 def add_options(parser: argparse.ArgumentParser, *, engine: str = "processes") -> None:
@@ -104,22 +103,9 @@ def add(parser: argparse.ArgumentParser, **defaults: Any) -> None:
         parser.add_argument(f"--{name}", default=default, **option)
 
 
-def command(name: str, args: argparse.Namespace, *more: str) -> str:
-    """The command line as a report gives it: without the folders of the machine that it ran on."""
-    words = ["pairrank", name, data_name(args.data), *more, "--rounds", args.rounds, "--seeds", args.seeds]
-    for option, default in (("fold", 1), ("k", 10), ("normalise", "query"), ("stop", "click")):
-        if getattr(args, option) != default:
-            words += [f"--{option}", getattr(args, option)]
-    for who in args.clicks or ():
-        words += ["--clicks", who]
-    if args.settings:
-        words += ["--settings", Path(args.settings).name]
-    return shlex.join([*map(str, words), "--out", Path(args.out).name])
-
-
-def named(rankers: Sequence[str] | None) -> list[str]:
-    """The options that name these rankers, for `command`."""
-    return [word for ranker in rankers or () for word in ("--ranker", ranker)]
+def command(args: argparse.Namespace) -> str:
+    """The command line as it was given, for a report: without the folders of the machine that it ran on."""
+    return shlex.join(["pairrank", *(re.sub("[^=]*/(?=[^/])", "", word) for word in args.words)])
 
 
 def protocol(args: argparse.Namespace) -> Protocol:

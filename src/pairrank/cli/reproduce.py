@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     experiment = paper.comparison(
         experiment_options.protocol(args),
-        command=experiment_options.command("reproduce", args, *experiment_options.named(args.ranker)),
+        command=experiment_options.command(args),
         more=tuple(args.ranker or ()),
         users=experiment_options.users(args),
         seeds=args.seeds,

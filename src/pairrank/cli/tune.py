@@ -64,7 +64,6 @@ def run(args: argparse.Namespace) -> None:
             found.append(tuned)
             best = ", ".join(f"{name} = {value}" for name, value in tuned.options.items()) or "the defaults"
             print(f"{ranker}: {best}; {args.objective} {tuned.value:.4f}, defaults {tuned.default:.4f}", flush=True)
-    words = (*experiment_options.named(args.ranker), "--objective", args.objective, "--trials", str(args.trials))
     path = Path(args.out) / "settings.json"
-    tune.save(path, task, found, experiment_options.command("tune", args, *words))
+    tune.save(path, task, found, experiment_options.command(args))
     print(f"settings: {path}")
