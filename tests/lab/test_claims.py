@@ -62,6 +62,15 @@ def test_a_variant_beside_it_does_not_take_the_rankers_place(variant: str) -> No
     assert {test.a for test in claims.comparisons(tuned)} == {variant}  # none is plain: the first
 
 
+def test_every_ranker_beside_it_is_tested() -> None:
+    others = ("mine.py:Mine@000000000001", "pairrank(z=1)", "pairrank-c", "p2linrank", "pdgd")
+    names = ("offline-ranknet", "pairrank", *others)
+    found = results(*(cell(name, users, 0.7) for name in names for users in USERS))
+    made = claims.comparisons(found)
+    assert {test.b for test in made if test.a == "pairrank"} == set(others)
+    assert {test.b for test in made if test.a == "pairrank-c"} == set(others) - {"pairrank-c"}
+
+
 def test_users_that_are_missing_leave_it_open() -> None:
     found = results(cell("pairrank-c", "perfect", 0.7), cell("pdgd", "perfect", 0.5))
     assert verdict(found, "ahead of PDGD offline") == OPEN

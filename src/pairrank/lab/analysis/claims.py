@@ -43,15 +43,16 @@ class Claim:
 def comparisons(results: Results) -> list[Comparison]:
     """Every PairRank in the results against every other ranker, by users and metric, corrected within its family."""
     names = _by_name(results)
+    # The default is nobody's opponent: those pairs are in its own family.
+    competing = [r for r in results.rankers if styles.base(r) != CEILING and r != names.get(SUBJECTS[0])]
     made: list[Comparison] = []
-    for subject in (*SUBJECTS, "pairrank-r"):
-        others = [names[n] for n in (*BASELINES, "pairrank-c", "pairrank-r") if n in names and n != subject]
-        for metric in METRICS if subject in names else ():
+    for subject in (names[name] for name in (*SUBJECTS, "pairrank-r") if name in names):
+        for metric in METRICS:
             pairs = [
                 paired(ours, theirs, metric)
-                for other in others
+                for other in competing
                 for users in results.users
-                if (ours := results.get(names[subject], users)) and (theirs := results.get(other, users))
+                if other != subject and (ours := results.get(subject, users)) and (theirs := results.get(other, users))
             ]
             corrected = holm(pair.p for pair in pairs)
             made += [replace(pair, p_holm=p) for pair, p in zip(pairs, corrected, strict=True)]

@@ -149,8 +149,8 @@ class _Page:
             yield "Not read", note
         yield "Pairing", "within one seed all rankers meet the same queries and the same users' coins"
         model = "dependent click model, stopping only after a click unless told otherwise"
-        own = any(who.startswith(("position", "cascade")) for who in r.users)
-        yield "Users", f"{', '.join(r.users)}: {model}" + "; position and cascade are models of their own" * own
+        own = any(who.startswith(("position", "cascade", "mixed")) for who in r.users)
+        yield "Users", f"{', '.join(r.users)}: {model}" + "; position, cascade and mixed are models of their own" * own
         labels = styles.of_rankers(r.rankers)
         yield "Rankers", "; ".join(f"{labels[text].label}: {text}" for text in r.rankers)
         yield (
