@@ -112,6 +112,8 @@ def test_an_interrupted_fit_resumes(write: Callable[..., str], tmp_path: Path, m
     with pytest.raises(OptionError, match="another fit"):
         fit([path], lam=LAM + 1, checkpoint=checkpoint)
     seen.clear()
+    (tmp_path / "again").mkdir()  # event logs and stores are joined anew in a folder of another name
+    path = str(Path(path).rename(tmp_path / "again" / "a.parquet"))
     resumed = fit([path], lam=LAM, checkpoint=checkpoint, progress=lambda what, *_: seen.append(what))
     assert seen[0] == "pass 3"
     assert resumed.theta.tobytes() == whole.theta.tobytes()

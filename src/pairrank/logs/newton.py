@@ -350,7 +350,8 @@ class _Job:
     @property
     def _identity(self) -> str:
         """A hash of what the job is: its files, their sizes and the options that change the result."""
-        files = [(*chunk, Path(chunk.path).stat().st_size) for chunk in self.chunks]
+        # Without folders: other logs are joined anew, in another one, when a fit goes on.
+        files = [(Path(path).name, *rows, Path(path).stat().st_size) for path, *rows in self.chunks]
         text = json.dumps([files, self.n_features, self.lam, self.pairs, self.on_error, type(self.units).__name__])
         return hashlib.sha256(text.encode()).hexdigest()
 
