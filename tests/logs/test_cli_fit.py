@@ -33,6 +33,18 @@ def test_fit_writes_a_ranker_that_goes_on(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.parquet", "model.pairrank", "report.json"]
 
 
+@pytest.mark.parametrize("command", ["fit", "warmstart"])
+def test_a_ranker_from_logs_keeps_names(
+    write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """Without them the service that it was imported into, and frames, could not give features by name."""
+    arguments = [command, write("a.parquet", lists(20)), "--out", str(tmp_path / "model"), "--names"]
+    assert main([*arguments, "price,age"]) == 2
+    assert "2 feature_names came for 4 features" in capsys.readouterr().err
+    assert main([*arguments, "price,age,sales,stock"]) == 0
+    assert pairrank.load(tmp_path / "model").feature_names == ("price", "age", "sales", "stock")
+
+
 def test_check_counts_and_says_no(
     write: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

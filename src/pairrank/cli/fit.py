@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pairrank import archive, logs, rankers, short_text, threads
+from pairrank.cli.export import feature_names
 from pairrank.engines import ENGINES
 from pairrank.errors import DataError, LogError, OptionError
 from pairrank.logs import reader
@@ -55,6 +56,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=GAIN",
         help="what a UBI action is worth, in clicks (default: click=1 add_to_cart=2 purchase=3 declined_product=-1)",
     )
+    parser.add_argument("--names", metavar="FILE|a,b,c", help="what the ranker's features are called, in their order")
     parser.add_argument("--store-ranker", metavar="NAME", help="which ranker of a store that holds several")
     parser.add_argument("--keep", metavar="FILE", help="keep the joined click log (Parquet) here")
     parser.add_argument("--checkpoint", metavar="FILE", help="default: MODEL.checkpoint; work resumes from it")
@@ -96,7 +98,8 @@ def _fitted(args: argparse.Namespace) -> int:
 def fit_ranker(args: argparse.Namespace) -> Any:
     """The fit of the logs, a ranker that has learned nothing, with the λ and the pairs that the fit took, and facts."""
     with click_logs(args) as (paths, facts, how):
-        ranker = rankers.make(args.ranker, n_features=reader.width_of(paths), seed=args.seed)
+        named = {"feature_names": feature_names(args.names)} if args.names else {}
+        ranker = rankers.make(args.ranker, n_features=reader.width_of(paths), seed=args.seed, **named)
         checkpoint = args.checkpoint or f"{args.out}.checkpoint"
         settings = settings_of(ranker)._asdict()
         found = logs.fit(paths, **settings, on_error=args.on_error, checkpoint=checkpoint, **how)

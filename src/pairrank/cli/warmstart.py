@@ -31,7 +31,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_log_options(parser)
     parser.add_argument("--weights", metavar="FILE", help="a model in any format that `pairrank export` reads")
-    parser.add_argument("--names", metavar="FILE|a,b,c", help="the new ranker's features, found in FILE by name")
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the weights (default: %(default)s)")
     parser.add_argument("--fold-normalisers", action="store_true", help="for weights over raw features")
     parser.add_argument("--data", metavar="DATA", help="labelled data: a folder, a file or a synthetic: name")
@@ -49,8 +48,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if bool(args.data) == bool(args.logs) and (args.data or not args.weights):
         raise OptionError("expected --weights FILE, --data DATA or LOGS; data or logs may stand beside weights")
-    if not args.weights and (args.names or args.fold_normalisers or args.scale != 1.0):
-        raise OptionError("--names, --scale and --fold-normalisers are about the weights, and no --weights FILE came")
+    if not args.weights and (args.fold_normalisers or args.scale != 1.0 or (args.names and args.data)):
+        about = "--scale, --fold-normalisers and, beside data, --names"
+        raise OptionError(f"{about} are about the weights, and no --weights FILE came")
     if args.weights:
         ranker = _from_weights(args)
     elif args.data:
