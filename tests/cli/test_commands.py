@@ -6,6 +6,7 @@ import argparse
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -60,6 +61,12 @@ cli._parsed = lambda _: signal.raise_signal(signal.SIGTERM)
 cli.main(["serve"])
 """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 143
+
+
+def test_a_command_of_the_first_process_may_run_in_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(cli.main, ["rankers"]).result() == 0
 
 
 def test_every_command_has_a_module_and_every_module_is_a_command_or_shared_by_some() -> None:

@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from io import TextIOWrapper
@@ -87,7 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; exit codes: 0 done, 1 failed, 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
     args = argparse.Namespace()
-    if os.getpid() == 1:  # as in a container; by itself the first process hears nothing of it, and imports take seconds
+    # As in a container; by itself the first process hears nothing of it, and imports take seconds.
+    if os.getpid() == 1 and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed from the start: no file that is opened may come to stand in its place
