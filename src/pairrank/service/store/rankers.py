@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from pairrank.errors import InputError, UnknownNameError
 from pairrank.rankers import Ranker
@@ -21,6 +24,7 @@ from pairrank.service.store.values import (
     RankerRow,
     VersionError,
 )
+from pairrank.state import state_of
 
 _LAUNCH = ", ".join(f"c.{name} AS launch_{name}" for name in LaunchHead._fields)
 # The columns have the names of `RankerRow`'s fields.
@@ -50,11 +54,13 @@ class RankerTables:
 
         ``start`` is a model of that configuration that has learned elsewhere; impressions are numbered on from its own.
         """
+        empty = start or replace(config, prior=None).make()  # in no time: neither bytes nor a prior's matrices are made
+        size = sum(np.asarray(value).nbytes for value in state_of(empty).values())
+        if size > self.database.MOST_BYTES:
+            most = f"this store takes {self.database.MOST_BYTES:,} for one: use fewer features"
+            raise InputError(f"a model of {config.n_features} features is {size:,} bytes; {most}")
         model = start or config.make()
         body, digest = model.to_bytes(), model.digest()
-        if len(body) > self.database.MOST_BYTES:
-            most = f"this store takes {self.database.MOST_BYTES:,} for one: use fewer features"
-            raise InputError(f"a model of {config.n_features} features is {len(body):,} bytes; {most}")
         with self.database.transaction():
             made = {"name": name, "config": config.to_json(), "limits": limits.to_json(), "created": now}
             numbered = {"secret": secrets.token_hex(16), "next_number": model.n_ranked}
