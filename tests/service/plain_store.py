@@ -191,9 +191,10 @@ class PlainStore:
             return Status.FOREIGN
         if found.closes <= now:
             return Status.LATE
-        if item.event_id in found.events:
+        place = found.ids.index(item.document_id)
+        if item.event_id in found.events or place in found.events.values():
             return Status.DUPLICATE
-        found.events[item.event_id] = found.ids.index(item.document_id)
+        found.events[item.event_id] = place
         return Status.ACCEPTED
 
     def close_windows(self, now: float) -> int:

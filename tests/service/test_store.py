@@ -20,6 +20,7 @@ from cluster import Postgres
 from scene import RETENTION, SHOWN, WINDOW, Scene
 
 from pairrank.errors import InputError, NewerFormatError, StorageError, UnknownNameError
+from pairrank.rankers import Ranker, priors
 from pairrank.service.auth import new_key
 from pairrank.service.http.trial_schemas import LaunchBody
 from pairrank.service.learning.learner import Learner
@@ -31,7 +32,7 @@ from pairrank.service.store.log import NEWEST_KEPT
 from pairrank.service.store.schema import MIGRATIONS, TABLES, VERSION
 from pairrank.service.store.sqlite import SqliteDatabase
 from pairrank.service.store.transfer import backup, restore
-from pairrank.service.store.values import Config, Feedback, Limits, RankerExistsError, Status, VersionError
+from pairrank.service.store.values import Config, Feedback, Limits, Prior, RankerExistsError, Status, VersionError
 
 
 def test_a_ranker_is_created_once_and_its_configuration_is_frozen(store: SqlStore) -> None:
@@ -54,12 +55,15 @@ def at_once(*works: Callable[[], object]) -> None:
 
 
 def test_a_model_that_the_store_could_not_hold_is_refused(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(store.database), "MOST_BYTES", 100_000)  # for the real one this takes gigabytes
-    with pytest.raises(InputError, match=r"100 features is .* bytes; this store takes 100,000 for one: use fewer"):
-        store.create("wide", Config(100), Limits(), 1.0, "me")
+    with monkeypatch.context() as gone:  # it is known before these, which would take many seconds and gigabytes
+        gone.setattr(Ranker, "to_bytes", None)
+        gone.setattr(priors, "from_weights", None)
+        for prior in (None, Prior((1.0,) * 9999, 10.0)):
+            with pytest.raises(InputError, match=r"9999 features is .* bytes; this store takes .* for one: use fewer"):
+                store.create("wide", Config(9999, prior=prior), Limits(), 1.0, "me")
     assert store.rankers() == []
     assert store.create("narrow", Config(10), Limits(), 1.0, "me")[1]
-    assert store.create("weights", Config(100, ranker="pdgd"), Limits(), 1.0, "me")[1]
+    assert store.create("weights", Config(9999, ranker="pdgd"), Limits(), 1.0, "me")[1]
 
 
 def test_who_creates_the_same_ranker_at_the_same_moment_gets_it(open_another: Callable[[], SqlStore]) -> None:
@@ -144,7 +148,8 @@ def test_events_gather_until_the_window_closes(store: SqlStore) -> None:
     assert scene.event(item, "e1", 0).status is Status.ACCEPTED
     assert scene.event(item, "e1", 0).status is Status.DUPLICATE
     assert scene.event(item, "e2", 2).status is Status.ACCEPTED
-    assert scene.event(item, "e3", 2).status is Status.ACCEPTED
+    assert scene.event(item, "e3", 2).status is Status.DUPLICATE  # it is there, and no row for it
+    assert store.database.all("SELECT event_id FROM events ORDER BY event_id") == [("e1",), ("e2",)]
     assert store.close_windows(scene.now) == 0
     scene.now += WINDOW
     assert scene.event(other, "e4").status is Status.LATE

@@ -139,10 +139,13 @@ class ImpressionTables(LaunchTables):
         if found.clicks is not None and item.kind == "click":  # whole feedback has come
             return Verdict(Status.DUPLICATE)
         place = -1 if item.document_id is None else found.ids.index(item.document_id)
+        one = (ranker_id, item.number, item.kind, place)
         new = self.database.all(
-            "INSERT INTO events (ranker_id, number, event_id, kind, position, created) VALUES (?, ?, ?, ?, ?, ?) "
+            "INSERT INTO events (ranker_id, number, kind, position, event_id, created) SELECT ?, ?, ?, ?, ?, ? "
+            # What came before under another id says nothing new: so no list has more rows than it has documents.
+            "WHERE NOT EXISTS (SELECT 1 FROM events WHERE ranker_id = ? AND number = ? AND kind = ? AND position = ?) "
             "ON CONFLICT (ranker_id, number, event_id) DO NOTHING RETURNING position",
-            (ranker_id, item.number, item.event_id, item.kind, place, now),
+            (*one, item.event_id, now, *one),
         )
         if not new:
             return Verdict(Status.DUPLICATE)
