@@ -92,6 +92,22 @@ def test_what_cannot_be_explained_is_refused_and_nothing_is_shown(
     assert ranked(client, explain=True, k=3)["explanation"]
 
 
+def test_an_explanation_is_bounded_in_bytes(client: TestClient) -> None:
+    """The names of all features are told again for each document; what is refused would not have been much smaller."""
+    client.put(
+        "/v1/rankers/w",
+        json={"n_features": 1000, "ranker": "pdgd", "feature_names": ["ü" * 250 + str(i) for i in range(1000)]},
+    )
+    documents = [{"id": str(i), "features": {}} for i in range(70)]
+    refused = client.post("/v1/rankers/w/rank", json={"documents": documents, "explain": True})
+    assert refused.status_code == 422
+    assert "to explain 70 documents may take" in refused.json()["message"]
+    assert client.get("/v1/rankers/w/impressions").json()["impressions"] == []
+    told = client.post("/v1/rankers/w/rank", json={"documents": documents, "explain": True, "k": 60})
+    assert told.status_code == 200
+    assert 0.9 * explanation.MAX_BYTES < len(told.content) < explanation.MAX_BYTES
+
+
 def test_a_missing_value_is_what_the_ranker_says(client: TestClient) -> None:
     client.put("/v1/rankers/b", json={"n_features": 2, "options": {"missing": "mean"}, "feature_names": ["x", "y"]})
     documents = [{"id": "a", "features": [None, 1]}, {"id": "b", "features": {"y": 3}}, {"id": "c", "features": [4, 5]}]
