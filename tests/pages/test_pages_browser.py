@@ -328,6 +328,9 @@ def test_pages_do_behind_a_proxy_that_strips_a_path(server: Server, open_page: O
         page.wait_for_selector("text=Copied")
         words = shlex.split(page.evaluate("navigator.clipboard.readText()"))
         assert words[:4] == ["curl", "-X", "PUT", f"{address}/v1/rankers/mine"]
+        told = open_page(f"{address}/docs").page
+        until(told, "document.querySelectorAll('button.copy:not([hidden])').length === 3")
+        assert f"curl -X PUT {address}/v1/rankers/mine" in told.inner_text("#steps")
         server.traffic("shop", 20)
         page.get_by_role("link", name="shop").click()
         page.wait_for_selector(".drawing .pr-document")

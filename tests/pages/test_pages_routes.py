@@ -120,7 +120,6 @@ def test_the_page_is_a_frame_for_its_script(client: TestClient) -> None:
 def test_the_api_is_a_page_that_tells_every_operation(client: TestClient) -> None:
     page = client.get("/docs")
     assert "unsafe" not in page.headers["content-security-policy"]
-    assert "<script" not in page.text
     paths = client.get("/openapi.json").json()["paths"]
     assert page.text.count("<details") == sum(len(item) for item in paths.values())
     for path in paths:
@@ -129,7 +128,6 @@ def test_the_api_is_a_page_that_tells_every_operation(client: TestClient) -> Non
     assert "&quot;clicks&quot;: [string, …]" in page.text  # the fields of a body, not only what it is for
     assert "&quot;kind&quot;?: &quot;interleave&quot; or &quot;split&quot; = interleave" in page.text
     assert "by hand" not in page.text
-    assert "All under http://127.0.0.1." in page.text
     assert "curl -X PUT http://127.0.0.1/v1/rankers/mine" in page.text
 
 

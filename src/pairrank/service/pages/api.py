@@ -1,4 +1,4 @@
-"""The API as a page, from the OpenAPI text itself: no script, nothing from elsewhere."""
+"""The API as a page, from the OpenAPI text itself: nothing from elsewhere, and no script needed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def api_page(text: Node, nav: Nav, to: Address) -> Markup:
         tag("section", tag("h2", _TITLES.get(name, name.capitalize())), *found, class_="card")
         for name, found in groups.items()
     ]
-    return page(
-        "API", join(filled(HTML / "api.html", base=to.base), steps("First steps", to), *cards), nav=nav, current="docs"
-    )
+    return page("API", join(filled(HTML / "api.html"), steps("First steps", to), *cards), nav=nav, current="docs")
 
 
 def _operation(method: str, path: str, operation: Node, text: Node) -> Markup:
