@@ -211,6 +211,17 @@ def test_bounded_memory_stays_near_the_exact_minimiser(capacity: int) -> None:
     assert np.linalg.norm(gap) < 0.1 * np.linalg.norm(posterior.theta)
 
 
+def test_pairs_are_bounded_as_documents_are() -> None:
+    """Long lists with many clicks have far more pairs than documents, and one may have more than there may be."""
+    posterior = Posterior(np.full(D, 5.0), tolerance=1e-3, capacity=400, half_life=1.0)
+    rng, kept = np.random.default_rng(0), []
+    for k in (200, 8, 100, 100, 200):
+        posterior.add(rng.normal(size=(k, D)), pairs.all_pairs(np.arange(k) % 2 > 0))
+        kept.append((posterior.history.n_lists, len(posterior.history)))
+    assert kept == [(0, 0), (1, 16), (2, 16 + 2500), (1, 2500), (0, 0)]
+    assert np.isfinite(posterior.theta).all()
+
+
 def test_folding_keeps_the_gradient() -> None:
     posterior = Posterior(np.full(D, 1.0), mean_loss=False, tolerance=0.0, capacity=10**6)
     for X, found in lists(5, 80):

@@ -35,7 +35,7 @@ class Differences(History):
         self._weight.extend(n)[:] = pairs.weight
 
     def furthest(self, direction: FloatArray) -> float:
-        return float(np.abs(products(self._documents.rows, direction)).max())
+        return float(np.abs(products(self._documents.rows, direction)).max(initial=0.0))
 
     def _pieces(self, n: int, lists: slice = slice(None)) -> Iterator[Piece]:
         return map(Rows._make, super()._pieces(n, lists))

@@ -97,7 +97,7 @@ class History(Saved):
     def furthest(self, direction: FloatArray) -> float:
         """max |x·v| over all pairs."""
         s = products(self._documents.rows, direction)
-        return float(np.abs(s[self._winner.rows] - s[self._loser.rows]).max())
+        return float(np.abs(s[self._winner.rows] - s[self._loser.rows]).max(initial=0.0))
 
     def _sweep(self, force: Callable[[Piece], FloatArray]) -> FloatArray:
         """Σ force x over all pairs, (d,), in pieces that stay in the cache between their two uses."""

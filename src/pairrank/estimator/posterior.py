@@ -43,6 +43,8 @@ ROUNDING, LOST = 1e-7, 0.01
 # costs falls with the square of the pairs' own uncertainty, and so about as one over the capacity: with 10 features .09
 # of a confidence width at 20,000 documents, .4 at 5,000. This much holds 500,000 documents of 136 features.
 HISTORY_BYTES = 256 * 2**20
+# Nor are there more pairs than this many times the documents that there may be, which lists of up to 32 never come to.
+PAIRS_A_DOCUMENT = 8
 
 
 class Posterior(Saved):
@@ -148,7 +150,7 @@ class Posterior(Saved):
             self._rebuild_on()
         if self._moved >= self._allowance:
             self._refresh()
-        if self.history.n_documents > self._capacity:
+        while max(self.history.n_documents, len(self.history) / PAIRS_A_DOCUMENT) > self._capacity:
             self._fold()
         if self._half_life and self._lists % self._forget_every == 0:
             self._forget()
