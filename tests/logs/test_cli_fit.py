@@ -166,12 +166,14 @@ def test_wrong_usage(write: Callable[..., str], tmp_path: Path, capsys: pytest.C
     assert "cannot take a prior" in capsys.readouterr().err
 
 
-def test_a_folder_is_all_its_files(write: Callable[..., str], tmp_path: Path) -> None:
+def test_a_folder_is_all_its_files_at_any_depth(write: Callable[..., str], tmp_path: Path) -> None:
     one, two = write("b.parquet", lists(30, seed=1)), write("a.parquet", lists(30, seed=2))
-    (tmp_path / "sub").mkdir()
-    for path in (one, two):
-        Path(path).rename(tmp_path / "sub" / Path(path).name)
-    (tmp_path / "sub" / ".hidden").write_text("not a log")
+    paths = [str(tmp_path / "sub" / "day=1" / "a.parquet"), str(tmp_path / "sub" / "day=2" / "b.parquet")]
+    for path, place in zip((two, one), paths, strict=True):
+        Path(place).parent.mkdir(parents=True)
+        Path(path).rename(place)
+    for name in ("day=1/.hidden", "_SUCCESS", "_log/0.json"):
+        (tmp_path / "sub" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "sub" / name).write_text("not a log")
     assert main(["fit", str(tmp_path / "sub"), "--out", str(tmp_path / "model")]) == 0
-    paths = [str(tmp_path / "sub" / name) for name in ("a.parquet", "b.parquet")]
     np.testing.assert_allclose(pairrank.load(tmp_path / "model").weights, fit(paths).theta, rtol=1e-12)

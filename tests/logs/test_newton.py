@@ -206,9 +206,12 @@ def test_a_share_of_a_fit(write: Callable[..., str]) -> None:
 def test_a_log_teaches_what_the_same_lists_teach_online(tmp_path: Path) -> None:
     shower, rng = pairrank.PairRank(4, tolerance=0.0), np.random.default_rng(5)
     shown = [(shower.rank(rng.normal(size=(9, 4)), k=6), rng.random(6) < 0.4) for _ in range(150)]
+    pages = [(seen.with_features(seen.features, above=np.array(6)), clicks) for seen, clicks in shown[::3]]
+    shown[::3] = pages  # lists that went on where others had ended
     with clicklog.Writer(tmp_path / "log.parquet", 4) as writer:
         for number, (impression, clicks) in enumerate(shown):
-            writer.add("q", float(number), list("abcdef"), impression.features, clicks)
+            above = int(impression.memory.get("above", 0))
+            writer.add("q", float(number), list("abcdef"), impression.features, clicks, above=above)
     found = fit([str(tmp_path / "log.parquet")])
     online = pairrank.PairRank(4, tolerance=0.0)
     online.set_prior(np.zeros(4), np.diag(found.penalty))

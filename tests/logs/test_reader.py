@@ -122,6 +122,20 @@ def test_gains_of_any_number_type(tmp_path: Path) -> None:
     assert validate([absurd])[0].counts == {Reason.NOT_FINITE: 1}
 
 
+def test_texts_may_be_categories(tmp_path: Path) -> None:
+    plain, path = (str(tmp_path / f"{name}.parquet") for name in ("plain", "categories"))
+    texts = pa.dictionary(pa.int32(), pa.string())
+    rows = [GOOD, {**GOOD, "clicks": [False, True]}, {**GOOD, "query_id": None}]
+    pq.write_table(table(rows), plain)
+    made = table(rows, documents=None).append_column("documents", table(rows)["documents"].cast(pa.list_(texts)))
+    pq.write_table(made.set_column(0, "query_id", made["query_id"].dictionary_encode()), path)
+    assert pq.read_schema(path).field("query_id").type == texts
+    assert validate([path])[1:] == validate([plain])[1:] == (2, 2)
+    assert validate([path])[0].counts == {Reason.MISSING_VALUE: 1}
+    pq.write_table(made.set_column(0, "query_id", made["timestamp"].dictionary_encode()), path)
+    assert validate([path])[0].counts == {Reason.WRONG_TYPE: 3}
+
+
 def test_any_number_of_locked_positions(tmp_path: Path) -> None:
     path = str(tmp_path / "log.parquet")
     rows = [{**GOOD, "locked": locked} for locked in (2**63 + 5, 0)]

@@ -26,6 +26,7 @@ def batch(draw: st.DrawFn) -> Batch:
         np.cumsum([0, *sizes]),
         np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n)), dtype=np.float64),
         np.array([draw(st.integers(0, size)) for size in sizes]),
+        np.array([draw(st.integers(0, 30)) for _ in sizes]),
     )
 
 
@@ -76,10 +77,10 @@ def test_gains_prefer_the_higher_by_their_difference(kind: str, batch: Batch, se
 
 @given(batch=batch())
 def test_positions_are_those_that_users_saw(batch: Batch) -> None:
-    """Locked ones above count, though nothing is learned from them."""
+    """Locked ones above count, though nothing is learned from them, and those on earlier pages."""
     column = inputs(batch, "shown", UNITS)[:, 3]
-    for start, stop in zip(batch.offsets, batch.offsets[1:], strict=False):
-        np.testing.assert_allclose(column[start:stop], -np.log(np.arange(1, stop - start + 1)))
+    for start, stop, above in zip(batch.offsets, batch.offsets[1:], batch.above, strict=False):
+        np.testing.assert_allclose(column[start:stop], -np.log(above + np.arange(1, stop - start + 1)))
     assert inputs(batch, "all", UNITS).shape == batch.features.shape
 
 

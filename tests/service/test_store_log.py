@@ -15,6 +15,7 @@ from pairrank.cli import main
 from pairrank.errors import NewerFormatError, OptionError, StorageError
 from pairrank.service.store import SqlStore, open_store
 from pairrank.service.store.schema import VERSION
+from pairrank.types import Impression
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -106,12 +107,16 @@ def test_no_store(tmp_path: Path) -> None:
 
 def test_fit_from_a_store(store: SqlStore, store_url: str, tmp_path: Path) -> None:
     scene = Scene(store)
-    scene.feedback(scene.serve(40), 2)
+    items = scene.serve(40)
+    shown = Impression.from_bytes(items[0].body)
+    page = shown.with_features(shown.features, above=np.array(3)).to_bytes()  # as a later page has it
+    store.database.all("UPDATE impressions SET body = ? WHERE number = ?", (page, items[0].number))
+    scene.feedback(items, 2)
     out, keep = tmp_path / "model", tmp_path / "log.parquet"
     assert main(["fit", store_url, "--out", str(out), "--keep", str(keep)]) == 0
     assert pairrank.load(out).n_features == 2
     rows = pq.read_table(keep).to_pylist()
-    assert len(rows) == 40
+    assert sorted(row["above"] for row in rows) == [0] * 39 + [3]
     for row in rows:
         assert row["clicks"] == [0, 0, 1]
         np.testing.assert_array_equal(row["features"], FEATURES[[int(document[1:]) for document in row["documents"]]])

@@ -164,10 +164,15 @@ def _actions(given: Sequence[str] | None) -> dict[str, float]:
 
 
 def _files(path: str) -> list[str]:
-    """A file or an address itself, or the files of a folder by name; hidden ones are left out."""
-    if not Path(path).is_dir():
+    """A file or an address itself, or the files in a folder, at any depth, by name; hidden ones are left out."""
+    folder = Path(path)
+    if not folder.is_dir():
         return [path]
-    return sorted(str(entry) for entry in Path(path).iterdir() if entry.is_file() and not entry.name.startswith("."))
+    return sorted(
+        str(entry)
+        for entry in folder.rglob("*")
+        if entry.is_file() and not any(part[0] in "._" for part in entry.relative_to(folder).parts)
+    )
 
 
 def _report(args: argparse.Namespace, problems: Problems, facts: dict[str, Any], **numbers: int) -> None:

@@ -10,6 +10,7 @@ features       list<list<float>> (lists may be fixed in size)  their features, a
 clicks         list<bool>, or list<number>                     which of them were clicked; or a gain for each:
                                                                0 nothing, 1 a click, 3 a purchase, -1 turned down
 locked         integer, optional                               positions at the top that nothing is learned from
+above          integer, optional                               documents that earlier pages of the list had shown
 =============  ==============================================  ==================================================
 
 Further columns are passed over. A row group is read at a time; `Writer` keeps them small.
@@ -66,6 +67,7 @@ class Writer:
             "features": pa.list_(pa.list_(pa.from_numpy_dtype(self.dtype), self.n_features)),
             "clicks": pa.list_(pa.float32()),
             "locked": pa.int32(),
+            "above": pa.int32(),
         }
         self._schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
         self._partial = Path(self.path).with_name(f".{Path(self.path).name}.part")
@@ -84,6 +86,7 @@ class Writer:
         features: ArrayLike,
         clicks: ArrayLike,
         locked: int = 0,
+        above: int = 0,
     ) -> None:
         """One list: ``features`` (k, d), clicks or gains (k,), in shown order; ``timestamp`` in seconds since 1970."""
         X = np.asarray(features, dtype=self.dtype)
@@ -93,7 +96,7 @@ class Writer:
                 f"features {X.shape} and clicks {C.shape} do not fit {len(documents)} documents "
                 f"of {self.n_features} features"
             )
-        self._rows.append((query_id, round(timestamp * 1e6), list(documents), X, C, locked))
+        self._rows.append((query_id, round(timestamp * 1e6), list(documents), X, C, locked, above))
         self._bytes += X.nbytes
         if self._bytes >= GROUP_BYTES:
             self._flush()
@@ -102,7 +105,7 @@ class Writer:
         if not self._rows:
             return
         pa = arrow()
-        query_ids, times, documents, features, clicks, locked = zip(*self._rows, strict=True)
+        query_ids, times, documents, features, clicks, locked, above = zip(*self._rows, strict=True)
         offsets = pa.array(np.cumsum([0, *(len(names) for names in documents)]), pa.int32())
         flat = pa.array(np.concatenate(features).ravel())
         columns = [
@@ -112,6 +115,7 @@ class Writer:
             pa.ListArray.from_arrays(offsets, pa.FixedSizeListArray.from_arrays(flat, self.n_features)),
             pa.ListArray.from_arrays(offsets, pa.array(np.concatenate(clicks))),
             pa.array(locked, pa.int32()),
+            pa.array(above, pa.int32()),
         ]
         self._file.write_table(pa.Table.from_arrays(columns, schema=self._schema))
         self._rows, self._bytes = [], 0

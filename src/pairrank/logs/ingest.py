@@ -295,10 +295,9 @@ def _read_store(path: str, join: Join, ranker: str | None) -> None:
             except FileFormatError as problem:
                 join.problems.add(Reason.UNREADABLE, f"{place}: {problem}")
                 continue
-            gains = dict(zip(entry.documents, entry.clicks, strict=True))
-            join.add_list(
-                key, entry.query_id or key, entry.served, entry.documents, shown.features, place, shown.locked
-            )
+            gains, query_id = dict(zip(entry.documents, entry.clicks, strict=True)), entry.query_id or key
+            counts = shown.locked, int(shown.memory.get("above", 0))
+            join.add_list(key, query_id, entry.served, entry.documents, shown.features, place, *counts)
             join.add_feedback(key, {document: float(gain) for document, gain in gains.items() if gain}, None, place)
     except StorageError as problem:
         join.problems.add(Reason.UNREADABLE, f"{store}: {problem}")

@@ -22,7 +22,7 @@ from pairrank.logs.problems import Problems, Reason
 
 _TABLES = """
 CREATE TABLE lists (id TEXT PRIMARY KEY, query_id TEXT, time REAL, documents TEXT, features BLOB, width INTEGER,
-    locked INTEGER, place TEXT) WITHOUT ROWID;
+    locked INTEGER, above INTEGER, place TEXT) WITHOUT ROWID;
 CREATE TABLE bare (list TEXT, place TEXT);
 CREATE TABLE shown (list TEXT, document TEXT, ordinal REAL, time REAL, place TEXT);
 CREATE TABLE clicks (list TEXT, document TEXT, gain REAL, time REAL, place TEXT, whole INTEGER);
@@ -65,8 +65,9 @@ class Join:
         features: ArrayLike | None,
         place: str,
         locked: int = 0,
+        above: int = 0,
     ) -> None:
-        """A list as shown; without ``features`` those of `add_features` are looked up."""
+        """A list as shown, ``above`` on earlier pages; without ``features`` those of `add_features` count."""
         body, width = None, 0
         first = sorted({document: n for n, document in reversed([*enumerate(documents)])}.values())
         if features is not None:
@@ -78,9 +79,9 @@ class Join:
         if len(first) < len(documents):
             self.problems.add(Reason.SHOWN_TWICE, place)
             documents, locked = [documents[n] for n in first], sum(n < locked for n in first)
-        row = (key, query_id, time, json.dumps(list(documents), ensure_ascii=False), body, width, locked, place)
+        row = (key, query_id, time, json.dumps(list(documents), ensure_ascii=False), body, width, locked, above, place)
         try:
-            self._db.execute("INSERT INTO lists VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            self._db.execute("INSERT INTO lists VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         except sqlite3.IntegrityError:
             self.problems.add(Reason.DUPLICATE, place)
 
@@ -127,12 +128,12 @@ class Join:
         if (first := next(joined, None)) is None:
             return 0, 0
         with Writer(path, first[3].shape[1]) as writer:
-            for query_id, time, documents, X, gains, locked, place in chain([first], joined):
+            for query_id, time, documents, X, gains, locked, above, place in chain([first], joined):
                 if X.shape[1] != writer.n_features:
                     self.problems.add(Reason.WRONG_WIDTH, place)
                     continue
                 worth = np.array([gains.get(document, 0.0) for document in documents])
-                writer.add(query_id, time, documents, X, worth, locked)
+                writer.add(query_id, time, documents, X, worth, locked, above)
                 n_lists, n_clicks = n_lists + 1, n_clicks + int((worth > 0).sum())
         return n_lists, n_clicks
 
@@ -146,7 +147,7 @@ class Join:
             pieces = list(rows)
             documents, time = json.dumps([piece[1] for piece in pieces]), min(piece[3] for piece in pieces)
             self._db.execute(
-                "INSERT OR REPLACE INTO lists VALUES (?, ?, ?, ?, NULL, 0, 0, ?)",
+                "INSERT OR REPLACE INTO lists VALUES (?, ?, ?, ?, NULL, 0, 0, 0, ?)",
                 (key, key, time, documents, pieces[0][4]),
             )
 
@@ -157,10 +158,10 @@ class Join:
             for (place,) in self._db.execute(f"{query} ORDER BY t.rowid"):
                 self.problems.add(reason, place)
 
-    def _joined(self) -> Iterator[tuple[str, float, list[str], NDArray[np.float64], dict[str, float], int, str]]:
-        columns = "id, query_id, time, documents, features, width, locked, place"
+    def _joined(self) -> Iterator[tuple[str, float, list[str], NDArray[np.float64], dict[str, float], int, int, str]]:
+        columns = "id, query_id, time, documents, features, width, locked, above, place"
         rows = self._db.execute(f"SELECT {columns} FROM lists ORDER BY time, id")
-        for key, query_id, time, text, body, width, locked, place in rows:
+        for key, query_id, time, text, body, width, locked, above, place in rows:
             documents = json.loads(text)
             gains = self._gains(key, time, set(documents))
             if gains is None:
@@ -172,7 +173,7 @@ class Join:
             if X is None:
                 self.problems.add(Reason.NO_FEATURES, place)
                 continue
-            yield query_id, time, documents, X, gains, locked, place
+            yield query_id, time, documents, X, gains, locked, above, place
 
     def _gains(self, key: str, shown: float, documents: set[str]) -> dict[str, float] | None:
         """By document, the gains of its best and worst action added; None where an action is older than the list."""

@@ -28,8 +28,10 @@ _COLUMNS: Mapping[str, tuple[str, *tuple[tuple[str, ...], ...]]] = {
     "documents": ("list<string>", _LIST, _TEXT),
     "features": ("list<list<float>>", _LIST, _LIST, ("floating",)),
     "clicks": ("list<bool> or a list of numbers", _LIST, ("boolean", "integer", "floating")),
-    "locked": ("an integer", ("integer",)),  # may be absent
+    "locked": ("an integer", ("integer",)),
+    "above": ("an integer", ("integer",)),
 }
+_OPTIONAL = ("locked", "above")
 
 
 class Chunk(NamedTuple):
@@ -44,13 +46,14 @@ class Chunk(NamedTuple):
 class Batch(NamedTuple):
     """Lists that passed all checks, one after the other.
 
-    features : (n_docs, d). offsets : (n_lists + 1,). gains : (n_docs,), 1 for a click. locked : (n_lists,).
+    features : (n_docs, d). offsets : (n_lists + 1,). gains : (n_docs,), 1 for a click. locked, above : (n_lists,).
     """
 
     features: FloatArray
     offsets: IntArray
     gains: FloatArray
     locked: IntArray
+    above: IntArray
 
 
 def chunks(paths: Sequence[str], problems: Problems) -> list[Chunk]:
@@ -134,15 +137,17 @@ def _tables(chunk: Chunk) -> Iterator[Any]:
 
 
 def _wrong_columns(schema: Any) -> tuple[Reason, str] | None:
-    missing = [name for name in _COLUMNS if name != "locked" and name not in schema.names]
+    missing = [name for name in _COLUMNS if name not in (*_OPTIONAL, *schema.names)]
     if missing:
         return Reason.MISSING_COLUMN, ", ".join(missing)
     twice = [name for name in _COLUMNS if schema.names.count(name) > 1]
     if twice:
         return Reason.WRONG_TYPE, f"{', '.join(twice)} came more than once, expected one column of that name"
     for name, (expected, *levels) in _COLUMNS.items():
-        kind = told = schema.field(name).type if name in schema.names else None
+        kind: Any = schema.field(name).type if name in schema.names else None
+        told = kind
         for level in levels if told is not None else ():
+            kind = kind.value_type if arrow().types.is_dictionary(kind) else kind  # categories, of what they stand for
             if not any(getattr(arrow().types, f"is_{what}")(kind) for what in level):
                 return Reason.WRONG_TYPE, f"{name} is {told}, expected {expected}"
             kind = getattr(kind, "value_type", None)
@@ -185,9 +190,9 @@ def _check(
     kept = np.repeat(good, sizes[1])
     X = values[np.repeat(kept, widths)].reshape(-1, n_features)
     times = _microseconds(table.column("timestamp"))
-    locked = _locked(table, n)
     offsets = np.concatenate([[0], np.cumsum(sizes[0][good])])
-    return Batch(X, offsets, gains[np.repeat(good, sizes[2])], locked[good]), np.flatnonzero(good), times[good]
+    counts = (_counts(table, name)[good] for name in _OPTIONAL)
+    return Batch(X, offsets, gains[np.repeat(good, sizes[2])], *counts), np.flatnonzero(good), times[good]
 
 
 def _microseconds(column: Any) -> IntArray:
@@ -195,10 +200,10 @@ def _microseconds(column: Any) -> IntArray:
     return np.asarray(column.cast(kind, safe=False).cast("int64").fill_null(0))
 
 
-def _locked(table: Any, n: int) -> IntArray:
-    if "locked" not in table.schema.names:
-        return np.zeros(n, dtype=np.int64)
-    given: FloatArray = np.asarray(table.column("locked").cast("float64", safe=False).fill_null(0.0))
+def _counts(table: Any, name: str) -> IntArray:
+    if name not in table.schema.names:
+        return np.zeros(table.num_rows, dtype=np.int64)
+    given: FloatArray = np.asarray(table.column(name).cast("float64", safe=False).fill_null(0.0))
     return given.clip(0, 2**31 - 1).astype(np.int64)
 
 

@@ -73,7 +73,8 @@ def inputs(batch: Batch, kind: str, units: Units) -> FloatArray:
     X = centred(units.columns(batch.features), batch.offsets)
     if kind != "shown":
         return X
-    return position.with_column(X, np.arange(len(X)) - np.repeat(batch.offsets[:-1], np.diff(batch.offsets)))
+    first = np.repeat(batch.above - batch.offsets[:-1], np.diff(batch.offsets))
+    return position.with_column(X, np.arange(len(X)) + first)
 
 
 @dataclass
