@@ -142,7 +142,7 @@ class ImpressionTables(LaunchTables):
         one = (ranker_id, item.number, item.kind, place)
         new = self.database.all(
             "INSERT INTO events (ranker_id, number, kind, position, event_id, created) SELECT ?, ?, ?, ?, ?, ? "
-            # What came before under another id says nothing new: so no list has more rows than it has documents.
+            # What came before under another id says nothing new: so a list has a row a kind and document at most.
             "WHERE NOT EXISTS (SELECT 1 FROM events WHERE ranker_id = ? AND number = ? AND kind = ? AND position = ?) "
             "ON CONFLICT (ranker_id, number, event_id) DO NOTHING RETURNING position",
             (*one, item.event_id, now, *one),
