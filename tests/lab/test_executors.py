@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import resource
 import shlex
 import subprocess
@@ -42,6 +43,7 @@ def test_serial_equals_simulate_and_reports() -> None:
     [
         ("pyarrow", "simulate synthetic:tiny"),
         ("pyarrow", "tune synthetic:tiny --ranker pdgd"),
+        ("pyarrow", "quality synthetic:tiny --rival pdgd"),
         ("matplotlib", "demo"),
         ("matplotlib", "trial synthetic:tiny"),
     ],
@@ -59,6 +61,28 @@ def test_a_missing_extra_is_told_before_the_runs_and_leaves_no_folder(
     with pytest.raises(MissingExtraError):
         simulate(BASE, out=out)
     assert not out.exists()
+
+
+def test_numpy_and_scipy_are_enough_where_nothing_is_kept(tmp_path: Path) -> None:
+    """Everything else that is installed cannot be imported, in workers neither."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Bare:\n"
+        "    allowed = {'numpy', 'scipy', 'pairrank', *sys.stdlib_module_names}\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        top = name.partition('.')[0]\n"
+        "        if top not in self.allowed and not top.startswith('_'):\n"
+        "            raise ModuleNotFoundError(f'{name} is not to be here', name=name)\n"
+        "sys.meta_path.insert(0, Bare())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    program = [sys.executable, "-m", "pairrank"]
+    words = "--ranker p2linrank --rounds 10 --seeds 2 --clicks perfect(drift=5) --engine processes --jobs 2"
+    command = [*program, "simulate", "synthetic:tiny", *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    probe = subprocess.run([sys.executable, "-c", "import pyarrow"], capture_output=True, text=True, env=environment)
+    assert "is not to be here" in probe.stderr
 
 
 def test_a_run_that_raises_leaves_the_others_unharmed(tmp_path: Path) -> None:

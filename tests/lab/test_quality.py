@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -13,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pairrank.cli import experiment_options, main
+from pairrank.cli import main
 from pairrank.errors import FileFormatError, OptionError
-from pairrank.lab import summaries
+from pairrank.lab import executors
 from pairrank.lab.analysis import quality
 from pairrank.lab.experiment import CEILING, DEFAULTS, check_defaults
 from pairrank.sim import Protocol, RunSpec, Summary
@@ -228,6 +227,11 @@ def test_every_ranker_meets_every_fold_user_and_seed() -> None:
 WORDS = ["quality", "synthetic:tiny", "--rounds", "150", "--seeds", "2", "--rival", "pdgd", "--rival", "mgd"]
 
 
+def records(out: Path) -> dict[str, int]:
+    """When the records of each run that is done were written."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in sorted(out.glob("runs/*/records.parquet"))}
+
+
 def test_the_command_writes_its_tables_and_goes_on_where_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -241,31 +245,41 @@ def test_the_command_writes_its_tables_and_goes_on_where_it_was(
     assert "## synthetic:tiny, perfect users, 2 runs of each" in page
     figures = [re.findall(r"[+-]?\d\S*\.\d+", text.partition("perfect users")[2]) for text in (page, said)]
     assert figures[0] == figures[1][:-1], "the same in both, but for what sure means"
-    before = (tmp_path / summaries.FILE).read_bytes()
-    assert len(json.loads(before)) == 3 * 2 + 1, "three rankers, two seeds, and the ceiling"
+    before = records(tmp_path)
+    assert len(before) == 3 * 2 + 1, "three rankers, two seeds, and the ceiling"
     assert main(words) == 0
-    assert (tmp_path / summaries.FILE).read_bytes() == before, "nothing was run again"
+    assert records(tmp_path) == before, "nothing was run again"
     assert capsys.readouterr().out.replace(str(tmp_path), "") == said
 
 
-def test_an_interruption_keeps_the_seeds_that_are_done(
+def test_what_was_done_before_an_interruption_or_beside_a_failure_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_all, asked = experiment_options.run_all, list[int]()
+    attempt, asked = executors.attempt, list[str]()
 
-    def stops(specs: Sequence[RunSpec], *rest: Any) -> list[Summary]:
-        asked.append(specs[0].seed)
-        if len(asked) == 2:
+    def stops(spec: RunSpec, *rest: Any) -> Any:
+        if len(asked) == 3:
             raise KeyboardInterrupt
-        return run_all(specs, *rest)
+        asked.append(spec.run_id)
+        return attempt(spec, *rest)
 
-    monkeypatch.setattr(experiment_options, "run_all", stops)
+    monkeypatch.setattr(executors, "attempt", stops)
     words = [*WORDS, "--clicks", "perfect", "--engine", "serial", "--out", str(tmp_path)]
     assert main(words) == 130
     assert "what is done is kept" in capsys.readouterr().err
-    assert len(summaries.load(tmp_path)) == 3, "three rankers"
+    before = records(tmp_path)
+    assert list(before) == sorted(asked), "three of seven"
+    monkeypatch.undo()
+    left = next(run for run in (tmp_path / "runs").iterdir() if run.name in asked)
+    (left / "records.parquet").unlink()
+    (left / "records.parquet").mkdir()  # it cannot be written
+    assert main(words) == 1
+    told = capsys.readouterr()
+    assert "1 of 7 runs failed; the others are unharmed" in told.err
+    assert "synthetic:tiny, perfect users" in told.out
+    (left / "records.parquet").rmdir()
     assert main(words) == 0
-    assert asked == [2000, 2001, 2001, 0]
+    assert len(records(tmp_path)) == 7
 
 
 @pytest.mark.parametrize("folds", ["@", "@x", "@0", "@5-1", "@1,,2"])

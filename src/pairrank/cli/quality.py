@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from pairrank import archive, click_models
 from pairrank import data as datasets
 from pairrank.cli import experiment_options
-from pairrank.engines import cores
 from pairrank.errors import OptionError
-from pairrank.lab import summaries
 from pairrank.lab.analysis import quality
-from pairrank.lab.executors import prepare
-from pairrank.lab.experiment import check_defaults
 from pairrank.lab.outcomes import RunsFailedError
-from pairrank.sim import Protocol
+from pairrank.sim import Protocol, Summary
 from pairrank.sim.spec import canonical
 from pairrank.version import __version__
 
 _EPILOG = """\
 DATA is a folder in LETOR format or a synthetic: name; after @ come the folds, as in MQ2008@1-5 (default: fold 1).
 
-Every ranker runs with its defaults. Numpy and scipy are enough, and the same command goes on where it was interrupted.
+Every ranker runs with its defaults. Runs are kept as those of simulate are, and the same command goes on where it was
+interrupted.
 
 examples:
   pairrank quality MQ2008@1-5 synthetic:linear synthetic:nonlinear --rounds 5000 --seeds 20 --out quality
@@ -45,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="click models (default: the paper's three, three with a bias of position, a cascade, mixed)",
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="where summaries and tables go")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where runs and tables go")
     experiment_options.add_options(parser)
 
 
@@ -63,20 +61,11 @@ def run(args: argparse.Namespace) -> None:
     )
     for data, fold in sets:
         datasets.load(data, fold=fold)  # a set that cannot be read is told before hours of runs on the others
-    prepare(args.out, ".")
-    if not args.resume:
-        summaries.clear(args.out)
-    check_defaults(args.out, (args.ranker, *rivals), args.resume)
     failed = None
     try:
-        # No more at once than keeps the processes busy: an interruption loses what is not kept yet.
-        at_once = {"serial": 1, "processes": 8 * (args.jobs or cores())}.get(args.engine)
-        with experiment_options.one_cluster(args):
-            summaries.keep(specs, args.out, lambda chunk: experiment_options.run_all(chunk, args, None), at_once)
+        done: Sequence[Summary] = experiment_options.run_all(specs, args, args.out)
     except RunsFailedError as problem:
-        failed = problem
-    kept = summaries.load(args.out)
-    done = [kept[spec.run_id] for spec in specs if spec.run_id in kept]
+        failed, done = problem, problem.summaries
     found = quality.contests(done, subject=args.ranker, rivals=rivals)
     made = f"pairrank {__version__}, {args.rounds} rounds, {args.seeds} seeds; {quality.LEGEND}"
     text = f"# {args.ranker} against its rivals\n\n{made}\n\n{quality.as_markdown(found, args.ranker)}\n"
