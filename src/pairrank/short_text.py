@@ -10,7 +10,9 @@ from typing import Any
 from pairrank.errors import OptionError
 
 _SPELT = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
-_OPTION = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^,"\[\]]+?)\s*(?:,|$)')
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_VALUE = rf'{_TEXT}|\[(?:{_TEXT}|[^"\]])*\]|{{(?:{_TEXT}|[^"}}])*}}|[^,"\[\]]+?'
+_OPTION = re.compile(rf"\s*([A-Za-z_]\w*)\s*=\s*({_VALUE})\s*(?:,|$)")
 _BARE = re.compile(r"[A-Za-z][\w-]*")
 _SHORT = re.compile(r"-?(\.\d+|\d+\.)")  # .5 and 5., which JSON does not know
 _WORDS = {"True": True, "False": False, "None": None}

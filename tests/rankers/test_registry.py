@@ -14,11 +14,13 @@ import pairrank
 from pairrank import rankers
 from pairrank.errors import FileFormatError, MissingExtraError, OptionError, PairRankError, UnknownNameError
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+numbers = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+scalars = numbers | st.text()
+values = scalars | st.lists(scalars) | st.dictionaries(st.text(), scalars)  # feature_names, monotone
 
 
 @given(
-    st.sampled_from(rankers.names()), st.dictionaries(st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True), scalars)
+    st.sampled_from(rankers.names()), st.dictionaries(st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True), values)
 )
 def test_a_ranker_is_read_from_its_own_text(name: str, options: dict[str, object]) -> None:
     assert rankers.parse(rankers.spell(name, options)) == (name, options)
