@@ -18,6 +18,7 @@ from pairrank.lab.paper import RANKERS
 from pairrank.lab.report import report
 from pairrank.lab.report.figures import Plate
 from pairrank.lab.report.report import Report
+from pairrank.rankers.pdgd import PDGD
 from pairrank.version import __version__
 
 if TYPE_CHECKING:
@@ -211,6 +212,19 @@ def test_runs_whose_seeds_do_not_count_from_0(
     text = (tmp_path / "report.md").read_text()
     assert "2 of 2 done" in text
     assert "2 seeds, 42 to 1000" in text
+
+
+def test_runs_of_an_object_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mine(PDGD):
+        name = "mine"
+
+    for ranker in (Mine(12, monotone={0: 1}), Mine(12, learning_rate=0.3), "pdgd"):
+        simulate("synthetic:tiny", ranker=ranker, rounds=5, out=tmp_path)
+    monkeypatch.setattr(Plate, "render", lambda plate: (b"png", b"svg"))
+    assert main(["report", str(tmp_path)]) == 0
+    assert "mine, decay" in capsys.readouterr().out
 
 
 def test_an_experiment_that_cannot_be_read(swept: tuple[Path, Experiment], tmp_path: Path) -> None:

@@ -33,7 +33,10 @@ def run(specs: Sequence[RunSpec], out: Out, jobs: int, tell: Report) -> list[Res
                 results[index] = Failure(specs[index], "WorkerDied", reason)
         left = [index for index in waiting if index not in results]
         if left == waiting:
-            raise PairRankError("worker processes die before they start a run; --engine serial does without them")
+            raise PairRankError(
+                "worker processes die before they start a run; a script calls for them in a file of its own, below "
+                'if __name__ == "__main__":, and the engine serial does without them'
+            )
         waiting = left
     return [results[index] for index in range(len(specs))]
 

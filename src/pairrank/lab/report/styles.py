@@ -12,7 +12,8 @@ from itertools import cycle
 from typing import Any
 from zlib import crc32
 
-from pairrank import rankers
+from pairrank import rankers, short_text
+from pairrank.errors import UnknownNameError
 
 Style = str | tuple[int, tuple[float, ...]]
 
@@ -71,7 +72,14 @@ _SPARE = (
 
 def base(ranker: str) -> str:
     """A ranker's name without options."""
-    return rankers.parse(ranker)[0]
+    return _parsed(ranker)[0]
+
+
+def _parsed(ranker: str) -> tuple[str, Mapping[str, Any]]:
+    try:
+        return rankers.parse(ranker)
+    except UnknownNameError:  # of an object that was handed to `simulate`, or of a package that is not installed here
+        return short_text.parse(ranker) or (ranker, {})
 
 
 def of_rankers(texts: Sequence[str]) -> dict[str, Look]:
@@ -85,7 +93,7 @@ def of_rankers(texts: Sequence[str]) -> dict[str, Look]:
     return {
         text: _own(name)
         if labels.count(label) == 1
-        else replace(next(spare), label=_variant(label if alike[label] == 1 else name, rankers.parse(text)[1]))
+        else replace(next(spare), label=_variant(label if alike[label] == 1 else name, _parsed(text)[1]))
         for text, name, label in zip(texts, names, labels, strict=True)
     }
 
