@@ -105,7 +105,7 @@ class Columns:
         shape = self._check_shape(rows)
         known = None if found is None else _check_ids(found, shape[0])
         # Row by row in memory, as frames are not: the bits of a product depend on the layout.
-        return Documents(self.check(np.ascontiguousarray(self._filled(rows)), known, may_lack), known)
+        return Documents(self.check(np.ascontiguousarray(self.filled(rows)), known, may_lack), known)
 
     def check(self, X: FloatArray, ids: tuple[Id, ...] | None = None, may_lack: BoolArray | None = None) -> FloatArray:
         """``X`` (n, d) if it is all finite and within bounds, or a `FeatureError` that names document and feature."""
@@ -142,7 +142,7 @@ class Columns:
             raise FeatureError("features have no rows; expected one document at least")
         return n, d
 
-    def _filled(self, X: FloatArray) -> FloatArray:
+    def filled(self, X: FloatArray) -> FloatArray:
         """``X`` with missing values replaced by what they mean."""
         if self.missing is None or not (gaps := np.isnan(X)).any():
             return X

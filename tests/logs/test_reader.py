@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pairrank.logs import Problems, Reason, clicklog, fit, reader, validate
+import pairrank
+from pairrank.cli import main
+from pairrank.logs import Problems, Reason, clicklog, fit, reader, spread, validate
 
 from .conftest import lists
 
@@ -192,3 +195,34 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="do not fit"), clicklog.Writer(tmp_path / "log.parquet", 4) as writer:
         writer.add("q", 0.0, ["a"], np.zeros((1, 3)), [True])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_values_mean_what_the_ranker_says(write: Callable[..., str], tmp_path: Path) -> None:
+    """A fit for pairrank(missing=mean) left out every list with a gap, which that ranker learns from online."""
+    whole, gaps, events = lists(40), lists(40), tmp_path / "events.jsonl"
+    for (X, _), (Y, _) in zip(whole, gaps, strict=True):
+        X[0, 1], Y[0, 1] = X[1:, 1].mean(dtype=np.float64) if len(X) > 1 else 0.0, np.nan
+    expected = fit([write("whole.parquet", whole)])
+    path = write("gaps.parquet", gaps)
+    assert validate([path])[0].counts == {Reason.NOT_FINITE: 40}
+    nulls = [[[None if x != x else x for x in row] for row in X.tolist()] for X, _ in gaps]
+    table = pq.read_table(path)
+    features = pa.array(nulls, pa.list_(pa.list_(pa.float64())))
+    pq.write_table(table.set_column(table.schema.names.index("features"), "features", features), tmp_path / "n.parquet")
+    for log in (path, str(tmp_path / "n.parquet")):
+        assert not validate([log], missing="mean")[0]
+        np.testing.assert_allclose(fit([log], missing="mean").theta, expected.theta, rtol=1e-5)  # means of 32 bits
+        np.testing.assert_allclose(spread([log], missing="mean"), spread([str(tmp_path / "whole.parquet")]), rtol=1e-5)
+    for X, _ in whole:
+        X[0, 1] = 0.5
+    np.testing.assert_allclose(fit([path], missing=0.5).theta, fit([write("half.parquet", whole)]).theta, rtol=1e-12)
+    with events.open("w") as file:
+        for n, (rows, (_, clicks)) in enumerate(zip(nulls, gaps, strict=True)):
+            documents = [{"id": str(i), "features": row} for i, row in enumerate(rows)]
+            clicked = [str(i) for i in np.flatnonzero(clicks)]
+            shown = {"type": "impression", "impression_id": str(n), "timestamp": 1e9 + n, "documents": documents}
+            told = {"type": "feedback", "impression_id": str(n), "clicks": clicked}
+            file.write(f"{json.dumps(shown)}\n{json.dumps(told)}\n")
+    out = tmp_path / "model"
+    assert main(["fit", str(events), "--ranker", "pairrank(missing=mean)", "--out", str(out)]) == 0
+    np.testing.assert_allclose(pairrank.load(out).weights, expected.theta, rtol=1e-5)

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _checked(args: argparse.Namespace) -> int:
     with click_logs(args) as (paths, facts, how):
-        problems, n_lists, n_pairs = logs.validate(paths, model=_model(args), **how)
+        problems, n_lists, n_pairs = logs.validate(paths, **_values(args), **how)
     problems.merge(facts["problems"])
     _report(args, problems, facts, n_lists=n_lists, n_pairs=n_pairs)
     if not n_lists:
@@ -101,16 +101,16 @@ def fit_ranker(args: argparse.Namespace) -> Any:
         named = {"feature_names": feature_names(args.names)} if args.names else {}
         ranker = rankers.make(args.ranker, n_features=reader.width_of(paths), seed=args.seed, **named)
         checkpoint = args.checkpoint or f"{args.out}.checkpoint"
-        settings = settings_of(ranker)._asdict()
+        settings = settings_of(ranker)._asdict() | {"missing": ranker.missing}
         found = logs.fit(paths, **settings, on_error=args.on_error, checkpoint=checkpoint, **how)
     found.problems.merge(facts["problems"])
     return found, ranker, facts
 
 
-def _model(args: argparse.Namespace) -> str:
-    """The model of the ranker that is asked for, which says whether values may be missing."""
+def _values(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of the ranker that is asked for which say whether values may be missing."""
     _, options = short_text.parse(args.ranker) or ("", {})
-    return str(options.get("model", "linear"))
+    return {"model": str(options.get("model", "linear")), "missing": options.get("missing")}
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def _joined(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any
             actions=_actions(args.action) or ACTIONS,
             ranker=args.store_ranker,
             on_error="skip" if args.check else args.on_error,
-            missing=_model(args) == "additive",
+            missing=_values(args) != {"model": "linear", "missing": None},
         )
         facts = {"clicks": done.n_clicks, "passed_over": dict(done.passed_over), "problems": done.problems}
         try:

@@ -11,7 +11,7 @@ import numpy as np
 from pairrank import data, export, logs, rankers, threads
 from pairrank.cli.export import feature_names
 from pairrank.cli.fit import DEFAULT_RANKER, add_log_options, click_logs, fit_ranker
-from pairrank.documents import COUNTED, Columns
+from pairrank.documents import COUNTED, Columns, Missing
 from pairrank.errors import OptionError
 from pairrank.features import spread
 from pairrank.rankers import priors
@@ -73,7 +73,7 @@ def _from_weights(args: argparse.Namespace) -> Any:
         raise OptionError(f"{args.weights} has none of the features {', '.join(names)}; it has {known}")
     ranker = _made(args, names)
     lam = priors.settings_of(ranker).lam
-    variance = _spread(args)
+    variance = _spread(args, ranker.missing)
     if np.ndim(variance) and len(variance) != len(weights):
         raise OptionError(f"the data or logs have {len(variance)} features that vary, the weights {len(weights)}")
     priors.from_weights(args.scale * weights, lam=lam, strength=args.strength, variance=variance).apply(ranker)
@@ -86,7 +86,7 @@ def _made(args: argparse.Namespace, names: tuple[str, ...]) -> Any:
     return rankers.make(args.ranker, n_features=len(names), seed=args.seed, **given)
 
 
-def _spread(args: argparse.Namespace) -> Any:
+def _spread(args: argparse.Namespace, missing: Missing) -> Any:
     """E[(x_i - x_j)_f²], (d,), of the data or logs that stand beside weights; else that of features over [0, 1]."""
     if args.data:
         documents = data.load(args.data, args.split, args.fold, normalise=args.normalise)
@@ -94,7 +94,7 @@ def _spread(args: argparse.Namespace) -> Any:
     if not args.logs:
         return priors.EVEN
     with click_logs(args) as (paths, _, how):
-        return logs.spread(paths, **how)
+        return logs.spread(paths, missing=missing, **how)
 
 
 def _from_labels(args: argparse.Namespace) -> Any:

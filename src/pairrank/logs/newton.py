@@ -22,6 +22,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from pairrank import archive, engines
 from pairrank.checking import check_choice, check_lam, check_number_in
+from pairrank.documents import Missing
 from pairrank.engines import Engine
 from pairrank.errors import DataError, LogError, OptionError, PairRankError
 from pairrank.estimator import evidence
@@ -106,6 +107,7 @@ def fit(
     lam: float | None = None,
     pairs: str = "shown",
     model: str = "linear",
+    missing: Missing = None,
     engine: str = "serial",
     workers: int | None = None,
     on_error: str = "skip",
@@ -123,6 +125,8 @@ def fit(
         `features.position`), "averaged", "all" or "adjacent" pairs.
     model : "linear", or "additive": pieces between quantiles of about a thousand lists, evenly over the logs, and how
         stiff each function is by the evidence of all of them (`estimator.evidence`).
+    missing : what a missing value means, as a ranker's: a number, or "mean" of the list's other documents. None: lists
+        with one are bad rows, unless the model is additive.
     engine, workers : "serial", "processes" or "ray"; the model does not depend on it.
     on_error : "skip" leaves bad rows out and counts them, "stop" raises `LogError` at the first.
     checkpoint : a file to write after every pass; if it is there and of the same job, work resumes from it.
@@ -134,7 +138,7 @@ def fit(
     check_choice("model", model, ("linear", "additive"))
     check_choice("on_error", on_error, ("skip", "stop"))
     problems = Problems()
-    chunks = reader.chunks(paths, problems)
+    chunks = reader.chunks(paths, problems, missing)
     if on_error == "stop":
         problems.stop()
     units = _units(model, chunks)
@@ -148,16 +152,17 @@ def validate(
     paths: Sequence[str],
     *,
     model: str = "linear",
+    missing: Missing = None,
     engine: str = "serial",
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Problems, int, int]:
     """Every problem of the click logs at ``paths``, and how many good lists and pairs (``all``) there are.
 
-    NaN is one, but for the ``model`` "additive".
+    NaN is one, but for the ``model`` "additive" or where ``missing`` says what it means.
     """
     problems = Problems()
-    if not (chunks := reader.chunks(paths, problems)):
+    if not (chunks := reader.chunks(paths, problems, missing)):
         return problems, 0, 0
     units = _units(model, chunks, otherwise=1)  # without a document any will do to say what is wrong
     total = _one_pass(chunks, units, engine, workers, progress, problems)
@@ -165,10 +170,15 @@ def validate(
 
 
 def spread(
-    paths: Sequence[str], *, engine: str = "serial", workers: int | None = None, progress: Progress | None = None
+    paths: Sequence[str],
+    *,
+    missing: Missing = None,
+    engine: str = "serial",
+    workers: int | None = None,
+    progress: Progress | None = None,
 ) -> FloatArray:
     """(d,): E[(x_i - x_j)_f²] over the documents of a list, of the click logs at ``paths``."""
-    chunks = reader.chunks(paths, Problems())
+    chunks = reader.chunks(paths, Problems(), missing)
     total = _one_pass(chunks, _units("linear", chunks), engine, workers, progress, Problems())
     return mean_spread(total.spread, total.varied)
 

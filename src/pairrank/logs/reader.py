@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pairrank.documents import MAX_MAGNITUDE
+from pairrank.documents import MAX_MAGNITUDE, Columns, Missing
 from pairrank.errors import DataError, LogError, StorageError
 from pairrank.logs.clicklog import arrow, parquet
 from pairrank.logs.problems import Problems, Reason
@@ -35,12 +35,13 @@ _OPTIONAL = ("locked", "above")
 
 
 class Chunk(NamedTuple):
-    """A row group: the unit of work of every engine."""
+    """A row group: the unit of work of every engine. ``missing`` : what a missing value in it means, as a ranker's."""
 
     path: str
     group: int
     rows: int
     first_row: int
+    missing: Missing
 
 
 class Batch(NamedTuple):
@@ -56,9 +57,10 @@ class Batch(NamedTuple):
     above: IntArray
 
 
-def chunks(paths: Sequence[str], problems: Problems) -> list[Chunk]:
+def chunks(paths: Sequence[str], problems: Problems, missing: Missing = None) -> list[Chunk]:
     """The row groups of all files, in the order given; files that are no click logs are noted in ``problems``."""
     found: list[Chunk] = []
+    missing = Columns.of(1, None, missing).missing  # checked
     for path in paths:
         if not Path(path).exists():
             raise StorageError(f"cannot read {path}: no such file")
@@ -75,7 +77,7 @@ def chunks(paths: Sequence[str], problems: Problems) -> list[Chunk]:
             first = 0
             for group in range(file.num_row_groups):
                 rows = file.metadata.row_group(group).num_rows
-                found.append(Chunk(path, group, rows, first))
+                found.append(Chunk(path, group, rows, first, missing))
                 first += rows
     return found
 
@@ -110,6 +112,8 @@ def batches(chunk: Chunk, may_lack: BoolArray, problems: Problems) -> Iterator[t
     ``may_lack`` (d,) : features in which NaN is a value.
     """
     row, latest = chunk.first_row, None
+    columns = Columns(len(may_lack), None, chunk.missing)
+    may_lack = may_lack | (chunk.missing is not None)
     tables = _tables(chunk)
     while True:
         try:
@@ -125,6 +129,9 @@ def batches(chunk: Chunk, may_lack: BoolArray, problems: Problems) -> Iterator[t
         for place in row + rows[earlier]:
             problems.add(Reason.OUT_OF_ORDER, f"{chunk.path} row {place}")
         row += table.num_rows
+        if chunk.missing is not None and np.isnan(batch.features).any():
+            lists = np.split(batch.features, batch.offsets[1:-1])
+            batch = batch._replace(features=np.concatenate([columns.filled(X) for X in lists]))
         latest = times[-1] if len(times) else latest
         yield batch, times
 
@@ -165,7 +172,8 @@ def _check(
     for name in table.schema.names:
         null |= table.column(name).is_null().to_numpy(zero_copy_only=False)
     sizes = [_lengths(column) for column in (documents, features, clicks)]
-    inner_null = [_any_null(column) for column in (documents, features, clicks)]
+    # A null in a feature reads as NaN, which is judged below.
+    inner_null = [_any_null(column) for column in (documents, clicks, *(() if may_lack.any() else (features,)))]
     empty = sizes[0] == 0
     bad[Reason.CLICK_WITHOUT_IMPRESSION] = empty & (sizes[2] > 0) & ~null
     bad[Reason.MISSING_VALUE] = null | (empty & (sizes[2] == 0)) | np.logical_or.reduce(inner_null)
