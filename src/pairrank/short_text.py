@@ -59,4 +59,6 @@ def _value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
+        if text[0] in "[{":
+            raise OptionError(f"cannot read {text}; expected JSON, as in [0.5, 1]") from None
         return float(text) if _SHORT.fullmatch(text) else text

@@ -44,6 +44,8 @@ def test_unknown_and_unreadable_options_are_refused() -> None:
         rankers.make("pairrank", n_features=3, colour=1)
     with pytest.raises(OptionError, match="name=value"):
         rankers.parse("pairrank(alpha)")
+    with pytest.raises(OptionError, match=r"cannot read \[1, \.5\]; expected JSON"):
+        rankers.parse("pairrank(alpha=[1, .5])")
 
 
 def test_plain_pairrank_is_the_class_without_arguments() -> None:
