@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sqlite3
 import sys
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ import pytest
 
 from pairrank.errors import DataError, LogError, MissingExtraError, OptionError, StorageError
 from pairrank.logs import Reason, Writer, fit, ingest
-from pairrank.logs.ingest import kind_of, seconds
+from pairrank.logs.ingest import TELL, kind_of, seconds
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -371,3 +372,18 @@ def test_a_damaged_store_is_told(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE log (seq)").connection.close()
     found = ingest([str(tmp_path / "other.db"), log], tmp_path / "log.parquet")
     assert "not a store" in found.problems.examples[Reason.UNREADABLE][0]
+
+
+@pytest.mark.parametrize("opened", [open, gzip.open])
+def test_joining_tells_how_far_it_is(opened: Any, tmp_path: Path) -> None:
+    """Months of events were read for hours without a word."""
+    path = tmp_path / ("events.gz" if opened is gzip.open else "events")
+    told: list[tuple[str, int, int]] = []
+    shown = {"type": "impression", "timestamp": 1, "documents": [{"id": "a", "features": [1]}]}
+    with opened(path, "wt") as file:
+        for _ in range(2 * TELL):
+            file.write(json.dumps(shown | {"impression_id": os.urandom(40).hex()}) + "\n")
+    ingest([str(path)], tmp_path / "joined.parquet", progress=lambda *what: told.append(what))
+    size = path.stat().st_size
+    assert [(what, total) for what, _, total in told] == [(f"joining {path.name}", size)] * 2
+    assert 0.3 * size < told[0][1] < 0.7 * size < told[1][1] <= size

@@ -117,13 +117,14 @@ def _values(args: argparse.Namespace) -> dict[str, Any]:
 def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any], dict[str, Any]]]:
     """Parquet as it came, everything else joined into a click log that is gone afterwards unless kept; what was found
     on the way; and who goes through them, with a progress bar."""
-    with _joined(args) as (paths, facts), progress(0, "reading") as tell:
-        how = {"engine": args.engine, "workers": args.workers}
-        yield paths, facts, {**how, "progress": lambda what, done, total: tell(done, total, what)}
+    with progress(0, "reading") as tell:
+        how = {"progress": lambda what, done, total: tell(done, total, what)}
+        with _joined(args, **how) as (paths, facts):
+            yield paths, facts, {"engine": args.engine, "workers": args.workers, **how}
 
 
 @contextmanager
-def _joined(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any]]]:
+def _joined(args: argparse.Namespace, **how: Any) -> Iterator[tuple[list[str], dict[str, Any]]]:
     for path in filter(None, (getattr(args, name, None) for name in ("out", "report", "keep", "checkpoint"))):
         if not Path(path).absolute().parent.is_dir():
             raise OptionError(f"cannot write {path}: there is no folder {Path(path).parent}")
@@ -147,6 +148,7 @@ def _joined(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any
             ranker=args.store_ranker,
             on_error="skip" if args.check else args.on_error,
             missing=_values(args) != {"model": "linear", "missing": None},
+            **how,
         )
         facts = {"clicks": done.n_clicks, "passed_over": dict(done.passed_over), "problems": done.problems}
         try:

@@ -36,7 +36,7 @@ from pairrank import store_log
 from pairrank.errors import DataError, FileFormatError, LogError, OptionError, StorageError
 from pairrank.logs.clicklog import parquet
 from pairrank.logs.join import Join
-from pairrank.logs.problems import Problems, Reason
+from pairrank.logs.problems import Problems, Progress, Reason
 from pairrank.logs.reader import MAX_GAIN
 
 # What a UBI action on a document is worth, in clicks. All others are counted and passed over.
@@ -44,6 +44,8 @@ ACTIONS: Mapping[str, float] = {"click": 1.0, "add_to_cart": 2.0, "purchase": 3.
 IMPRESSION = "impression"
 # Lines of a bulk request that say where the next line goes.
 BULK = ("index", "create")
+# Lines between two reports of progress.
+TELL = 1000
 # What reading a compressed file raises where it is cut off, damaged or not compressed.
 DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)
 
@@ -90,6 +92,7 @@ def ingest(
     ranker: str | None = None,
     on_error: str = "skip",
     missing: bool = False,
+    progress: Progress | None = None,
 ) -> Ingested:
     """Join the logs at ``paths`` (JSON lines, stores) into one click log at ``out``.
 
@@ -99,6 +102,7 @@ def ingest(
     ranker : the ranker's name, for a store that holds several.
     on_error : "skip" or "stop" (raise `LogError` if anything is wrong, and write nothing).
     missing : whether NaN, or null, is a value of a feature, as for an additive model.
+    progress : called now and then with what is going on, how many bytes of a file are read, and of how many.
     """
     for action, gain in actions.items():
         if action == IMPRESSION or not 0 < abs(gain) <= MAX_GAIN:
@@ -112,7 +116,7 @@ def ingest(
             if kind_of(path) == "store":
                 _read_store(path, join, ranker)
             else:
-                _read_lines(path, join, actions, result.passed_over)
+                _read_lines(path, join, actions, result.passed_over, progress)
         if on_error == "stop":
             result.problems.stop()
         partial = Path(out).with_name(f".{Path(out).name}.joined")
@@ -141,8 +145,10 @@ def seconds(value: object) -> float:
 # JSON lines.
 
 
-def _read_lines(path: str, join: Join, actions: Mapping[str, float], passed_over: Counter[str]) -> None:
-    for place, line in _lines(path, join.problems):
+def _read_lines(
+    path: str, join: Join, actions: Mapping[str, float], passed_over: Counter[str], progress: Progress | None
+) -> None:
+    for place, line in _lines(path, join.problems, progress):
         try:
             record = json.loads(line)
             record = record.get("_source", record) if isinstance(record, dict) else record  # as search engines answer
@@ -164,11 +170,14 @@ def _read_lines(path: str, join: Join, actions: Mapping[str, float], passed_over
             join.problems.add(Reason.UNREADABLE, f"{place}: not JSON")
 
 
-def _lines(path: str, problems: Problems) -> Iterator[tuple[str, bytes]]:
+def _lines(path: str, problems: Problems, progress: Progress | None) -> Iterator[tuple[str, bytes]]:
     number = 0
     try:
         with _opened(path) as file:
+            on_disk, size = getattr(file, "fileobj", file), os.path.getsize(path)
             for number, line in enumerate(file, 1):
+                if progress is not None and number % TELL == 0:
+                    progress(f"joining {Path(path).name}", on_disk.tell(), size)
                 if line.strip():
                     yield f"{path} line {number}", line
     except (OSError, *DAMAGED) as problem:

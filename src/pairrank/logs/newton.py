@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,7 +32,7 @@ from pairrank.features.linear import Units
 from pairrank.features.spread import STRENGTH, mean_spread
 from pairrank.kernel.confidence import inverse_of
 from pairrank.logs import reader
-from pairrank.logs.problems import Problems, Reason
+from pairrank.logs.problems import Problems, Progress, Reason
 from pairrank.logs.reader import Chunk
 from pairrank.logs.sums import KINDS, Compensated, Sums, sums
 from pairrank.rankers.priors import Prior
@@ -49,7 +49,6 @@ LISTS = 1024
 # How often the evidence may set how stiff its functions are; where it does not change its mind, less often.
 MAX_BENDS = 4
 
-Progress = Callable[[str, int, int], None]
 _NUMBERS = ("loss", "n_lists", "n_pairs", "weight")  # of `Sums`, beside its arrays
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from pairrank.errors import LogError
 
 EXAMPLES = 5
+
+Progress = Callable[[str, int, int], None]  # what is going on, how much of it is done, and of how much
 
 
 class Reason(StrEnum):
