@@ -107,4 +107,7 @@ def _file(folder: Path, prefix: str, split: str) -> Path:
     if found:
         return found[0]
     there = ", ".join(sorted(entry.name for entry in folder.iterdir())[:12]) or "nothing"
-    raise DataError(f"{folder}: no file for split {split!r}; expected {prefix}{split}.txt or the like, found {there}")
+    raise DataError(
+        f"{folder}: no file for split {split!r}; expected {prefix}{split}.txt or the like, found {there}; a file "
+        "that is given by its own path is dealt out into train, vali and test"
+    )
