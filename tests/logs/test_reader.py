@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 import pairrank
 from pairrank.cli import main
+from pairrank.errors import DataError
 from pairrank.logs import Problems, Reason, clicklog, fit, reader, spread, validate
 
 from .conftest import lists
@@ -191,10 +194,31 @@ def test_problems_keep_a_few_examples_and_all_counts() -> None:
     assert Problems().text().strip() == "no bad rows"
 
 
-def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="do not fit"), clicklog.Writer(tmp_path / "log.parquet", 4) as writer:
-        writer.add("q", 0.0, ["a"], np.zeros((1, 3)), [True])
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"features": [[1.0]]}, "do not fit"),
+        ({"features": [["x", 1.0]]}, "the list 'q' are no numbers: could not"),
+        ({"clicks": ["a"]}, "the list 'q' are no numbers: could not"),  # ids, as `learn` takes them
+        ({"timestamp": datetime(2024, 5, 1)}, "the list 'q' are no numbers: unsupported"),
+        ({"timestamp": float("nan")}, "the list 'q' are no numbers: cannot"),
+        ({"documents": [1]}, "the list 'q' are not texts: [1]"),
+        ({"query_id": None}, "the list None are not texts: ['a']"),
+    ],
+)
+def test_a_writer_refuses_what_does_not_fit_and_leaves_nothing(
+    wrong: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    """Ids that are no texts came to light when a row group was full, as pyarrow's error, and a part stayed behind."""
+    given = {"query_id": "q", "timestamp": 0.0, "documents": ["a"], "features": [[1.0, 2.0]], "clicks": [True]}
+    with clicklog.Writer(tmp_path / "log.parquet", 2) as writer:
+        with pytest.raises(DataError, match=re.escape(words)):
+            writer.add(**given | wrong)
+        writer.add(**given)
+    assert validate([str(tmp_path / "log.parquet")])[1] == 1
+    with pytest.raises(DataError), clicklog.Writer(tmp_path / "other.parquet", 2) as writer:
+        writer.add(**given | wrong)
+    assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
 
 
 def test_missing_values_mean_what_the_ranker_says(write: Callable[..., str], tmp_path: Path) -> None:

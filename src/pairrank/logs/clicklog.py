@@ -89,14 +89,19 @@ class Writer:
         above: int = 0,
     ) -> None:
         """One list: ``features`` (k, d), clicks or gains (k,), in shown order; ``timestamp`` in seconds since 1970."""
-        X = np.asarray(features, dtype=self.dtype)
-        C = np.asarray(clicks, dtype=np.float32)
+        try:
+            X, C = np.asarray(features, dtype=self.dtype), np.asarray(clicks, dtype=np.float32)
+            time = int(np.int64(round(timestamp * 1e6)))  # as long as Parquet has room for
+        except (TypeError, ValueError, OverflowError) as problem:
+            raise DataError(f"time, features or clicks of the list {query_id!r} are no numbers: {problem}") from None
+        if not all(isinstance(name, str) for name in (query_id, *documents)):
+            raise DataError(f"ids of the list {query_id!r} are not texts: {list(documents)}; str(…) makes them")
         if X.shape != (len(documents), self.n_features) or C.shape != (len(documents),):
             raise DataError(
                 f"features {X.shape} and clicks {C.shape} do not fit {len(documents)} documents "
                 f"of {self.n_features} features"
             )
-        self._rows.append((query_id, round(timestamp * 1e6), list(documents), X, C, locked, above))
+        self._rows.append((query_id, time, list(documents), X, C, locked, above))
         self._bytes += X.nbytes
         if self._bytes >= GROUP_BYTES:
             self._flush()
@@ -130,8 +135,9 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
+        try:
+            if kind is None:
+                self.close()
+        finally:
             self._file.close()
             self._partial.unlink(missing_ok=True)
