@@ -186,7 +186,7 @@ def test_a_folder_of_simulate_and_one_of_nobody(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    words = ["simulate", "synthetic:tiny", "--clicks", "mixed", "--out", str(tmp_path)]
+    words = ["simulate", "synthetic:tiny", "--clicks", "mixed", "--normalise", "none", "--out", str(tmp_path)]
     assert main([*words, "--ranker", "pdgd", "--ranker", "pairrank", "--rounds", "12"]) == 0
     assert main([*words, "--rounds", "3"]) == 0
     monkeypatch.setattr(Plate, "render", lambda plate: (b"png", b"svg"))  # pictures take long and are tested elsewhere
@@ -196,7 +196,10 @@ def test_a_folder_of_simulate_and_one_of_nobody(
     assert main(["report", str(tmp_path)]) == 0
     assert "PDGD" in capsys.readouterr().out
     assert "left out: 1 runs on other data, or of other rounds" in caplog.text
-    assert "position, cascade and mixed are models of their own" in (tmp_path / "report.md").read_text()
+    text = (tmp_path / "report.md").read_text()
+    assert "position, cascade and mixed are models of their own" in text
+    assert "fold 1, normalisation of features: none" in text
+    assert "12 rounds; 1 seed, 0; 10 documents shown" in text
     with pytest.raises(OptionError, match="no runs"):
         report.build(tmp_path / "nowhere")
 

@@ -143,7 +143,7 @@ class _Page:
         e, r = self.experiment, self.results
         yield "Data", self._data()
         yield "Runs", f"{r.done} of {r.expected} done" + ("" if r.done == r.expected else "; the rest is still missing")
-        seeds = f"{e.seeds} seeds, {self.seeds[0]} to {self.seeds[-1]}"
+        seeds = f"{e.seeds} seeds, {self.seeds[0]} to {self.seeds[-1]}" if e.seeds > 1 else f"1 seed, {self.seeds[0]}"
         yield "Rounds and seeds", f"{e.rounds:,} rounds; {seeds}; {e.k} documents shown"
         for note in r.notes:
             yield "Not read", note
@@ -167,7 +167,7 @@ class _Page:
 
     def _data(self) -> str:
         e = self.experiment
-        told = f"{data_name(e.data)}, fold {e.fold}, features normalised by {e.normalise}"
+        told = f"{data_name(e.data)}, fold {e.fold}, normalisation of features: {e.normalise}"
         for split, numbers in e.facts.items():
             told += f"; {split}: " + ", ".join(f"{count:,} {what}" for what, count in numbers.items())
         return told
