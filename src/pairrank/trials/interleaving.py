@@ -108,22 +108,18 @@ def choice_credit(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown =
     same in expectation, with less noise; `outcome` divides by the clicks, and by those that tell nothing, too.
     """
     orders, taken = (a.tolist(), b.tolist()), {int(d) for d in after.ranking}
-    credit, lead, agreed = np.zeros(len(ranking)), _ahead(after), False
+    credit, lead = np.zeros(len(ranking)), _ahead(after)
+    second = lead != 0
     for position, pick in enumerate(ranking.tolist()):
         tops = [next(d for d in order if d not in taken) for order in orders]
         taken.add(pick)
-        if lead == 0:
-            agreed = tops[A] == tops[B]
-            if not agreed:
-                credit[position] = 1.0 if pick == tops[A] else -1.0
-            lead = 1 if pick == tops[A] else -1
-            continue
-        # The second pick of a round. If they agreed on the first, either may have made it, and either picks now.
-        if not agreed:
-            credit[position] = -float(lead)
+        if lead:
+            credit[position] = -lead
         elif tops[A] != tops[B]:
-            credit[position] = 1.0 if pick == tops[A] else -1.0
-        lead, agreed = 0, False
+            credit[position] = 1 if pick == tops[A] else -1
+        second = not second
+        # If they agreed on the first pick of a round, either may have made it, and either makes the second.
+        lead = int(credit[position]) if second else 0
     return credit
 
 

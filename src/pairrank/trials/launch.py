@@ -200,11 +200,9 @@ class Launch:
 
     def turned(self, mode: str) -> Launch:
         """The launch in another mode, by a person's decision. Guarded begins anew: what was before is not counted."""
-        changed = replace(self, mode=mode)
-        if mode != "guarded" or self.mode == "guarded":
-            return changed
-        fresh = Launch()
-        return replace(changed, **{name: getattr(fresh, name) for name in _OF_GUARDED})
+        if mode == "guarded" and self.mode != "guarded":
+            return Launch(self.guard, mode, self.auto, self.lists, self.value)
+        return replace(self, mode=mode)
 
     def to_json(self) -> dict[str, Any]:
         """The state by name; `from_json` makes it again."""
@@ -216,7 +214,6 @@ class Launch:
         return cls(**{**values, "guard": Guard(**values["guard"])})
 
 
-_OF_GUARDED = ("guarded", "stage", "closed", "loss", "loss_squares", "gain", "gain_squares", "overlap")
 # Lists as sent before an automatic launch begins to serve ours: enough to know the value of a list roughly.
 SHADOW_LISTS = 100
 
