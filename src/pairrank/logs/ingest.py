@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import os
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pairrank import store_log
-from pairrank.errors import DataError, FileFormatError, LogError, OptionError, StorageError
+from pairrank.errors import DataError, FileFormatError, OptionError, StorageError
 from pairrank.logs.clicklog import parquet
 from pairrank.logs.join import Join
 from pairrank.logs.problems import Problems, Progress, Reason
@@ -117,18 +117,8 @@ def ingest(
                 _read_store(path, join, ranker)
             else:
                 _read_lines(path, join, actions, result.passed_over, progress)
-        if on_error == "stop":
-            result.problems.stop()
-        partial = Path(out).with_name(f".{Path(out).name}.joined")
-        try:
-            result.n_lists, result.n_clicks = join.write(partial)
-            if on_error == "stop":
-                result.problems.stop()
-            if result.n_lists == 0:
-                raise LogError("the logs hold no list that could be used", result.problems)
-            os.replace(partial, out)
-        finally:
-            partial.unlink(missing_ok=True)
+        result.problems.check(on_error)
+        result.n_lists, result.n_clicks = join.write(out, on_error)
     return result
 
 
@@ -260,12 +250,8 @@ def _read_ubi_event(
 
 
 def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond what a float can hold
-        return False
+    """Whether it is a number that a float can hold."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _get(record: Mapping[str, Any], key: str, kind: type) -> Any:

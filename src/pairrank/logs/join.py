@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairrank.documents import MAX_MAGNITUDE
-from pairrank.errors import StorageError
+from pairrank.errors import LogError, StorageError
 from pairrank.logs.clicklog import Writer
 from pairrank.logs.problems import Problems, Reason
 
@@ -118,15 +118,19 @@ class Join:
         body = matrix.tobytes()
         self._db.execute("INSERT OR REPLACE INTO features VALUES (?, ?, ?)", (query_id or ANY_QUERY, document, body))
 
-    def write(self, path: str | os.PathLike[str]) -> tuple[int, int]:
-        """Join, and write the click log; how many lists and clicks. It is not written when no list is left."""
+    def write(self, path: str | os.PathLike[str], on_error: str) -> tuple[int, int]:
+        """Join, and write the click log; how many lists and clicks.
+
+        `LogError`, and nothing is written, when no list is left, or by ``on_error`` "stop" when anything is wrong.
+        """
         self._db.executescript("CREATE INDEX clicks_list ON clicks (list);")
         self._assemble()
         self._strangers()
         n_lists = n_clicks = 0
         joined = self._joined()
         if (first := next(joined, None)) is None:
-            return 0, 0
+            self.problems.check(on_error)
+            raise LogError("the logs hold no list that could be used", self.problems)
         with Writer(path, first[3].shape[1]) as writer:
             for query_id, time, documents, X, gains, locked, above, place in chain([first], joined):
                 if X.shape[1] != writer.n_features:
@@ -135,6 +139,7 @@ class Join:
                 worth = np.array([gains.get(document, 0.0) for document in documents])
                 writer.add(query_id, time, documents, X, worth, locked, above)
                 n_lists, n_clicks = n_lists + 1, n_clicks + int((worth > 0).sum())
+            self.problems.check(on_error)
         return n_lists, n_clicks
 
     def _assemble(self) -> None:

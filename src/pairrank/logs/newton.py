@@ -138,8 +138,7 @@ def fit(
     check_choice("on_error", on_error, ("skip", "stop"))
     problems = Problems()
     chunks = reader.chunks(paths, problems, missing)
-    if on_error == "stop":
-        problems.stop()
+    problems.check(on_error)
     units = _units(model, chunks)
     strength = STRENGTH * len(units.values) if lam is None else lam
     job = _Job(chunks, units, strength, pairs, on_error, checkpoint, progress)
@@ -348,8 +347,7 @@ class _Job:
                     problems.add(Reason.OUT_OF_ORDER, f"{chunk.path} row {chunk.first_row}")
                 if part.sums.n_lists:
                     previous = (chunk.path, part.last_time)
-                if self.on_error == "stop":
-                    problems.stop()
+                problems.check(self.on_error)
             if self.progress is not None:
                 self.progress(f"pass {self.passes}", number, len(self.chunks))
         return total.total()

@@ -65,9 +65,9 @@ class Problems:
             places = self.examples.setdefault(reason, [])
             places += found[: EXAMPLES - len(places)]
 
-    def stop(self) -> None:
-        """Raise `LogError` if there is anything at all."""
-        if self.counts:
+    def check(self, on_error: str) -> None:
+        """Raise `LogError` if there is anything at all and ``on_error`` is "stop"."""
+        if self.counts and on_error == "stop":
             raise LogError("the log has bad rows, and none were to be passed over", self)
 
     def text(self) -> str:

@@ -85,13 +85,10 @@ def chunks(paths: Sequence[str], problems: Problems, missing: Missing = None) ->
 def width(found: Sequence[Chunk], *, otherwise: int = 0) -> int:
     """The number of features of the first document in the first chunk that has one; ``otherwise`` where none has."""
     for chunk in found:
-        try:
-            for table in _tables(chunk):
-                lengths = _lengths(table.column("features").flatten())
-                if lengths.any():
-                    return int(lengths[lengths > 0][0])
-        except (OSError, ValueError):
-            continue  # `batches` will say what is wrong with it
+        for _, table in _tables(chunk, Problems()):  # `batches` will say what is wrong with it
+            lengths = _lengths(table.column("features").flatten())
+            if lengths.any():
+                return int(lengths[lengths > 0][0])
     if not otherwise:
         raise DataError(NO_LIST)
     return otherwise
@@ -111,24 +108,14 @@ def batches(chunk: Chunk, may_lack: BoolArray, problems: Problems) -> Iterator[t
 
     ``may_lack`` (d,) : features in which NaN is a value.
     """
-    row, latest = chunk.first_row, None
+    latest = None
     columns = Columns(len(may_lack), None, chunk.missing)
     may_lack = may_lack | (chunk.missing is not None)
-    tables = _tables(chunk)
-    while True:
-        try:
-            table = next(tables, None)
-        except (OSError, ValueError) as problem:
-            left = chunk.first_row + chunk.rows - row
-            problems.add(Reason.UNREADABLE, f"{chunk.path} row {row} on: {_first_line(problem)}", max(left, 1))
-            return
-        if table is None:
-            return
+    for row, table in _tables(chunk, problems):
         batch, rows, times = _check(table, may_lack, problems, f"{chunk.path} row", row)
         earlier = times < np.concatenate([times[:1] if latest is None else [latest], times[:-1]])
         for place in row + rows[earlier]:
             problems.add(Reason.OUT_OF_ORDER, f"{chunk.path} row {place}")
-        row += table.num_rows
         if chunk.missing is not None and np.isnan(batch.features).any():
             lists = np.split(batch.features, batch.offsets[1:-1])
             batch = batch._replace(features=np.concatenate([columns.filled(X) for X in lists]))
@@ -136,11 +123,19 @@ def batches(chunk: Chunk, may_lack: BoolArray, problems: Problems) -> Iterator[t
         yield batch, times
 
 
-def _tables(chunk: Chunk) -> Iterator[Any]:
-    with parquet().ParquetFile(chunk.path) as file:
-        columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
-        # In one thread: the engine decides how many cores work.
-        yield from file.iter_batches(BATCH, row_groups=[chunk.group], columns=columns, use_threads=False)
+def _tables(chunk: Chunk, problems: Problems) -> Iterator[tuple[int, Any]]:
+    """Record batches, each with the number of its first row, down to where the chunk cannot be read."""
+    row = chunk.first_row
+    try:
+        with parquet().ParquetFile(chunk.path) as file:
+            columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
+            # In one thread: the engine decides how many cores work.
+            for table in file.iter_batches(BATCH, row_groups=[chunk.group], columns=columns, use_threads=False):
+                yield row, table
+                row += table.num_rows
+    except (OSError, ValueError) as problem:
+        left = chunk.first_row + chunk.rows - row
+        problems.add(Reason.UNREADABLE, f"{chunk.path} row {row} on: {_first_line(problem)}", max(left, 1))
 
 
 def _wrong_columns(schema: Any) -> tuple[Reason, str] | None:
@@ -217,9 +212,7 @@ def _counts(table: Any, name: str) -> IntArray:
 
 def _lengths(column: Any) -> IntArray:
     """(n,): how many values of ``column.flatten()`` each row has; null rows have none."""
-    from pyarrow import compute
-
-    return np.asarray(compute.list_value_length(column).cast("int64").fill_null(0))
+    return np.asarray(column.value_lengths().cast("int64").fill_null(0))
 
 
 def _any_null(column: Any) -> BoolArray:
