@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pairrank.checking import import_extra
 from pairrank.errors import ExportError
 from pairrank.export import additive, json_model
 from pairrank.export.additive import AdditiveModel
 from pairrank.export.model import LinearModel
-from pairrank.types import AnyArray
 
 OPSET = 13
 IR_VERSION = 8
@@ -40,7 +40,7 @@ def dumps(model: LinearModel) -> bytes:
 
 
 def _file(
-    onnx: Any, nodes: Sequence[Any], constants: Mapping[str, AnyArray], document: dict[str, Any], doc: str
+    onnx: Any, nodes: Sequence[Any], constants: Mapping[str, ArrayLike], document: dict[str, Any], doc: str
 ) -> bytes:
     """A graph from ``features`` to ``scores`` as a file, with the model's own numbers in its metadata."""
     helper, kind = onnx.helper, onnx.TensorProto
@@ -70,39 +70,33 @@ def dumps_additive(model: AdditiveModel) -> bytes:
     node, functions = onnx.helper.make_node, model.functions
     most = 0.001 * max(float(np.ptp(function.y)) for function in functions)
     additive.check_resolution(model, most, "ONNX can tell, whose features are of 32 bits", steps=False)
-    pieces = [(f, i) for f, function in enumerate(functions) for i in range(len(function.x) - 1)]
-    pieces = pieces or [(0, 0)]  # a graph cannot hold an empty product
-
-    def piece(f: int, i: int) -> tuple[float, float, float]:
-        x, y = functions[f].x, functions[f].y
-        return (x[i], x[i + 1] - x[i], y[i + 1] - y[i]) if len(x) > 1 else (0.0, 1.0, 0.0)
-
-    starts, lengths, rises = (np.array(column) for column in zip(*(piece(f, i) for f, i in pieces), strict=True))
-    constants = {
-        "owner": np.array([f for f, _ in pieces]),
-        "starts": starts,
-        "lengths": lengths,
-        "rises": rises,
-        "low": np.array([f.x[0] for f in functions]),
-        "high": np.array([f.x[-1] for f in functions]),
-        "slopes": np.array([f.slope for f in functions]),
+    pieces: list[tuple[float, ...]] = [
+        (f, *piece) for f, g in enumerate(functions) for piece in zip(g.x, np.diff(g.x), np.diff(g.y), strict=False)
+    ]
+    pieces = pieces or [(0, 0.0, 1.0, 0.0)]  # a graph cannot hold an empty product
+    constants: dict[str, ArrayLike] = {
+        **dict(zip(("owner", "starts", "lengths", "rises"), zip(*pieces, strict=True), strict=True)),
+        "low": [f.x[0] for f in functions],
+        "high": [f.x[-1] for f in functions],
+        "slopes": [f.slope for f in functions],
         # What is missing is first taken for the lowest knot, and then gets the rest; NaN where it has no value.
-        "lost": np.array([np.nan if f.missing is None else f.missing - f.y[0] for f in functions]),
+        "lost": [np.nan if f.missing is None else f.missing - f.y[0] for f in functions],
         "ones": np.ones(len(functions)),
-        "first": np.array(sum(f.y[0] for f in functions)),
-        "zero": np.array(0.0),
-        "one": np.array(1.0),
+        "first": sum(f.y[0] for f in functions),
+        "zero": 0.0,
+        "one": 1.0,
     }
-    together = []
+    terms, together = ["inside", "outside", "absent", "first"], []
     if model.products:
+        terms.append("together")
         middles = np.zeros(len(functions))
         for product in model.products:
             middles[list(product.features)] = product.middles
         constants |= {
             "middles": middles,
-            "left": np.array([product.features[0] for product in model.products]),
-            "right": np.array([product.features[1] for product in model.products]),
-            "of_products": np.array([product.weight for product in model.products]),
+            "left": [product.features[0] for product in model.products],
+            "right": [product.features[1] for product in model.products],
+            "of_products": [product.weight for product in model.products],
         }
         together = [
             node("Where", ["is_lost", "middles", "wide"], ["filled"]),
@@ -114,7 +108,6 @@ def dumps_additive(model: AdditiveModel) -> bytes:
             node("Mul", ["of_left", "of_right"], ["products"]),
             node("MatMul", ["products", "of_products"], ["together"]),
         ]
-    terms = ["inside", "outside", "absent", "first", *(["together"] if together else [])]
     nodes = [
         node("Cast", ["features"], ["wide"], to=onnx.TensorProto.DOUBLE),
         node("IsNaN", ["wide"], ["is_lost"]),

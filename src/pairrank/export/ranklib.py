@@ -26,7 +26,7 @@ SETTINGS = {
     "Slack": "0.001",
 }
 _COMMENT = re.compile(r"##\s*(Model|Feature (\d+))\s*=\s*(.*)")
-_NUMBER = re.compile(r"[1-9]\d{0,8}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def dumps(model: LinearModel) -> bytes:
@@ -36,10 +36,12 @@ def dumps(model: LinearModel) -> bytes:
             "RankLib has no place for normalisers: fold them into the weights (fold=True, --fold), which "
             "keeps every order, or normalise the features before RankLib sees them"
         )
-    ids = _numbers(model.feature_names)
-    lines = [TITLE, *(f"## {key} = {value}" for key, value in SETTINGS.items()), f"## Model = {model.name}"]
-    if [str(i) for i in ids] != list(model.feature_names):
-        lines += [f"## Feature {i} = {name}" for i, name in zip(ids, model.feature_names, strict=True)]
+    ids, names = model.feature_names, []
+    if not all(_NUMBER.fullmatch(name) for name in ids):
+        ids = tuple(str(i + 1) for i in range(model.n_features))
+        names = [f"## Feature {i} = {name}" for i, name in zip(ids, model.feature_names, strict=True)]
+    settings = (f"## {key} = {value}" for key, value in SETTINGS.items())
+    lines = [TITLE, *settings, f"## Model = {model.name}", *names]
     if any(line.splitlines() != [line] for line in lines):
         raise ExportError("a name holds a line break, which RankLib's text cannot hold: rename it")
     lines.append(" ".join(f"{i}:{float(weight)!r}" for i, weight in zip(ids, model.weights, strict=True)))
@@ -60,9 +62,3 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
         raise ExportError(f"{source} has no line of id:weight pairs that could be read")
     weights = [strict_json.number(weight, f"the weight of feature {i}") for i, _, weight in split]
     return LinearModel(title, np.array(weights), tuple(names.get(i, i) for i, _, _ in split), (None,) * len(split))
-
-
-def _numbers(names: tuple[str, ...]) -> list[int]:
-    if all(_NUMBER.fullmatch(name) for name in names):
-        return [int(name) for name in names]
-    return list(range(1, len(names) + 1))
