@@ -57,7 +57,6 @@ class PairRankRanker:
     @cached_property
     def reranker(self) -> Reranker:
         """The model."""
-        made: Reranker
         if self._given is not None:
             made = self._given
         elif self.url is not None:
@@ -67,8 +66,7 @@ class PairRankRanker:
         else:
             made = TextReranker()
         # From Python 3.12 on several threads may be here at once: one model is for all, or lists are lost.
-        kept: Reranker = vars(self).setdefault("reranker", made)
-        return kept
+        return vars(self).setdefault("reranker", made)
 
     @component.output_types(documents=list[Document], impression_id=str)
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:
@@ -99,13 +97,9 @@ class PairRankRanker:
 
     def to_dict(self) -> dict[str, Any]:
         """What a pipeline's YAML holds."""
-        described: dict[str, Any] = default_to_dict(
-            self, path=self.path, url=self.url, name=self.name, top_k=self.top_k
-        )
-        return described
+        return default_to_dict(self, path=self.path, url=self.url, name=self.name, top_k=self.top_k)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> PairRankRanker:
         """The component that `to_dict` described."""
-        made: PairRankRanker = default_from_dict(cls, data)
-        return made
+        return default_from_dict(cls, data)

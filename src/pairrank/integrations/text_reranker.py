@@ -13,7 +13,6 @@ import zlib
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
@@ -167,14 +166,9 @@ class TextReranker(Reranker):
         self._open: OrderedDict[str, Impression] = OrderedDict()
         self._closed: OrderedDict[str, None] = OrderedDict()
 
-    @property
-    def _turn(self) -> AbstractContextManager[Any]:
-        """The ranker's own lock, for which a fork waits: of one beside it the child might find a copy that is taken."""
-        turn: AbstractContextManager[Any] = self.ranker._turn
-        return turn
-
     def _rank(self, X: FloatArray, k: int | None) -> Reranked:
-        with self._turn:
+        # The ranker's own lock, for which a fork waits: of one beside it the child might find a copy that is taken.
+        with self.ranker._turn:
             impression = self.ranker.rank(X, k, explore=self.explore)
             scores = self.ranker.score(impression.features)
             # Another process, or this one before a restart, counts its lists from 0 too: the sum tells lists apart.
@@ -186,7 +180,7 @@ class TextReranker(Reranker):
     def feedback(self, impression_id: str, useful: Iterable[int]) -> bool:
         """Learn which rows (numbers of the documents as they came) were of use; False where it was known before."""
         rows = _rows(useful)
-        with self._turn:
+        with self.ranker._turn:
             if impression_id in self._closed:
                 return False
             impression = self._open.get(impression_id)
@@ -210,13 +204,13 @@ class TextReranker(Reranker):
         return UnknownNameError(f"no list of this re-ranker is called {str(impression_id)[:70]!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._turn:
+        with self.ranker._turn:
             kept = {"ranker": copy(self.ranker), "_open": self._open.copy(), "_closed": self._closed.copy()}
             return vars(self) | kept
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model and all lists that wait for feedback to one file, atomically."""
-        with self._turn:
+        with self.ranker._turn:
             values = {
                 "features": self.features.version,
                 "numbers": self.features.numbers,
