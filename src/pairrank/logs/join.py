@@ -110,8 +110,7 @@ class Join:
 
     def add_features(self, query_id: str | None, document: str | None, features: ArrayLike, place: str) -> None:
         """What is known of a document for a query, or (None) for all; the last to come counts."""
-        row: Any = [features]
-        matrix = _matrix(row, 1, self._missing)
+        matrix = _matrix([features], 1, self._missing)
         if isinstance(matrix, Reason) or document is None:
             self.problems.add(matrix if isinstance(matrix, Reason) else Reason.MISSING_VALUE, place)
             return

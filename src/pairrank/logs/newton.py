@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -205,10 +205,7 @@ class _Job:
     passes: int = 0
     bends: int = 0
     share: float = 1.0  # of the log, for a first guess: its penalty is as much less
-
-    def __post_init__(self) -> None:
-        self.n_features = len(self.units.values)
-        self.penalty = np.ones(0)  # λ_f, known after the first pass
+    penalty: FloatArray = field(init=False)  # λ_f, known after the first pass
 
     @property
     def width(self) -> int:
@@ -264,7 +261,7 @@ class _Job:
         """The documents of every n-th good list, `LISTS` to twice as many in all: the same for every engine."""
         every = max(sum(chunk.rows for chunk in self.chunks) // LISTS, 1)
         before = accumulate((chunk.rows for chunk in self.chunks), initial=0)
-        task = partial(_documents, n_features=self.n_features, every=every)
+        task = partial(_documents, n_features=len(self.units.values), every=every)
         lists = [X for found in engine.map(task, list(zip(self.chunks, before, strict=False))) for X in found]
         if not lists:
             raise DataError(reader.NO_LIST)
@@ -359,7 +356,8 @@ class _Job:
         """A hash of what the job is: its files, their sizes and the options that change the result."""
         # Without folders: other logs are joined anew, in another one, when a fit goes on.
         files = [(Path(path).name, *rows, Path(path).stat().st_size) for path, *rows in self.chunks]
-        text = json.dumps([files, self.n_features, self.lam, self.pairs, self.on_error, type(self.units).__name__])
+        kind = type(self.units).__name__
+        text = json.dumps([files, len(self.units.values), self.lam, self.pairs, self.on_error, kind])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _save(self, theta: FloatArray, done: Sums, M: FloatArray, problems: Problems) -> None:

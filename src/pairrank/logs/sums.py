@@ -28,15 +28,13 @@ def preferences(batch: Batch, kind: str) -> Pairs:
     are taken together, as a matrix (n_lists, k).
     """
     sizes = np.diff(batch.offsets)
-    parts = []
+    none = np.empty(0, dtype=np.int64)
+    parts = [Pairs(none, none, np.empty(0))]
     for k in np.unique(sizes):
         lists = np.flatnonzero(sizes == k)
         start = batch.offsets[lists]
         gains = batch.gains[start[:, None] + np.arange(k)]
         parts.append(_of_equal_length(gains, start, batch.locked[lists], kind))
-    if not parts:
-        none = np.empty(0, dtype=np.int64)
-        return Pairs(none, none, np.empty(0))
     return Pairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 

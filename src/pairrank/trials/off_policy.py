@@ -52,11 +52,26 @@ class Draws:
         self._block = cache(self._opened)
 
     def _opened(self, number: int) -> tuple[dict[int, int], list[int], Callable[[int], tuple[float, int]]]:
-        """A block's documents with their places, who must come before each, and the chance of sets."""
+        """A block's documents with their places; who must come before each, as bits; and a function of such a set: the
+        chance of drawing these first, and how many are free then."""
         block = (self._blocks == number).nonzero()[0]
         inside = self._certain[np.ix_(block, block)] & (not self._shuffled)
         above = [sum(1 << int(i) for i in column.nonzero()[0]) for column in inside.T]
-        return {d: i for i, d in enumerate(block.tolist())}, above, _chance_of_sets(above)
+
+        @cache
+        def chance(drawn: int) -> tuple[float, int]:
+            total, rest = 0.0, drawn
+            while rest:
+                last = rest & -rest
+                rest ^= last
+                before = drawn ^ last
+                if above[last.bit_length() - 1] & ~before == 0:
+                    reached, n_free = chance(before)
+                    total += reached / n_free
+            waiting = sum(1 for i, needed in enumerate(above) if not drawn >> i & 1 and needed & ~drawn == 0)
+            return (total if drawn else 1.0), waiting
+
+        return {d: i for i, d in enumerate(block.tolist())}, above, chance
 
     def set_chances(self, other: IntArray) -> FloatArray:
         """(2, k): the chance of having what ``other`` has above each position, and of having the same there too.
@@ -78,25 +93,6 @@ class Draws:
                 break
             drawn |= 1 << place[document]
         return found
-
-
-def _chance_of_sets(above: list[int]) -> Callable[[int], tuple[float, int]]:
-    """A function of a set of a block's documents, as bits: the chance of drawing these first, and who is free then."""
-
-    @cache
-    def chance(drawn: int) -> tuple[float, int]:
-        total, rest = 0.0, drawn
-        while rest:
-            last = rest & -rest
-            rest ^= last
-            before = drawn ^ last
-            if above[last.bit_length() - 1] & ~before == 0:
-                reached, n_free = chance(before)
-                total += reached / n_free
-        waiting = sum(1 for i, needed in enumerate(above) if not drawn >> i & 1 and needed & ~drawn == 0)
-        return (total if drawn else 1.0), waiting
-
-    return chance
 
 
 class Weights(NamedTuple):
@@ -253,7 +249,9 @@ def estimates(log: Log, *, level: float = 0.05) -> list[Estimate]:
     told = log.told()
     n = len(told)
     here, above = np.where(told, log.here, 0.0), np.where(told, log.above, 0.0)
-    model = _by_halves(log.earned)
+    model = np.zeros_like(log.earned)
+    if n > 1:
+        model[::2], model[1::2] = log.earned[1::2].mean(axis=0), log.earned[::2].mean(axis=0)
     plain = (here * log.earned).sum(axis=1)
     robust = (here * (log.earned - model) + above * model).sum(axis=1)
     # Divided by the mean weight of each position, which is what it should be only in the mean: the share told of.
@@ -274,14 +272,6 @@ def estimates(log: Log, *, level: float = 0.05) -> list[Estimate]:
         doubt = _doubt(effective, seen, int(np.count_nonzero(plain != np.median(plain))))
         found.append(Estimate(method, value, (value - half, value + half), n, effective, seen, doubt))
     return found
-
-
-def _by_halves(earned: FloatArray) -> FloatArray:
-    """(n, k): for lists of even number the means of those of odd number, and the other way round."""
-    model = np.zeros_like(earned)
-    if len(earned) > 1:
-        model[::2], model[1::2] = earned[1::2].mean(axis=0), earned[::2].mean(axis=0)
-    return model
 
 
 def _effective(w: FloatArray, earned: FloatArray) -> float:
