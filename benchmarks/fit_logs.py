@@ -57,7 +57,6 @@ def child(engine: str, workers: int, paths: list[str]) -> None:
     start = time.perf_counter()
     found = fit(paths, pairs="all", engine=engine, workers=workers)
     seconds = time.perf_counter() - start
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print(
         json.dumps(
@@ -65,7 +64,7 @@ def child(engine: str, workers: int, paths: list[str]) -> None:
                 "engine": engine,
                 "seconds": seconds,
                 "cpu": sum(usage.ru_utime + usage.ru_stime for usage in spent),  # without Ray's workers
-                "driver_mib": own,
+                "driver_mib": spent[0].ru_maxrss / 1024,
                 "worker_mib": watch.stop(),
                 "pairs": found.n_pairs,
                 "lists": found.n_lists,
@@ -134,16 +133,12 @@ def main() -> None:
     if args.json:
         print(json.dumps(rows, indent=2))
         return
-    print(
-        f"{'engine':<10}{'seconds':>9}{'x ' + rows[0]['engine']:>10}{'CPU s':>7}{'passes':>8}{'driver MiB':>12}", end=""
-    )
-    print(f"{'worker MiB':>12}{'load':>6}{'distance':>10}")
-    for row in rows:
-        print(
-            f"{row['engine']:<10}{row['seconds']:>9.1f}{row['ratio']:>10.2f}{row['cpu']:>7.0f}{row['passes']:>8}",
-            end="",
-        )
-        print(f"{row['driver_mib']:>12.0f}{row['worker_mib']:>12.0f}{row['load']:>6.1f}{row['distance']:>10.1e}")
+    from pairrank.lab.report import tables  # not in the processes whose memory is measured
+
+    columns = {"engine": "", "seconds": ".1f", "ratio": ".2f", "cpu": ".0f", "passes": "", "driver_mib": ".0f"}
+    columns |= {"worker_mib": ".0f", "load": ".1f", "distance": ".1e"}
+    lines = [[format(row[name], how) for name, how in columns.items()] for row in rows]
+    print(tables.as_text(list(columns), lines, right=True))
 
 
 if __name__ == "__main__":
