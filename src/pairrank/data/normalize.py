@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -121,19 +122,11 @@ class Normaliser:
         if self.shift is not None and self.spread is not None:
             for rows in _blocks(len(features)):
                 features[rows] = _scaled(_logged(features[rows], self.name), self.shift, self.spread)
-        for start, stop in _query_blocks(offsets) if self.name in ("query", "log1p") else ():
-            rows = slice(int(offsets[start]), int(offsets[stop]))
-            if rows.start < rows.stop:
-                features[rows] = self._by_query(features[rows], offsets[start : stop + 1] - rows.start)
-
-    def _by_query(self, features: Float32Array, offsets: IntArray) -> FloatArray:
-        values = _logged(features, self.name)
-        sizes = np.diff(offsets)
-        starts = offsets[:-1][sizes > 0]
-        low = np.minimum.reduceat(values, starts, axis=0)
-        spread = np.maximum.reduceat(values, starts, axis=0) - low
-        owner = np.repeat(np.arange(len(starts)), sizes[sizes > 0])
-        return _scaled(values, low[owner], spread[owner])
+        for start, stop in pairwise(offsets.tolist()) if self.name in ("query", "log1p") else ():
+            if start < stop:
+                values = _logged(features[start:stop], self.name)
+                low = values.min(axis=0)
+                features[start:stop] = _scaled(values, low, values.max(axis=0) - low)
 
     def to_json(self) -> str:
         """As text that `from_json` reads."""
@@ -166,10 +159,3 @@ def _scaled(values: FloatArray, shift: FloatArray, spread: FloatArray) -> FloatA
 
 def _blocks(n: int) -> list[slice]:
     return [slice(start, start + _ROWS) for start in range(0, n, _ROWS)]
-
-
-def _query_blocks(offsets: IntArray) -> list[tuple[int, int]]:
-    """Runs of whole queries of about `_ROWS` documents each, as (first query, one past the last)."""
-    marks = np.arange(0, int(offsets[-1]) + _ROWS, _ROWS)
-    cuts = np.unique(np.append(np.searchsorted(offsets, marks), len(offsets) - 1).clip(max=len(offsets) - 1))
-    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
