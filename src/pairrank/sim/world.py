@@ -38,13 +38,9 @@ class Round(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """A query's grades, what was shown of it, the ranker's scores as they were, and lots: all that regret depends on.
-
-    All are (n_docs,) but ``ranking`` (k,).
-    """
+    """A query's grades and what its full list is sorted by: scores, highest first, and among equals lots; (n_docs,)."""
 
     grades: IntArray
-    ranking: IntArray
     scores: FloatArray
     lots: FloatArray
 
@@ -137,11 +133,19 @@ class World:
         return float(top @ metrics.discount(len(top)) / ideal) if ideal > 0 else 0.0
 
     def listed(self, asked: Round, ranking: IntArray, ranker: Ranker) -> Listed | None:
-        """The full list that `regrets` will judge; None where no document is relevant, and nothing to be regretted."""
+        """What was shown, then the rest by the ranker's score; None where no document is relevant: no regret then.
+
+        The rest's ties are broken by lot: files are often sorted by grade, and a ranker that knows nothing would look
+        as if it knew the order.
+        """
         if self.ideal_dcg[asked.query] == 0:
             return None
-        all_shown = len(ranking) == len(asked.grades)
-        return Listed(asked.grades, ranking, asked.lots if all_shown else ranker.score(asked.features), asked.lots)
+        scores, lots = np.full(len(asked.grades), np.inf), asked.lots.copy()
+        if len(ranking) < len(scores):
+            scores[:] = ranker.score(asked.features)
+            scores[ranking] = np.inf
+        lots[ranking] = np.arange(-len(ranking), 0)
+        return Listed(asked.grades, scores, lots)
 
     def held_out_ndcg(self, ranker: Ranker, t: int) -> float:
         """The mean NDCG@10 of the held-out split over queries with a relevant document, ties broken at random."""
@@ -202,22 +206,13 @@ def frozen(ranker: Ranker) -> FloatArray | None:
 
 
 def regrets(lists: Sequence[Listed]) -> IntArray:
-    """(n_lists,), mis-ordered pairs of full lists: what was shown, then the rest by the ranker's score as it was.
-
-    The rest's ties are broken by lot: files are often sorted by grade, and a ranker that knows nothing would look as if
-    it knew the order.
-    """
+    """(n_lists,), mis-ordered pairs of full lists."""
     if not lists:
         return np.empty(0, dtype=np.int64)
     sizes = np.array([len(one.grades) for one in lists])
-    offsets = np.append(0, np.cumsum(sizes))
-    shown = np.concatenate([one.ranking for one in lists])
-    shown = shown + np.repeat(offsets[:-1], [len(one.ranking) for one in lists])
-    place = np.full(offsets[-1], len(shown))  # what was shown stands in its order, before all else
-    place[shown] = np.arange(len(shown))
-    scores, lots, grades = (np.concatenate([one[i] for one in lists]) for i in (2, 3, 0))
-    order = np.lexsort((lots, -scores, place, np.repeat(np.arange(len(lists)), sizes)))
-    return metrics.regrets(grades[order], offsets)
+    grades, scores, lots = (np.concatenate(part) for part in zip(*lists, strict=True))
+    order = np.lexsort((lots, -scores, np.repeat(np.arange(len(lists)), sizes)))
+    return metrics.regrets(grades[order], np.append(0, np.cumsum(sizes)))
 
 
 @lru_cache(maxsize=4)
