@@ -23,49 +23,37 @@ _Source = tuple[str, str, int, str]
 def run(specs: Sequence[RunSpec], out: Out, jobs: int | None, address: str | None, tell: Report) -> list[Result]:
     """Every spec's result, in their order; a run whose worker dies is tried again by Ray."""
     results: dict[int, Result] = {}
+    data: dict[_Source, Splits] = {}
+    files: dict[int, dict[str, bytes]] = {}  # of the runs that are left
     for index, spec in enumerate(specs):
-        done = RunFolder(out, spec).finished() if out is not None else None
-        if done is not None:
-            results[index] = done.summary()
-    left = [index for index in range(len(specs)) if index not in results]
-    if left:
-        with connected(jobs, address) as ray:
-            _submit(ray, specs, left, out, results, tell)
-    return [results[index] for index in range(len(specs))]
-
-
-def _submit(
-    ray: Any, specs: Sequence[RunSpec], left: Sequence[int], out: Out, results: dict[int, Result], tell: Report
-) -> None:
-    task = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": threads.ENVIRONMENT})(_work)
-    stored: dict[_Source, Any] = {}
-    pending: dict[Any, int] = {}
-    for index in left:
-        spec = specs[index]
-        try:  # specs with the same data share the object that holds them
-            if (source := _source(spec)) not in stored:
-                stored[source] = ray.put(load_splits(spec))
-            files = _sources(spec)
+        try:
+            done = RunFolder(out, spec).finished() if out is not None else None
+            if done is not None:
+                results[index] = done.summary()
+                continue
+            if _source(spec) not in data:
+                data[_source(spec)] = load_splits(spec)
+            # A ranker of one's own: the worker's machine may not have its file.
+            own_file = own.place(rankers.parse(spec.ranker)[0])
+            files[index] = {} if own_file is None else {own_file.digest: own.source(own_file)}
         except Exception as problem:
             results[index] = Failure.of(spec, problem)
-        else:
-            pending[task.remote(spec, stored[source], files)] = index
-    try:
-        while pending:
-            ready, _ = ray.wait(list(pending), num_returns=1, timeout=_TICK)
-            for reference in ready:
-                index = pending.pop(reference)
-                results[index] = _received(ray, reference, specs[index], out)
-            tell(sum(specs[index].rounds for index in results))
-    finally:
-        for reference in pending:
-            ray.cancel(reference, force=True)
-
-
-def _sources(spec: RunSpec) -> dict[str, bytes]:
-    """The file of a ranker of one's own, which the worker's machine may not have."""
-    where = own.place(rankers.parse(spec.ranker)[0])
-    return {} if where is None else {where.digest: own.source(where)}
+    if files:
+        with connected(jobs, address) as ray:
+            task = ray.remote(num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": threads.ENVIRONMENT})(_work)
+            stored = {source: ray.put(splits) for source, splits in data.items()}
+            pending = {task.remote(specs[i], stored[_source(specs[i])], sent): i for i, sent in files.items()}
+            try:
+                while pending:
+                    ready, _ = ray.wait(list(pending), num_returns=1, timeout=_TICK)
+                    for reference in ready:
+                        index = pending.pop(reference)
+                        results[index] = _received(ray, reference, specs[index], out)
+                    tell(sum(specs[index].rounds for index in results))
+            finally:
+                for reference in pending:
+                    ray.cancel(reference, force=True)
+    return [results[index] for index in range(len(specs))]
 
 
 def _work(spec: RunSpec, data: Splits, sources: dict[str, bytes]) -> Records | Failure:

@@ -67,7 +67,7 @@ def _pool(
 
 
 # What a worker process shares with its parent: rounds done, by run, and whether to stop. Set once, when it starts.
-_shared: tuple[Any, Any] | None = None
+_shared: tuple[Any, Any]
 
 
 def _enlist(rounds: Any, stop: Any) -> None:
@@ -77,8 +77,6 @@ def _enlist(rounds: Any, stop: Any) -> None:
 
 
 def _work(index: int, spec: RunSpec, out: Out) -> Result:
-    if _shared is None:
-        raise PairRankError("a worker was started without its initialiser")
     rounds, stop = _shared
     rounds[index] = 0
 
