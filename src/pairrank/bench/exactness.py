@@ -9,15 +9,15 @@ the default's tolerance is about.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from pairrank import rankers
 from pairrank.bench.lists import K, Stream, candidates, make
 from pairrank.bench.measure import Row, quartiles
-from pairrank.rankers import Ranker
 from pairrank.rankers.pairrank import PairRank
 
 # Rounds of each: with the paper's λ the exact minimiser takes long to find after every list.
@@ -31,14 +31,6 @@ def measure(quick: bool) -> Iterator[Row]:
         yield from _rows(name, Stream(queries), 30 if quick else rounds)
 
 
-def _pairrank(name: str, n_features: int, options: Mapping[str, object]) -> PairRank:
-    base, given = rankers.parse(name)
-    ranker: Ranker = make(rankers.spell(base, {**given, **options}), n_features)
-    if not isinstance(ranker, PairRank):
-        raise TypeError(f"{name} is no PairRank")
-    return ranker
-
-
 def stray(ranker: PairRank, exact: PairRank) -> float:
     """‖θ̂ - θ_exact‖ in the norm of ``exact``'s matrix, over its factor on widths (times 4 where they are of σ)."""
     away = ranker._weights - exact._weights
@@ -49,7 +41,9 @@ def stray(ranker: PairRank, exact: PairRank) -> float:
 def _rows(name: str, stream: Stream, rounds: int) -> Iterator[Row]:
     """The exact estimator shows lists; that of the default tolerance learns from the same clicks."""
     d = stream.queries[0].features.shape[1]
-    exact, ranker = _pairrank(name, d, {"tolerance": 0.0}), _pairrank(name, d, {})
+    base, given = rankers.parse(name)
+    exact: Any = make(rankers.spell(base, {**given, "tolerance": 0.0}), d)
+    ranker: Any = make(name, d)
     strays, differ = np.empty(rounds), np.empty(rounds, dtype=np.bool_)
     for n in range(rounds):
         query = stream.next()
