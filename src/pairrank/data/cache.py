@@ -99,12 +99,10 @@ def put(name: str, values: Mapping[str, Any], arrays: Mapping[str, AnyArray]) ->
                 file.flush()
                 os.fsync(file.fileno())
         marks = {array: _mark(partial / f"{array}.npy") for array in arrays}
-        with open(partial / "manifest.json", "xb") as manifest:
-            manifest.write(json.dumps({"values": dict(values), "arrays": marks}).encode())
-            manifest.flush()
-            os.fsync(manifest.fileno())
+        manifest = {"values": dict(values), "arrays": marks}
+        archive.write_atomically(partial / "manifest.json", json.dumps(manifest).encode())
         os.rename(partial, entries / name)
-    except OSError as problem:
+    except (OSError, StorageError) as problem:
         if (entries / name / "manifest.json").exists():
             return True
         _complain(problem)
