@@ -125,10 +125,10 @@ def _parsed(words: list[str]) -> argparse.Namespace:
         top.parse_args(words)
         top.print_help()
         raise SystemExit(0)
+    from pairrank.checking import nearest
+
     name = words[0]
     if name not in COMMANDS:
-        from pairrank.checking import nearest
-
         parser().error(f"there is no command {name!r}{nearest(name, COMMANDS)}")
     command = parser(name)
     args, unknown = command.parse_known_args(words[1:], argparse.Namespace(words=words))
@@ -137,8 +137,6 @@ def _parsed(words: list[str]) -> argparse.Namespace:
         flag = wrong.partition("=")[0]
         if not flag.startswith("-"):
             command.error(f"{wrong!r} is one argument too many")
-        from pairrank.checking import nearest
-
         command.error(f"there is no option {flag}{nearest(flag, _flags(command))}")
     return args
 

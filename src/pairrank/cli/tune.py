@@ -11,7 +11,6 @@ from pairrank import rankers
 from pairrank.cli import experiment_options
 from pairrank.errors import DataError
 from pairrank.lab import tune, tuned_options
-from pairrank.lab.executors import prepare
 from pairrank.sim.run import load_splits
 
 _EPILOG = """\
@@ -56,7 +55,6 @@ def run(args: argparse.Namespace) -> None:
             f"{args.data}: no document of the validation split is relevant: {args.objective} cannot be measured; "
             "--objective cndcg can"
         )
-    prepare(args.out, "runs", "pyarrow")
     found = []
     with experiment_options.one_cluster(args):
         for ranker, text in texts.items():

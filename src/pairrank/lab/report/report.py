@@ -242,13 +242,8 @@ class _Page:
 
 def versions() -> dict[str, str]:
     """Of what computed the numbers."""
-    found = {"pairrank": __version__, "python": platform.python_version()}
-    for name in ("numpy", "scipy", "pyarrow", "matplotlib"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    libraries = {name: metadata.version(name) for name in ("numpy", "scipy", "pyarrow", "matplotlib")}
+    return {"pairrank": __version__, "python": platform.python_version(), **libraries}
 
 
 _VERDICTS = {claims.HOLDS: "holds", claims.FAILS: "fails", claims.OPEN: "open"}
