@@ -73,7 +73,8 @@ def available(text: str, fold: int) -> list[str]:
 def _fold_folder(path: Path, fold: int) -> tuple[Path, str]:
     """The folder that holds the split files of ``fold``, and what their names begin with."""
     for pattern, what in ((_FOLD, "fold"), (_SET, "set")):
-        numbered = _numbered(path, pattern)
+        matches = ((pattern.match(entry.name), entry) for entry in sorted(path.iterdir()))
+        numbered = {int(m[1]): entry for m, entry in matches if m and entry.is_dir() == (pattern is _FOLD)}
         if numbered:
             if fold not in numbered:
                 known = ", ".join(map(str, sorted(numbered)))
@@ -82,12 +83,6 @@ def _fold_folder(path: Path, fold: int) -> tuple[Path, str]:
     if fold != 1:
         raise DataError(f"{path}: has no Fold folders, so only fold 1 can be asked for; fold is {fold}")
     return path, ""
-
-
-def _numbered(path: Path, pattern: re.Pattern[str]) -> dict[int, Path]:
-    wanted_folder = pattern is _FOLD
-    matches = ((pattern.match(entry.name), entry) for entry in sorted(path.iterdir()))
-    return {int(m[1]): entry for m, entry in matches if m is not None and entry.is_dir() == wanted_folder}
 
 
 def _candidates(folder: Path, prefix: str, split: str) -> list[Path]:

@@ -163,7 +163,7 @@ def _block(path: Path, lines: list[bytes], first: int) -> _Block:
     runs: list[tuple[bytes, int, int]] = []
     current, began, count = b"", first, 0
     for number, line in enumerate(lines, start=first):
-        parts = _code(line).split(None, 2)
+        parts = line.partition(b"#")[0].split(None, 2)
         if not parts:
             continue
         grade = _GRADES.get(parts[0])
@@ -185,10 +185,6 @@ def _block(path: Path, lines: list[bytes], first: int) -> _Block:
     pairs = decimals.pairs(b"\n".join(bodies))
     features = None if pairs is None else _dense(pairs)
     return _Block(_slowly(path, lines, first) if features is None else features, grades, runs)
-
-
-def _code(line: bytes) -> bytes:
-    return line.partition(b"#")[0] if b"#" in line else line
 
 
 def _grade(path: Path, line: int, text: bytes) -> int:
@@ -222,7 +218,7 @@ def _slowly(path: Path, lines: list[bytes], first: int) -> NDArray[np.float32]:
     """The same, token by token; every complaint about a token is made here."""
     rows: list[dict[int, float]] = []
     for number, line in enumerate(lines, start=first):
-        parts = _code(line).split()
+        parts = line.partition(b"#")[0].split()
         if parts:
             rows.append(_row(path, number, parts[2:]))
     width = max((max(row, default=0) for row in rows), default=0)

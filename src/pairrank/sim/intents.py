@@ -25,12 +25,6 @@ class Intent(NamedTuple):
     evaluator: metrics.NDCG
     ideal: FloatArray | None
 
-    @classmethod
-    def of_taste(cls, train: Dataset, held_out: Dataset, weights: FloatArray) -> Intent:
-        """What a linear taste says: every query keeps its grades and gives them out anew, best first by x·weights."""
-        judged = metrics.NDCG(regraded(held_out, weights), held_out.offsets, CUTOFF)
-        return cls(regraded(train, weights), judged, weights)
-
 
 @lru_cache(maxsize=8)
 def judge(dataset: Dataset) -> metrics.NDCG:

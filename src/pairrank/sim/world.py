@@ -16,7 +16,7 @@ from pairrank.rankers import Ranker
 from pairrank.rankers.linear import LinearRanker
 from pairrank.rankers.ranknet import OfflineRankNet
 from pairrank.rng import Purpose, generator
-from pairrank.sim.intents import CUTOFF, Intent, judge, taste
+from pairrank.sim.intents import CUTOFF, Intent, judge, regraded, taste
 from pairrank.sim.spec import RunSpec
 from pairrank.types import BoolArray, FloatArray, IntArray
 
@@ -101,7 +101,9 @@ class World:
         self.drift = spec.rounds if unruly.drift is None else unruly.drift
         self.intents = [Intent(train.grades, judge(held_out), ideal_weights(train, spec.ideal))]
         if unruly.drift is not None:
-            self.intents.append(Intent.of_taste(train, held_out, taste(spec.seed, train.n_features)))
+            weights = taste(spec.seed, train.n_features)
+            judged = metrics.NDCG(regraded(held_out, weights), held_out.offsets, CUTOFF)
+            self.intents.append(Intent(regraded(train, weights), judged, weights))
         self.coins = Coins(spec.seed, np.diff(train.offsets)[self.queries])
         self.ideal_dcg = judge(train).ideal
         self.gains = metrics.gain(np.arange(train.n_grades))
