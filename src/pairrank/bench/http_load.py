@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -186,8 +185,6 @@ def service(serve: Sequence[str], folder: Path, workers: int) -> Iterator[Target
         port = int(found[1])
         wait_until_ready(port)
         yield Target(port, tuple(children(process.pid, "worker")))
-        process.send_signal(signal.SIGTERM)
-        process.wait(120)
 
 
 def wait_until_ready(port: int) -> None:

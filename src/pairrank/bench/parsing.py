@@ -37,13 +37,9 @@ def measure(quick: bool) -> Iterator[Row]:
         yield Row("parsing", case, figure, *ratio(theirs, ours), limit=4.0, at_least=True, detail=speed)
         memory = peak_bytes(lambda: letor.parse(file)) / letor.parse(file).features.nbytes
         yield Row("parsing", case, "peak memory over the final array", memory, memory, memory, limit=2.5)
-        yield _opening(file, float(np.median(ours)), case)
-
-
-def _opening(file: Path, parsing: float, case: str) -> Row:
-    """Opening over parsing. Opening maps the arrays and reads samples of them, so its time hardly knows their size."""
-    data.load(file, "all")
-    opened = interleaved((lambda: data.load(file, "all"),), 9, perf_counter)[:, 0]
-    took = {"open_ms": float(1e3 * np.median(opened)), "open_ms_limit": OPEN_MS}
-    found = ratio(opened, np.full(len(opened), parsing))
-    return Row("parsing", case, "opening the cache over parsing", *found, detail=took)
+        # Opening maps the arrays and reads samples of them, so its time hardly knows their size.
+        data.load(file, "all")
+        opened = interleaved((lambda: data.load(file, "all"),), 9, perf_counter)[:, 0]
+        took = {"open_ms": float(1e3 * np.median(opened)), "open_ms_limit": OPEN_MS}
+        found = ratio(opened, np.full(len(opened), np.median(ours)))
+        yield Row("parsing", case, "opening the cache over parsing", *found, detail=took)

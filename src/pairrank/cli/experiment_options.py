@@ -9,13 +9,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pairrank import click_models
 from pairrank.data.normalize import NAMES
 from pairrank.engines import ENGINES
-from pairrank.engines.ray import connected
 from pairrank.lab import executors
 from pairrank.lab.executors import prepare
 from pairrank.lab.experiment import CEILING, USERS, Experiment, check_defaults
@@ -37,11 +35,6 @@ def add_options(parser: argparse.ArgumentParser, *, engine: str = "processes") -
         default=True,
         help="keep runs that are done and go on with those that were interrupted (the default)",
     )
-
-
-def one_cluster(args: argparse.Namespace) -> AbstractContextManager[object]:
-    """For a ``with`` around several `run_all`: a Ray cluster of our own starts once, which takes many seconds."""
-    return connected(args.jobs, args.address) if args.engine == "ray" else nullcontext()
 
 
 def run_all(specs: Sequence[RunSpec], args: argparse.Namespace, out: str | None) -> list[Summary]:

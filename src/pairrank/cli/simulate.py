@@ -39,6 +39,7 @@ examples:
 """
 
 
+_FORMATS = {"ndcg": ".4f", "ndcg_ci": ".4f", "cndcg": ".1f", "cndcg_ci": ".1f", "regret": ".0f", "seconds": ".1f"}
 _DEFAULTS = {"rounds": 1000, "seeds": 1, "fold": 1, "k": 10, "normalise": "query", "stop": "click", "settings": None}
 
 
@@ -77,7 +78,8 @@ def run(args: argparse.Namespace) -> None:
 
 def _tell(summaries: Sequence[Summary], as_json: bool) -> None:
     rows = [_row(list(group)) for _, group in groupby(summaries, key=lambda s: (s.spec.ranker, s.spec.clicks))]
-    print(json.dumps(rows, indent=1) if as_json else _table(rows))
+    cells = [["-" if v is None else format(v, _FORMATS.get(name, "")) for name, v in row.items()] for row in rows]
+    print(json.dumps(rows, indent=1) if as_json else experiment_options.fitted(list(rows[0]), cells))
 
 
 def _specs(args: argparse.Namespace) -> list[RunSpec]:
@@ -112,12 +114,3 @@ def _row(runs: Sequence[Summary]) -> dict[str, Any]:
     numbers["seconds"] = sum(run.seconds for run in runs)
     known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
     return {"ranker": spec.ranker, "clicks": spec.clicks, "rounds": spec.rounds, "seeds": len(runs), **known}
-
-
-_FORMATS = {"ndcg": ".4f", "ndcg_ci": ".4f", "cndcg": ".1f", "cndcg_ci": ".1f", "regret": ".0f", "seconds": ".1f"}
-
-
-def _table(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows as aligned text."""
-    cells = [["-" if v is None else format(v, _FORMATS.get(name, "")) for name, v in row.items()] for row in rows]
-    return experiment_options.fitted(list(rows[0]), cells)

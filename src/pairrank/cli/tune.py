@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from pairrank import rankers
 from pairrank.cli import experiment_options
+from pairrank.engines.ray import connected
 from pairrank.errors import DataError
 from pairrank.lab import tune, tuned_options
 from pairrank.sim.run import load_splits
@@ -56,7 +58,8 @@ def run(args: argparse.Namespace) -> None:
             "--objective cndcg can"
         )
     found = []
-    with experiment_options.one_cluster(args):
+    # A Ray cluster of our own starts once, which takes many seconds.
+    with connected(args.jobs, args.address) if args.engine == "ray" else nullcontext():
         for ranker, text in texts.items():
             tuned = tune.tune(text, task, lambda specs, out: experiment_options.run_all(specs, args, out), args.out)
             found.append(tuned)
