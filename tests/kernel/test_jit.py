@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import pairrank
 from pairrank.kernel import confidence, exploration, jit, list_newton, pairs, partition
 from pairrank.rankers.base import Draw
-from pairrank.rankers.candidates import AllPairs, show
+from pairrank.rankers.candidates import Candidates, compared, show
 from pairrank.rng import Purpose, generator
 
 numba = pytest.importorskip("numba")
@@ -209,15 +209,16 @@ def test_drawing(seed: int, n: int, closed: bool) -> None:
     X, theta = rng.normal(size=(n, 3)), rng.normal(size=3)
     z, k = float(rng.choice([0.0, 0.01, 0.2, 1.0, 100.0])), int(rng.integers(1, n + 1))
 
-    def drawn() -> tuple[AllPairs, tuple[np.ndarray, ...]]:
+    def drawn() -> tuple[Candidates, tuple[np.ndarray, ...]]:
         inverse = np.eye(3, dtype=np.float32)
-        made = AllPairs(X, theta, inverse, partition.certain_by_score, z, closed=closed)
-        return made, show(made, k, generator(seed, n, Purpose.RANK), shuffled=False)
+        made = compared(X, theta, inverse, partition.certain_by_score, z, closed=closed)
+        draw = show(made, k, generator(seed, n, Purpose.RANK), shuffled=False)
+        return made, (draw.memory["ends"], draw.ranking, draw.blocks)
 
     candidates, found = drawn()
     with plain():
         slow, expected = drawn()
-    assert same(tuple(found), tuple(expected))
+    assert same(found, expected)
     assert same(candidates.certain(), slow.certain())
 
 

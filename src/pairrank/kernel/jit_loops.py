@@ -83,7 +83,7 @@ def first_blocks(certain: BoolArray, k: int) -> IntArray:
 
 @_compiled("b1[:,::1](f4[:,::1], f4[::1])")
 def _certain_in_order(G: Float32Array, scores: Float32Array) -> BoolArray:
-    """`partition.certain_in_order`, by whole rows: registers take eight pairs at a time."""
+    """`partition.certain_by_score` of all pairs, by whole rows: registers take eight pairs at a time."""
     n = len(scores)
     certain = np.empty((n, n), dtype=np.bool_)
     own = np.empty(n, dtype=np.float32)

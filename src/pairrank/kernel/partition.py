@@ -13,16 +13,14 @@ import numpy as np
 from scipy.special import logit
 
 from pairrank.kernel import jit
-from pairrank.kernel.confidence import squared_widths_of
 from pairrank.kernel.logistic import sigmoid
 from pairrank.types import BoolArray, Float32Array, FloatArray, Inspection, IntArray
 
 Real = FloatArray | Float32Array
 
-# (start, stop) -> (stop - start, n): the certain orders of sorted documents start to stop - 1 over all n.
-CertainRows = Callable[[int, int], BoolArray]
-# (m documents, w consecutive ones) -> (m, w): the certain orders of the first over the others.
-CertainOver = Callable[[IntArray, slice], BoolArray]
+Places = IntArray | slice
+# (m places, w places) -> (m, w): the certain orders of the first over the others.
+CertainOver = Callable[[Places, Places], BoolArray]
 
 
 def certain_by_probability(scores: Real, below: Real, squared: Real, alpha: float) -> BoolArray:
@@ -47,14 +45,6 @@ def certain_by_score(scores: Real, below: Real, squared: Real, z: float) -> Bool
 def wider_apart(scores: Real, below: Real, squared: Real) -> BoolArray:
     """(m, n): s_i - s_j > ‖x_ij‖, for scores in units of z; all of one type, float32 or float64."""
     return _exceeds(scores[:, None] - below, squared)
-
-
-def certain_in_order(G: Float32Array, scores: Float32Array) -> BoolArray:
-    """`certain_by_score` of documents by falling score, (n, n), in one go.
-
-    ``G`` (n, n) is X H⁻¹ Xᵀ; ``scores`` (n,) are in units of z and fall.
-    """
-    return _exceeds(scores[:, None] - scores, squared_widths_of(G.copy()))
 
 
 def half_by_score(own: Real, z: float) -> Real:
@@ -129,9 +119,7 @@ def block_numbers(ends: IntArray, n: int) -> IntArray:
     return np.searchsorted(ends, np.arange(n))
 
 
-def leading_blocks(
-    certain_rows: CertainRows, certain_over: CertainOver, margins: tuple[Real, Real], k: int
-) -> IntArray:
+def leading_blocks(certain_over: CertainOver, margins: tuple[Real, Real], k: int) -> IntArray:
     """The ends of the blocks that hold the first ``k`` of n sorted positions, rising, asking for little.
 
     ``margins`` are the lowest and the highest score that each document may have, (n,) both, such that i is certainly
@@ -139,7 +127,7 @@ def leading_blocks(
     """
     n = len(margins[0])
     asked = min(n, max(2 * k, 16))
-    reach = np.maximum.accumulate(reaches(certain_rows(0, asked)))
+    reach = np.maximum.accumulate(reaches(certain_over(slice(asked), slice(None))))
     ends = np.flatnonzero(reach == np.arange(asked))
     if len(ends) == 0 or ends[-1] < k - 1:
         ends = np.append(ends, _end_of_block(certain_over, margins, asked, int(reach[-1])))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pairrank.kernel import confidence, exploration, jit, partition
+from pairrank.kernel.partition import Places
 from pairrank.rankers.base import Draw
 from pairrank.types import BoolArray, Float32Array, FloatArray, IntArray
 
@@ -20,7 +21,6 @@ ONE_IN, MANY = 16, 2**14
 
 # (scores of m, scores of n, squared widths (m, n), factor) -> (m, n): see `partition.certain_by_score`.
 Rule = Callable[[Float32Array, Float32Array, Float32Array, float], BoolArray]
-Places = IntArray | slice
 # For each rule, what a document's own width adds to the gap of scores that makes an order certain.
 HALF: dict[Rule, Callable[[Float32Array, float], Any]] = {
     partition.certain_by_score: partition.half_by_score,
@@ -46,19 +46,7 @@ class Candidates(ABC):
         """(n, n), the certain orders of all places."""
 
 
-class Shown(NamedTuple):
-    """What is shown: the ``ends`` of the blocks that hold it, the ``rows`` (k,) drawn, and the block of each (k,)."""
-
-    ends: IntArray
-    rows: IntArray
-    blocks: IntArray
-
-    def draw(self) -> Draw:
-        """With the blocks, the ends tell their sizes even where a block runs on below what was shown."""
-        return Draw(self.rows, self.blocks, bool(self.ends[-1] >= len(self.ends)), {"ends": self.ends})
-
-
-def show(candidates: Candidates, k: int, rng: np.random.Generator, *, shuffled: bool) -> Shown:
+def show(candidates: Candidates, k: int, rng: np.random.Generator, *, shuffled: bool) -> Draw:
     """Find the blocks that hold the first ``k`` places, and draw those; ``shuffled`` heeds no order inside a block."""
 
     def draw(start: int, stop: int, n: int) -> IntArray:
@@ -66,21 +54,29 @@ def show(candidates: Candidates, k: int, rng: np.random.Generator, *, shuffled: 
 
     ends = candidates.ends(k)
     places, blocks = exploration.draw_blocks(ends, k, draw) if shuffled else candidates.draw(ends, k, rng)
-    return Shown(ends, candidates.order[places], blocks)
+    return drawn(ends, candidates.order[places], blocks)
 
 
-@jit.twin(Shown)
+def drawn(ends: IntArray, rows: IntArray, blocks: IntArray) -> Draw:
+    """The ``rows`` (k,) drawn and the block of each (k,), of blocks with these ``ends``.
+
+    Remembered with the blocks, the ends tell their sizes even where a block runs on below what was shown.
+    """
+    return Draw(rows, blocks, bool(ends[-1] >= len(ends)), {"ends": ends})
+
+
+@jit.twin()
 def show_by_score(
     X: FloatArray, weights: FloatArray, inverse: Float32Array, z: float, k: int, keys: FloatArray
-) -> Shown:
-    """`show` in one go, for up to `FEW` candidates and widths of scores.
+) -> tuple[IntArray, IntArray, IntArray]:
+    """`show` in one go, for up to `FEW` candidates and widths of scores: what `drawn` takes.
 
     ``inverse`` (d, d) is H⁻¹, ``z`` above zero, and ``keys`` (k n,) are random numbers, not all of which are needed.
     """
-    candidates = AllPairs(X, weights, inverse, partition.certain_by_score, z, closed=False)
+    candidates = compared(X, weights, inverse, partition.certain_by_score, z, closed=False)
     ends = candidates.ends(k)
     places, blocks = exploration.draw_blocks_by_key(candidates.certain(), ends, k, keys)
-    return Shown(ends, candidates.order[places], blocks)
+    return ends, candidates.order[places], blocks
 
 
 def compared(
@@ -90,9 +86,11 @@ def compared(
 
     ``closed`` takes the transitive closure of the certain orders.
     """
-    if closed or len(X) <= FEW:
-        return AllPairs(X, weights, inverse, rule, factor, closed=closed)
-    return LazyPairs(X, weights, inverse, rule, factor)
+    if not closed and len(X) > FEW:
+        return LazyPairs(X, weights, inverse, rule, factor)
+    order, scores, G = confidence.in_order(X, weights, inverse)
+    certain = rule(scores, scores, confidence.squared_widths_of(G), factor)
+    return Known(order, partition.transitive_closure(certain) if closed else certain)
 
 
 class Known(Candidates):
@@ -111,22 +109,42 @@ class Known(Candidates):
         return self._certain
 
 
-class AllPairs(Known):
-    """Few candidates, or ones whose certain orders are to be closed: all are compared, once."""
-
-    def __init__(
-        self, X: FloatArray, weights: FloatArray, inverse: Float32Array, rule: Rule, factor: float, *, closed: bool
-    ) -> None:
-        order, sorted_scores, G = confidence.in_order(X, weights, inverse)
-        if rule is partition.certain_by_score:
-            certain = partition.certain_in_order(G, sorted_scores / np.float32(max(factor, partition.TINY)))
-        else:
-            certain = rule(sorted_scores, sorted_scores, confidence.squared_widths_of(G), factor)
-        super().__init__(order, partition.transitive_closure(certain) if closed else certain)
-
-
-class LazyPairs(Candidates):
+class Asked(Candidates):
     """Any number of candidates: only what is asked for is compared."""
+
+    @abstractmethod
+    def over(self, upper: Places, lower: Places) -> BoolArray:
+        """(m, w), the certain orders of some places over others."""
+
+    @abstractmethod
+    def under(self, lower: Places, upper: Places) -> BoolArray:
+        """(m, w), which of the places ``upper`` are certainly above each of ``lower``."""
+
+    def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        def draw(start: int, stop: int, n: int) -> IntArray:
+            block, size = slice(start, stop), stop - start
+            if size <= min(ONE_IN * n, MANY):
+                certain = np.empty((size, size), dtype=np.bool_)
+                for row in range(0, size, FEW):
+                    part = slice(start + row, min(start + row + FEW, stop))
+                    certain[row : row + FEW] = self.over(part, block)
+                return start + exploration.draw_conservative(certain, n, rng)
+            return start + exploration.draw_conservative_lazily(
+                lambda first, last: self.over(slice(start + first, start + last), block),
+                lambda documents: self.under(documents + start, block),
+                size,
+                n,
+                rng,
+            )
+
+        return exploration.draw_blocks(ends, k, draw)
+
+    def certain(self) -> BoolArray:
+        return self.over(slice(None), slice(None))
+
+
+class LazyPairs(Asked):
+    """Candidates that are many; scores and widths as in `compared`."""
 
     def __init__(self, X: FloatArray, weights: FloatArray, inverse: Float32Array, rule: Rule, factor: float) -> None:
         scores = X.dot(weights)
@@ -141,42 +159,14 @@ class LazyPairs(Candidates):
     def ends(self, k: int) -> IntArray:
         half = HALF[self._rule](np.sqrt(np.maximum(self._own, 0.0)), self._factor)
         margins = (self._scores - half, self._scores + half)
-        return partition.leading_blocks(self._rows, self._over, margins, k)
+        return partition.leading_blocks(self.over, margins, k)
 
-    def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        def draw(start: int, stop: int, n: int) -> IntArray:
-            block, size = slice(start, stop), stop - start
-            if size <= min(ONE_IN * n, MANY):
-                certain = np.empty((size, size), dtype=np.bool_)
-                for row in range(0, size, FEW):
-                    part = slice(start + row, min(start + row + FEW, stop))
-                    certain[row : row + FEW] = self._over(part, block)
-                return start + exploration.draw_conservative(certain, n, rng)
-            return start + exploration.draw_conservative_lazily(
-                lambda first, last: self._rows(start + first, start + last)[:, block],
-                lambda documents: self._predecessors(documents + start, block),
-                stop - start,
-                n,
-                rng,
-            )
-
-        return exploration.draw_blocks(ends, k, draw)
-
-    def certain(self) -> BoolArray:
-        return self._rows(0, len(self.order))
-
-    def _rows(self, start: int, stop: int) -> BoolArray:
-        """(stop - start, n), the certain orders of places start to stop - 1 over all."""
-        return self._over(slice(start, stop), slice(None))
-
-    def _over(self, upper: Places, lower: Places) -> BoolArray:
-        """(m, w), the certain orders of some places over others."""
+    def over(self, upper: Places, lower: Places) -> BoolArray:
         return self._rule(self._scores[upper], self._scores[lower], self._squared(upper, lower), self._factor)
 
-    def _predecessors(self, lower: IntArray, block: slice) -> BoolArray:
-        """(m, size), which documents of the block are certainly above each place in ``lower``."""
+    def under(self, lower: Places, upper: Places) -> BoolArray:
         # The widths are symmetric, so comparing the negated scores asks which are above instead of which are below.
-        return self._rule(-self._scores[lower], -self._scores[block], self._squared(lower, block), self._factor)
+        return self._rule(-self._scores[lower], -self._scores[upper], self._squared(lower, upper), self._factor)
 
     def _squared(self, upper: Places, lower: Places) -> Float32Array:
         """(m, w), squared widths between some places and others."""

@@ -126,7 +126,7 @@ class OlRankNet(Ranker):
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         order, _, _, certain = self._compare(inputs)
-        return show(Known(order, certain), k, rng, shuffled=self.exploration == "random").draw()
+        return show(Known(order, certain), k, rng, shuffled=self.exploration == "random")
 
     def _compare(self, X: FloatArray) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
         """Rows by falling score; and in that order scores (n,), squared widths and certain orders (n, n)."""

@@ -10,10 +10,11 @@ import numpy as np
 from pairrank.checking import check_choice, check_number_in, check_whole
 from pairrank.documents import Features
 from pairrank.estimator.posterior import Posterior
-from pairrank.kernel import exploration, partition
+from pairrank.kernel import partition
 from pairrank.kernel.pairs import Pairs, shown
+from pairrank.kernel.partition import Places
 from pairrank.rankers.base import Draw
-from pairrank.rankers.candidates import FEW, Candidates, show
+from pairrank.rankers.candidates import Asked, show
 from pairrank.rankers.pairwise import PairKind, PairwiseRanker
 from pairrank.rankers.posterior_sampling import TOLERANCE
 from pairrank.rng import Purpose, generator
@@ -95,7 +96,7 @@ class P2LinRank(PairwiseRanker):
         return Posterior(self.lam * self._units.precisions, tolerance=TOLERANCE)
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
-        return show(Agreement(self._models @ inputs.T), k, rng, shuffled=self.exploration == "random").draw()
+        return show(Agreement(self._models @ inputs.T), k, rng, shuffled=self.exploration == "random")
 
     def inspect(self, features: Features) -> Inspection:
         """What the models agree on; a width is half the range of the models' score differences."""
@@ -117,7 +118,7 @@ class P2LinRank(PairwiseRanker):
         self._weights = self._models.mean(axis=0)
 
 
-class Agreement(Candidates):
+class Agreement(Asked):
     """Candidates by falling mean of ``scores`` (N, n): (i, j) is certain when all N models score i above j.
 
     An intersection of total orders: transitive, so there is nothing to refine.
@@ -134,23 +135,11 @@ class Agreement(Candidates):
         ends = np.append(np.flatnonzero((lowest > highest_below).all(axis=0)), self.scores.shape[1] - 1)
         return ends[: np.searchsorted(ends, k - 1) + 1]
 
-    def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        def draw(start: int, stop: int, n: int) -> IntArray:
-            own, size = self.scores[:, start:stop], stop - start
-            if size <= FEW:
-                return start + exploration.draw_conservative(_above(own[:, :, None], own[:, None, :]), n, rng)
-            return start + exploration.draw_conservative_lazily(
-                lambda first, last: _above(own[:, first:last, None], own[:, None, :]),
-                lambda documents: _above(own[:, None, :], own[:, documents, None]),
-                size,
-                n,
-                rng,
-            )
+    def over(self, upper: Places, lower: Places) -> BoolArray:
+        return _above(self.scores[:, upper, None], self.scores[:, None, lower])
 
-        return exploration.draw_blocks(ends, k, draw)
-
-    def certain(self) -> BoolArray:
-        return _above(self.scores[:, :, None], self.scores[:, None, :])
+    def under(self, lower: Places, upper: Places) -> BoolArray:
+        return _above(self.scores[:, None, upper], self.scores[:, lower, None])
 
 
 def _above(upper: FloatArray, lower: FloatArray) -> BoolArray:

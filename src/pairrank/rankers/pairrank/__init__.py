@@ -22,7 +22,7 @@ from pairrank.features.additive import Additive
 from pairrank.kernel import confidence, logistic, pairs, partition
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, State
-from pairrank.rankers.candidates import FEW, Candidates, compared, show, show_by_score
+from pairrank.rankers.candidates import FEW, Candidates, compared, drawn, show, show_by_score
 from pairrank.rankers.pairrank.options import PRESETS, PairRankOptions
 from pairrank.rankers.upgrade import differences_for_documents
 from pairrank.state import restore, state_of
@@ -84,8 +84,8 @@ class PairRank(PairRankOptions):
         n, shuffled = len(inputs), self.exploration == "random"
         if self.width == "score" and not shuffled and n <= FEW:
             z, keys = max(float(self.z), partition.TINY), rng.random(k * n)
-            return show_by_score(inputs, self._weights, self._metric32(), z, k, keys).draw()
-        return show(self._compare(inputs), k, rng, shuffled=shuffled).draw()
+            return drawn(*show_by_score(inputs, self._weights, self._metric32(), z, k, keys))
+        return show(self._compare(inputs), k, rng, shuffled=shuffled)
 
     def _compare(self, inputs: FloatArray) -> Candidates:
         """Which orders of the candidates are certain."""
