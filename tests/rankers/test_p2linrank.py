@@ -14,7 +14,7 @@ import slow_twins
 from documents import ranging
 from pairrank.errors import OptionError
 from pairrank.kernel import logistic, pairs, partition
-from pairrank.rankers import p2linrank
+from pairrank.rankers import candidates
 from pairrank.rankers.p2linrank import Agreement, P2LinRank
 from pairrank.rng import Purpose, generator
 
@@ -91,8 +91,8 @@ def test_random_exploration_shuffles_blocks_whole() -> None:
 
 def test_long_blocks_are_drawn_as_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     lists = []
-    for whole in (256, 3):
-        monkeypatch.setattr(p2linrank, "FEW", whole)
+    for one_in in (16, 0):
+        monkeypatch.setattr(candidates, "ONE_IN", one_in)
         ranker, _ = taught(nu=0.5)
         lists.append([ranker.rank(np.random.default_rng(t).random((90, WIDTH)), 7).to_bytes() for t in range(20)])
     assert lists[0] == lists[1]
