@@ -25,11 +25,7 @@ class Settings(dict[str, Any]):
             raise AttributeError(f"there is no setting {name!r}; there are: {', '.join(self)}") from None
 
 
-class Kept:
-    """What `checkpoint` can take back."""
-
-
-class Saved(Kept):
+class Saved:
     """Something with state: ``SAVED`` names its attributes: arrays, numbers, `Growing`, `Saved`, or None.
 
     ``LATER`` names those of them that older files lack: they keep the value that they start with.
@@ -46,10 +42,12 @@ def state_of(thing: Saved) -> dict[str, Any]:
         value, key = getattr(thing, name), name.lstrip("_")
         if value is None:
             continue
-        if isinstance(value, Saved):
+        if isinstance(value, Growing):
+            result[key] = value.rows
+        elif isinstance(value, Saved):
             result.update((f"{key}.{inner}", v) for inner, v in state_of(value).items())
         else:
-            result[key] = value.rows if isinstance(value, Growing) else value
+            result[key] = value
     return result
 
 
@@ -59,18 +57,18 @@ def restore(thing: Saved, state: Mapping[str, Any]) -> None:
         value, key = getattr(thing, name), name.lstrip("_")
         if value is None or (name in thing.LATER and key not in state):
             continue
-        if isinstance(value, Saved):
-            restore(value, {k.removeprefix(f"{key}."): v for k, v in state.items() if k.startswith(f"{key}.")})
-        elif isinstance(value, Growing):
+        if isinstance(value, Growing):
             rows = _fitting(key, state[key], (-1, *value.rows.shape[1:]), value.rows.dtype)
             setattr(thing, name, Growing(rows))
+        elif isinstance(value, Saved):
+            restore(value, {k.removeprefix(f"{key}."): v for k, v in state.items() if k.startswith(f"{key}.")})
         elif isinstance(value, np.ndarray):
             setattr(thing, name, _fitting(key, state[key], value.shape, value.dtype).copy())
         else:
             setattr(thing, name, type(value)(state[key]))
 
 
-def checkpoint(thing: Saved | Growing) -> Callable[[], None]:
+def checkpoint(thing: Saved) -> Callable[[], None]:
     """A function that takes back everything that happens to ``thing`` from now on; constant time and memory."""
     kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
     waiting: list[Any] = [thing]
@@ -78,7 +76,7 @@ def checkpoint(thing: Saved | Growing) -> Callable[[], None]:
         own = vars(one)
         kept.append((own, own.copy()))
         for name in one.SAVED:
-            if isinstance(value := own[name], Kept):
+            if isinstance(value := own[name], Saved):
                 waiting.append(value)
 
     def take_back() -> None:
@@ -93,7 +91,7 @@ def checkpoint(thing: Saved | Growing) -> Callable[[], None]:
 STEP = 2048
 
 
-class Growing(Kept):
+class Growing(Saved):
     """An array that grows at its end in constant time: what it holds moves to a larger room bit by bit, ahead of need.
 
     >>> numbers = Growing(np.empty(0))
@@ -101,8 +99,6 @@ class Growing(Kept):
     >>> numbers.rows
     array([5., 5.])
     """
-
-    SAVED: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, start: AnyArray) -> None:
         self._room = start.copy()
