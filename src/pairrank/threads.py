@@ -25,8 +25,8 @@ ENVIRONMENT = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 
-# Extension modules that are linked with the BLAS of numpy (2, 1) and of scipy; the first name that exists counts.
-_LINKED = (("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"), ("scipy.linalg._fblas",))
+# Extension modules that are linked with the BLAS of numpy and of scipy.
+_LINKED = ("numpy.linalg._umath_linalg", "scipy.linalg._fblas")
 # The functions that read and set the number of threads, as the builds of OpenBLAS, MKL and BLIS name them.
 _NAMES = (
     *(
@@ -146,7 +146,7 @@ def _pools() -> tuple[Pool, ...]:
     """What reads and sets the number of threads of numpy's and of scipy's BLAS."""
     pools: dict[int, Pool] = {}
     # A symbol is looked up in the libraries that a module is linked with, too. All are loaded before any is judged.
-    for library in [ctypes.CDLL(_file(module)) for module in _LINKED]:
+    for library in [ctypes.CDLL(str(import_module(module).__file__)) for module in _LINKED]:
         for get, set_ in _NAMES:
             if hasattr(library, get) and hasattr(library, set_):
                 address = ctypes.cast(getattr(library, set_), ctypes.c_void_p).value
@@ -155,15 +155,6 @@ def _pools() -> tuple[Pool, ...]:
         else:
             return _controlled()
     return tuple(pools.values())
-
-
-def _file(names: tuple[str, ...]) -> str:
-    for name in names[:-1]:
-        try:
-            return str(import_module(name).__file__)
-        except ModuleNotFoundError:
-            continue
-    return str(import_module(names[-1]).__file__)
 
 
 def _controlled() -> tuple[Pool, ...]:
