@@ -137,8 +137,12 @@ class Posterior(Saved):
         if not len(pairs.weight):
             return
         before = self.theta
-        self._moved += self._take_in(*self.history.taking_part(documents, pairs, asleep))
+        D, pairs, asleep = self.history.taking_part(documents, pairs, asleep)
+        self.theta, self.inverse, L, moved = take_in(D, pairs, self.theta, self.inverse)
+        self.history.append(D, pairs, asleep)
+        self._moved += moved
         if self._mean_loss:
+            self._pairs_part = plus_product(self._pairs_part, D.T, L.dot(D).T, 1.0)
             self._moved += self._raise_penalty(float(pairs.weight.sum()), before)
         self._keep_up(len(pairs.weight))
 
@@ -203,14 +207,6 @@ class Posterior(Saved):
         if self._passes >= PASSES:
             return n + n // 16
         return max(GROWTH * n, min(2 * n, n + 4 * d))
-
-    def _take_in(self, D: FloatArray, pairs: Pairs, asleep: FloatArray | None) -> float:
-        """Take in the pairs of documents ``D`` (k, d), and keep them; how far θ̂ moves, squared in the norm of H."""
-        self.theta, self.inverse, L, moved = take_in(D, pairs, self.theta, self.inverse)
-        if self._mean_loss:
-            self._pairs_part = plus_product(self._pairs_part, D.T, L.dot(D).T, 1.0)
-        self.history.append(D, pairs, asleep)
-        return moved
 
     def gradient(self) -> FloatArray:
         """∇L(θ̂), (d,), over the whole history; zero at the exact minimiser."""
@@ -316,7 +312,7 @@ class Posterior(Saved):
 
         H⁻¹ is made anew when the penalty has grown by a sixteenth of an octave. Until then it lags by a known diagonal
         R, and a step by it leaves R times the step of the gradient: at most .045 of it, and next to nothing after four.
-        Returns the squared length of θ̂'s move in the norm of H, as `_take_in` does.
+        Returns the squared length of θ̂'s move in the norm of H, as `take_in` does.
         """
         rise = 2.0 * weight - (0.0 if self.n_pairs else 1.0)
         gradient = self._penalty * (self._lag * (self.theta - before) + rise * self.theta)
