@@ -14,9 +14,8 @@ import sys
 import traceback
 from collections.abc import Iterator
 from functools import cache
-from importlib.abc import SourceLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, cast
 
 from pairrank import archive
@@ -119,33 +118,18 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-class _Given(SourceLoader):
-    """Loads a module from bytes, and keeps no compiled copy of it."""
-
-    def __init__(self, path: str, content: bytes) -> None:
-        self._path, self._content = path, content
-
-    def get_filename(self, fullname: str) -> str:
-        return self._path
-
-    def get_data(self, path: str) -> bytes:
-        return self._content
-
-
 @cache
 def _load(where: Place, content: bytes) -> type[Ranker]:
     name = f"pairrank_own_{where.digest}"
     module = sys.modules.get(name)
     if module is None:
-        spec = spec_from_loader(name, _Given(where.path, content))
-        assert spec is not None
-        assert spec.loader is not None
-        module = module_from_spec(spec)
+        module = ModuleType(name)
+        module.__file__ = where.path
         sys.modules[name] = module  # dataclasses look their module up
         folder = str(Path(where.path).resolve().parent)
         sys.path.insert(0, folder)  # as if the file were run: it may import its neighbours
         try:
-            spec.loader.exec_module(module)
+            exec(compile(content, where.path, "exec", dont_inherit=True), vars(module))
         except Exception as problem:
             del sys.modules[name]
             raise OptionError(f"{where.path}, {_told(problem, where.path)}") from problem
