@@ -127,8 +127,8 @@ def from_bytes(blob: bytes, *, source: str = "these bytes", ranker: type[Ranker]
         return ranker.from_bytes(blob, source=source)
     values, _ = archive.unpack(blob, "ranker", source=source)
     name = str(values.get("name"))
-    for entry in _REGISTRY.values():
-        cls: type[Ranker] = getattr(import_module(f"pairrank.rankers.{entry.module}"), entry.cls)
+    for known in _REGISTRY:
+        cls, _ = class_of(known)
         if cls.name == name:
             return cls.from_bytes(blob, source=source)
     found = own.defined(name) or own.from_entry(name)
