@@ -74,21 +74,6 @@ def squared_widths(X: FloatArray, inverse: FloatArray) -> FloatArray:
     return squared
 
 
-def squared_widths_between(
-    projected: Float32Array, own: Float32Array, X: Float32Array, own_below: Float32Array
-) -> Float32Array:
-    """Squared widths of m documents against n, (m, n), up to rounding: G_ii + G_jj - 2 G_ij.
-
-    The m are given by ``projected``, their rows of X M⁻¹ (m, d), and ``own``, their G_ii; the n by ``X`` (n, d) and
-    ``own_below``.
-    """
-    widths: Float32Array = projected @ X.T
-    widths *= -2.0
-    widths += own[:, None]
-    widths += own_below
-    return widths
-
-
 @jit.twin()
 def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray:
     """X (n, d) less the mean of its rows, each column over its ``unit`` (d,), and nothing beyond ±``furthest``.

@@ -153,7 +153,7 @@ class LazyPairs(Asked):
         self._scores = (scores[self.order] - scores[0]).astype(np.float32)
         self._X = X[self.order].astype(np.float32)
         self._rule, self._factor = rule, factor
-        self._projected = self._X @ inverse
+        self._projected: Float32Array = self._X @ inverse
         self._own = np.einsum("ij,ij->i", self._projected, self._X)
 
     def ends(self, k: int) -> IntArray:
@@ -169,7 +169,9 @@ class LazyPairs(Asked):
         return self._rule(-self._scores[lower], -self._scores[upper], self._squared(lower, upper), self._factor)
 
     def _squared(self, upper: Places, lower: Places) -> Float32Array:
-        """(m, w), squared widths between some places and others."""
-        return confidence.squared_widths_between(
-            self._projected[upper], self._own[upper], self._X[lower], self._own[lower]
-        )
+        """(m, w), squared widths between some places and others, up to rounding: G_ii + G_jj - 2 G_ij."""
+        widths: Float32Array = self._projected[upper] @ self._X[lower].T
+        widths *= -2.0
+        widths += self._own[upper, None]
+        widths += self._own[lower]
+        return widths
