@@ -84,23 +84,15 @@ class Additive(Units):
         return self.missing if self.fixed or self.settled else np.ones(len(self.values), dtype=np.bool_)
 
     def knots_of(self, feature: int) -> FloatArray:
-        """Where the pieces of a feature's function end; none for a line."""
         own: FloatArray = self.knots[feature]
         return own[~np.isnan(own)]
 
     @property
-    def n_inputs(self) -> int:
-        """Columns that the model sees."""
-        return len(self.units)
-
-    @property
     def owner(self) -> IntArray:
-        """(n_inputs,), the feature that each column belongs to."""
         return self._owner(0)
 
     @property
     def partner(self) -> IntArray:
-        """(n_inputs,), as `owner`, but for products the other feature."""
         return self._owner(1)
 
     def _owner(self, which: int) -> IntArray:
@@ -153,7 +145,6 @@ class Additive(Units):
 
     @property
     def units(self) -> FloatArray:
-        """(n_inputs,), the unit of every column."""
         return self._table.units
 
     @property
@@ -187,7 +178,6 @@ class Additive(Units):
 
     @property
     def precisions(self) -> FloatArray:
-        """(n_inputs,), the prior's precision of every input, over λ."""
         precisions, blocks = np.ones(self.n_inputs), self.blocks()
         precisions[blocks[blocks >= 0]] = np.repeat(self.stiffness, (blocks >= 0).sum(axis=1))
         return precisions
@@ -211,7 +201,6 @@ class Additive(Units):
         return True
 
     def fix_units(self, units: FloatArray) -> None:
-        """These are how far the columns (n_inputs,) differ, in a log's lists: the units from here on."""
         self.fix(units[: len(self.values)])
         self._measure_deviations(units)
 

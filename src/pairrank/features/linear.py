@@ -114,16 +114,12 @@ class Units(Saved):
     @property
     def n_inputs(self) -> int:
         """Columns that the model sees."""
-        return len(self.values)
+        return len(self.units)
 
     @property
     def n_asleep(self) -> int:
         """Columns that the model could see, but does not."""
         return 0
-
-    def asleep(self, X: FloatArray) -> FloatArray:
-        """(n, n_asleep), those columns, as `inputs` would give them."""
-        return np.empty((len(X), 0))
 
     @property
     def settled(self) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from pairrank.checking import check_choice, check_whole, nearest
 from pairrank.documents import Features, numbers
 from pairrank.errors import FeatureError, NoWeightsError, OptionError, UnknownNameError
+from pairrank.estimator.evidence import LINE
 from pairrank.features.additive import Additive, filled
 from pairrank.features.linear import Units
 from pairrank.kernel import jit
@@ -110,7 +111,7 @@ class LinearRanker(Ranker):
             }
         if self.interactions is not None:
             check_whole("interactions", self.interactions, 1, 1000)
-            if self.model != "additive" or self._stiff_at_first == 1.0 or self.monotone:
+            if self.model != "additive" or not self._bends or self.monotone:
                 raise OptionError(
                     'interactions are for model="additive" in rankers that ask the evidence (pairrank, p2linrank, '
                     "posterior-sampling), and not beside monotone"
@@ -133,14 +134,14 @@ class LinearRanker(Ranker):
         return "range"
 
     @property
-    def _stiff_at_first(self) -> float:
-        """How stiff the functions of an additive model are when its pieces are fixed; see `features.additive`."""
-        return 1.0
+    def _bends(self) -> bool:
+        """Whether the functions of an additive model are as stiff as the evidence says, lines to begin with."""
+        return False
 
     @property
     def _sleeps(self) -> bool:
         """Whether functions that are lines cost no inputs."""
-        return False
+        return self._bends
 
     @property
     def n_inputs(self) -> int:
@@ -290,8 +291,8 @@ class LinearRanker(Ranker):
         if self._units.settled and not before:
             self._newest = None  # from here on NaN may be no value in a feature in which it was one
             products = self._products() if self.interactions else None
-            lists = [shown.features for shown, _ in self._first]
-            changed |= self._units.fix_pieces(lists, self._stiff_at_first, products, asleep=self._sleeps)
+            lists, stiffness = [shown.features for shown, _ in self._first], LINE if self._bends else 1.0
+            changed |= self._units.fix_pieces(lists, stiffness, products, asleep=self._sleeps)
         if changed:
             self._learn_anew()
         else:

@@ -9,14 +9,12 @@ import numpy as np
 
 from pairrank.checking import check_choice, check_number_in, check_whole
 from pairrank.documents import Features
-from pairrank.estimator.posterior import Posterior
 from pairrank.kernel import partition
 from pairrank.kernel.pairs import Pairs, shown
 from pairrank.kernel.partition import Places
 from pairrank.rankers.base import Draw
 from pairrank.rankers.candidates import Asked, show
-from pairrank.rankers.pairwise import PairKind, PairwiseRanker
-from pairrank.rankers.posterior_sampling import TOLERANCE
+from pairrank.rankers.pairwise import PairwiseRanker
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression, Inspection, IntArray
 
@@ -65,8 +63,6 @@ class P2LinRank(PairwiseRanker):
 
     n_models: int = 5
     nu: float = 0.1
-    lam: float = 30.0
-    pairs: PairKind = "averaged"
     exploration: Literal["conservative", "random"] = "conservative"
 
     def _reset(self) -> None:
@@ -91,9 +87,6 @@ class P2LinRank(PairwiseRanker):
         return False  # the noise of a function that wakes would have to be that of the lists before
 
     # Ranking.
-
-    def _start(self) -> Posterior:
-        return Posterior(self.lam * self._units.precisions, tolerance=TOLERANCE)
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         return show(Agreement(self._models @ inputs.T), k, rng, shuffled=self.exploration == "random")

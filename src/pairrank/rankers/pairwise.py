@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -27,6 +26,8 @@ PAIRS: tuple[PairKind, ...] = get_args(PairKind)
 # Those that clicks alone decide.
 _OF_CLICKS = {"adjacent": pairs.adjacent, "all": pairs.all_pairs, "averaged": pairs.averaged, "shown": pairs.shown}
 
+# How far θ̂ may stray from the exact minimiser, as a share of a standard deviation of the posterior.
+TOLERANCE = 0.01
 # Lists after which the functions of an additive model may bend.
 BEND_FROM = 64
 
@@ -54,9 +55,9 @@ class PairwiseRanker(LinearRanker):
         super()._reset()
         self._posterior = self._start()
 
-    @abstractmethod
     def _start(self) -> Posterior:
         """The posterior before anything was learned."""
+        return Posterior(self.lam * self._units.precisions, tolerance=TOLERANCE, n_asleep=self._units.n_asleep)
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
         posterior, design, asleep = self._posterior, self._design(impression), impression.memory.get("asleep")
@@ -100,12 +101,7 @@ class PairwiseRanker(LinearRanker):
 
     @property
     def _bends(self) -> bool:
-        """Whether the functions of an additive model are as stiff as the evidence says, lines to begin with."""
         return True
-
-    @property
-    def _stiff_at_first(self) -> float:
-        return evidence.LINE if self._bends else 1.0
 
     def _bend(self) -> None:
         """After 64, 128, 256, … lists: how stiff each function of an additive model is, by the evidence."""
@@ -136,13 +132,9 @@ class PairwiseRanker(LinearRanker):
         order[new[new >= 0]] = old[old >= 0]
         posterior.choose(order, n_new, after - before[order[:n_new]])
 
-    @property
-    def _sleeps(self) -> bool:
-        return self._bends
-
     def _seen(self, impression: Impression) -> Impression:
         units, X = self._units, impression.features
-        asleep = {"asleep": units.asleep(X)} if units.n_asleep else {}
+        asleep = {"asleep": units.asleep(X)} if isinstance(units, Additive) and units.n_asleep else {}
         return impression.with_features(units.inputs(X), **asleep)
 
     def _design(self, impression: Impression) -> FloatArray:

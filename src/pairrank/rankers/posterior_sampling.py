@@ -8,14 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from pairrank.checking import check_number_in
-from pairrank.estimator.posterior import Posterior
 from pairrank.kernel.pairs import Pairs
-from pairrank.rankers.base import Draw, State
+from pairrank.rankers.base import Draw
 from pairrank.rankers.pairwise import PairKind, PairwiseRanker
 from pairrank.types import BoolArray, FloatArray, Impression
 
-# How far θ̂ may stray from the exact minimiser, as a share of a standard deviation of the posterior.
-TOLERANCE = 0.01
 # Documents that are alike make a covariance singular; this share of its mean diagonal does not change a list.
 _JITTER = 1e-12
 
@@ -51,16 +48,12 @@ class PosteriorSampling(PairwiseRanker):
     name: ClassVar[str] = "posterior-sampling"
 
     v: float = 0.25
-    lam: float = 30.0
     pairs: PairKind = "adjacent"
 
     def _reset(self) -> None:
         check_number_in("v", self.v, 0.0, 1e9)
         super()._reset()
         self._root: FloatArray | None = None  # of H⁻¹, until the next `learn`
-
-    def _start(self) -> Posterior:
-        return Posterior(self.lam * self._units.precisions, tolerance=TOLERANCE, n_asleep=self._units.n_asleep)
 
     def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
         order = np.argsort(-self.draw_scores(inputs, rng), kind="stable")[:k]
@@ -81,10 +74,6 @@ class PosteriorSampling(PairwiseRanker):
         return inputs @ self._weights + self.v * noise
 
     def _follow(self, impression: Impression, clicks: BoolArray, found: Pairs | None) -> None:
-        self._root = None
-
-    def _restore(self, state: State) -> None:
-        super()._restore(state)
         self._root = None
 
 
