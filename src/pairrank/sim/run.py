@@ -97,6 +97,7 @@ def simulate(
     return run_spec(spec, splits, ranker=own, out=out, watch=watch, checkpoint_seconds=checkpoint_seconds)
 
 
+@threads.single()
 def run_spec(
     spec: RunSpec,
     splits: Splits | None = None,
@@ -111,10 +112,36 @@ def run_spec(
     done = folder.finished() if folder else None
     if done is not None:
         return done
-    with threads.single():
-        train, held_out = splits or load_splits(spec)
-        fresh = ranker or rankers.make(spec.ranker, n_features=train.n_features, seed=spec.seed)
-        return _run(World(spec, train, held_out), fresh, folder, watch, checkpoint_seconds)
+    train, held_out = splits or load_splits(spec)
+    fresh = ranker or rankers.make(spec.ranker, n_features=train.n_features, seed=spec.seed)
+    world = World(spec, train, held_out)
+    saved = folder.load_checkpoint(fresh) if folder else None
+    if folder:
+        folder.open()
+    if saved is None and fresh.n_ranked:
+        raise OptionError(
+            f"the ranker has ranked {fresh.n_ranked:,} lists already, and a run begins with one that knows nothing of "
+            "them; make a new one for every run"
+        )
+    playing, progress = saved or (taught(fresh, train), Progress.start(spec.rounds))
+    last = perf_counter()
+    with _asked_to_stop(folder is not None) as asked:
+
+        def look() -> bool:
+            nonlocal last
+            go_on = (watch is None or watch(progress.done)) and not asked()
+            if folder and (not go_on or perf_counter() - last >= checkpoint_seconds):
+                engine.settle(world, playing, progress)
+                folder.save_checkpoint(playing, progress)
+                last = perf_counter()
+            return go_on
+
+        if not engine.play(world, playing, progress, look):
+            raise KeyboardInterrupt
+    records = engine.records(world, playing, progress)
+    if folder:
+        folder.save(records)
+    return records
 
 
 def load_splits(spec: Protocol) -> Splits:
@@ -128,38 +155,6 @@ def load_splits(spec: Protocol) -> Splits:
         _split(spec.data, "train", spec.fold, spec.normalise, found),
         _split(spec.data, spec.evaluation, spec.fold, spec.normalise, found),
     )
-
-
-def _run(
-    world: World, fresh: Ranker, folder: RunFolder | None, watch: Watch | None, checkpoint_seconds: float
-) -> Records:
-    saved = folder.load_checkpoint(fresh) if folder else None
-    if folder:
-        folder.open()
-    if saved is None and fresh.n_ranked:
-        raise OptionError(
-            f"the ranker has ranked {fresh.n_ranked:,} lists already, and a run begins with one that knows nothing of "
-            "them; make a new one for every run"
-        )
-    ranker, progress = saved or (taught(fresh, world.train), Progress.start(world.spec.rounds))
-    last = perf_counter()
-    with _asked_to_stop(folder is not None) as asked:
-
-        def look() -> bool:
-            nonlocal last
-            go_on = (watch is None or watch(progress.done)) and not asked()
-            if folder and (not go_on or perf_counter() - last >= checkpoint_seconds):
-                engine.settle(world, ranker, progress)
-                folder.save_checkpoint(ranker, progress)
-                last = perf_counter()
-            return go_on
-
-        if not engine.play(world, ranker, progress, look):
-            raise KeyboardInterrupt
-    records = engine.records(world, ranker, progress)
-    if folder:
-        folder.save(records)
-    return records
 
 
 def _label(source: Any) -> str:

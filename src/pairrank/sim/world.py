@@ -88,8 +88,6 @@ class World:
                 f"{held_out.n_features} features in the held-out split; expected a query at least and equal features"
             )
         self.spec, self.train, self.held_out = spec, train, held_out
-        # Slices of a memory map cost microseconds, those of its array do not.
-        self.features = np.asarray(train.features)
         self.bounds: list[int] = train.offsets.tolist()
         self.queries = generator(spec.seed, 0, Purpose.QUERIES).integers(train.n_queries, size=spec.rounds)
         panel = generator(spec.seed, 1, Purpose.QUERIES).permutation(train.n_queries)
@@ -112,7 +110,7 @@ class World:
         """Round ``t``, from 0."""
         query = int(self.queries[t])
         rows = slice(self.bounds[query], self.bounds[query + 1])
-        features, grades = self.features[rows], self.intent(t).grades[rows]
+        features, grades = self.train.features[rows], self.intent(t).grades[rows]
         coins = self.coins.of(t)
         return Round(query, features.astype(np.float64), grades, coins[:, :2], coins[:, 2])
 
