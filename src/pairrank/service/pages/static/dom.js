@@ -69,12 +69,12 @@ export function copyable(host) {
   }
 }
 
-/** JSON from the server, or an Error with the server's own sentence. */
-export async function ask(address, options = {}) {
+/** What the server answers to who has the key that the reader gave, or an Error with the server's own sentence. */
+export async function request(address, options = {}) {
   const key = sessionStorage.getItem("pairrank-key");
   const headers = { ...(key ? { Authorization: `Bearer ${key}` } : {}), ...options.headers };
   const answer = await fetch(address, { ...options, headers });
-  if (answer.ok) return options.text ? answer.text() : answer.json();
+  if (answer.ok) return answer;
   let sentence = `the server answered ${answer.status}`;
   try {
     const body = await answer.json();
@@ -83,4 +83,48 @@ export async function ask(address, options = {}) {
   const problem = new Error(sentence);
   problem.status = answer.status;
   throw problem;
+}
+
+/** The answer itself, JSON unless it is asked for `as` a "text" or a "blob". */
+export async function ask(address, options = {}) {
+  return (await request(address, options))[options.as ?? "json"]();
+}
+
+/** The options of a request that sends JSON. */
+export const posted = (body) => ({ method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+
+/** A link cannot send a key: where there is one, fetch the file of a link that was clicked. Problems go into `said`. */
+export async function download(event, said) {
+  if (!sessionStorage.getItem("pairrank-key")) return;
+  event.preventDefault();
+  const { href, download: name } = event.currentTarget;
+  try {
+    const link = h("a", { href: URL.createObjectURL(await ask(href, { as: "blob" })), download: name });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  } catch (problem) {
+    said.textContent = problem.message;
+  }
+}
+
+/** Whether a button was pressed for the second time: the first press asks; after a while it is as if nobody had. */
+export function sure(button, question) {
+  const asked = "sure" in button.dataset;
+  const calm = () => {
+    button.textContent = button.dataset.sure ?? button.textContent;
+    delete button.dataset.sure;
+  };
+  if (asked) calm();
+  else {
+    button.dataset.sure = button.textContent;
+    button.textContent = question;
+    setTimeout(calm, 5000);
+  }
+  return asked;
+}
+
+/** Say at the top whether the server is there: "live" or "waiting". */
+export function pulse(now) {
+  $("pulse").dataset.state = now;
+  put($("pulse"), h("span", {}, now === "live" ? "live" : "waiting for the server"));
 }

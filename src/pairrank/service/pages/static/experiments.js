@@ -1,6 +1,6 @@
 // Experiments and launches: a client of /v1 like any other, asked again now and then.
 
-import { $, ask, clock, fixed, h, percent, put, whole } from "./dom.js";
+import { $, ask, clock, fixed, h, percent, pulse, put, whole } from "./dom.js";
 import { lineChart } from "./chart.js";
 
 const PAUSE = 1500;
@@ -64,11 +64,6 @@ async function refresh() {
   if (!drawn.length) put(host, h("p", { class: "empty" }, "No experiment yet."));
   put($("arms"), ["as-sent", ...rankers.map((row) => row.name)].map((value) => h("option", { value })));
   await launches(rankers);
-}
-
-function pulse(now) {
-  $("pulse").dataset.state = now;
-  put($("pulse"), h("span", {}, now === "live" ? "live" : "waiting for the server"));
 }
 
 function said(problem) {

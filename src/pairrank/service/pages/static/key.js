@@ -4,7 +4,7 @@ import { $, ask } from "./dom.js";
 
 async function open() {
   const next = $("main").dataset.next;
-  const text = await ask(location.pathname + location.search, { text: true });
+  const text = await ask(location.pathname + location.search, { as: "text" });
   const page = new DOMParser().parseFromString(text, "text/html");
   if (page.getElementById("keyform")) throw new Error("the key is not known");
   $("main").replaceWith(document.importNode(page.getElementById("main"), true));

@@ -1,6 +1,6 @@
 // The live page: a client of /v1 like any other. A stream says when to ask again.
 
-import { $, ask, clock, copyable, fixed, h, percent, put, seconds, whole } from "./dom.js";
+import { $, ask, clock, copyable, download, fixed, h, percent, posted, pulse, put, s, seconds, sure, whole } from "./dom.js";
 import { lineChart } from "./chart.js";
 import { drawFunctions } from "./functions.js";
 import { drawWeights } from "./weights.js";
@@ -69,17 +69,9 @@ function build() {
   );
 }
 
-function sample(kind, style) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  for (const [name, value] of Object.entries({ class: "pr-drawing", width: 22, height: 14, viewBox: "0 0 22 14", "aria-hidden": "true" })) svg.setAttribute(name, value);
-  const shapes = {
-    rect: { x: 1, y: 1, width: 20, height: 12, rx: 4 }, path: { d: "M1 7H21" }, circle: { cx: 11, cy: 7, r: 6 },
-  };
-  const shape = document.createElementNS("http://www.w3.org/2000/svg", kind);
-  for (const [name, value] of Object.entries({ ...shapes[kind], class: style })) shape.setAttribute(name, value);
-  svg.append(shape);
-  return svg;
-}
+const SHAPES = { rect: { x: 1, y: 1, width: 20, height: 12, rx: 4 }, path: { d: "M1 7H21" }, circle: { cx: 11, cy: 7, r: 6 } };
+const sample = (kind, style) =>
+  s("svg", { class: "pr-drawing", width: 22, height: 14, viewBox: "0 0 22 14", "aria-hidden": "true" }, s(kind, { ...SHAPES[kind], class: style }));
 
 // Filling.
 
@@ -133,7 +125,7 @@ const lists = (count) => `${whole(count)} ${count === 1 ? "list" : "lists"}`;
 async function lead({ name }) {
   if (parts.cold.dataset.ranker === name) return;
   parts.cold.dataset.ranker = name;
-  const page = new DOMParser().parseFromString(await ask(`?ranker=${encodeURIComponent(name)}`, { text: true }), "text/html");
+  const page = new DOMParser().parseFromString(await ask(`?ranker=${encodeURIComponent(name)}`, { as: "text" }), "text/html");
   const steps = page.getElementById("steps");
   if (steps) put(parts.cold, document.importNode(steps, true));
   copyable(parts.cold);
@@ -220,11 +212,11 @@ function weigh(weights) {
 /** Kept versions, each with what an administrator may do with it. Every act asks once more before it is done. */
 function listVersions(row, versions) {
   if ($("detail").querySelector("[data-sure]")) return; // somebody is being asked
-  const act = (what, path, body) => h("button", { type: "button", class: "plain", onclick: (event) => sure(event.target, v1(row.name, path), body) }, what);
+  const act = (what, path, body) => h("button", { type: "button", class: "plain", onclick: (event) => administer(event.target, v1(row.name, path), body) }, what);
   put(parts.versions, table(["Version", "Lists learned", "Made", ""], [0, 1, 2], versions.slice(0, 6).map((v) => ({
     current: v.version === row.served_version,
     cells: [whole(v.version), whole(v.learned_count), clock(v.created), h("div", { class: "acts" },
-      h("a", { href: v1(row.name, `/model?version=${v.version}`), download: `${row.name}-${v.version}.pairrank`, onclick: download }, "File"),
+      h("a", { href: v1(row.name, `/model?version=${v.version}`), download: `${row.name}-${v.version}.pairrank`, onclick: (event) => download(event, parts.acted) }, "File"),
       v.version === row.pinned ? act("Unpin", "/pin", { version: null }) : act("Pin", "/pin", { version: v.version }),
       v.version === row.model_version ? null : [
         h("a", { href: `experiments?${new URLSearchParams({ a: row.name, b: `${row.name}@${v.version}` })}` }, "Compare"),
@@ -233,43 +225,16 @@ function listVersions(row, versions) {
   put(parts.acts, act(row.frozen ? "Learn again" : "Stop learning", "/freeze", { frozen: !row.frozen }));
 }
 
-/** The first press asks, the second does; after a while it is as if nobody had pressed. */
-async function sure(button, address, body) {
-  const calm = () => {
-    if (button.dataset.sure) button.textContent = button.dataset.sure;
-    delete button.dataset.sure;
-  };
-  if (!button.dataset.sure) {
-    button.dataset.sure = button.textContent;
-    button.textContent += ": sure?";
-    setTimeout(calm, 5000);
-    return;
-  }
-  calm();
+async function administer(button, address, body) {
+  if (!sure(button, `${button.textContent}: sure?`)) return;
   try {
-    await ask(address, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    await ask(address, posted(body));
     parts.acted.textContent = "Done.";
   } catch (problem) {
     parts.acted.textContent = problem.message;
   }
   button.blur();
   refresh();
-}
-
-/** A link cannot send a key: fetch the file where there is one. */
-async function download(event) {
-  const key = sessionStorage.getItem("pairrank-key");
-  if (!key) return;
-  event.preventDefault();
-  const { href, download: name } = event.currentTarget;
-  const answer = await fetch(href, { headers: { Authorization: `Bearer ${key}` } });
-  if (!answer.ok) {
-    parts.acted.textContent = (await answer.json()).message;
-    return;
-  }
-  const link = h("a", { href: URL.createObjectURL(await answer.blob()), download: name });
-  link.click();
-  URL.revokeObjectURL(link.href);
 }
 
 function listImpressions(impressions) {
@@ -314,7 +279,7 @@ async function drawImpression(number) {
   parts.about.textContent = item ? `${item.query_id ? `“${item.query_id}”, ` : ""}${clock(item.time)}` : "";
   const query = `?when=${state.when}`;
   try {
-    const text = await ask(suited(`${address}/drawing.svg${query}`), { text: true });
+    const text = await ask(suited(`${address}/drawing.svg${query}`), { as: "text" });
     if (state.drawn === key) showDrawing(parts.drawing, text, parts.said, explainer(`${address}/pairs${query}`));
   } catch (problem) {
     if (problem.status) put(parts.drawing, h("p", { class: "empty" }, problem.message));
@@ -417,7 +382,6 @@ addEventListener("popstate", () => {
 });
 
 follow("v1/stream", refresh, (now) => {
-  $("pulse").dataset.state = now;
-  put($("pulse"), h("span", {}, now === "live" ? "live" : "waiting for the server"));
+  pulse(now);
   if (now === "live") refresh();
 });

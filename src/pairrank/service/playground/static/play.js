@@ -1,17 +1,15 @@
 // The playground: a search, its bands, and what the ranker has learned. A person's clicks go to the public endpoint.
 
-import { $, ask, h, percent, put, whole } from "../../static/dom.js";
+import { $, ask, download, h, percent, posted, pulse, put, request, sure, whole } from "../../static/dom.js";
 import { lineChart } from "../../static/chart.js";
 import { drawWeights } from "../../static/weights.js";
 import { explainer, showDrawing, suited } from "../../static/drawing.js";
-import { follow } from "../../static/stream.js";
+import { events, follow } from "../../static/stream.js";
 
 const RANKER = "v1/rankers/playground";
 const VIEWS = ["results", "blocks", "compare"];
-const state = { view: "results", found: null, marked: new Set(), places: new Map(), curve: [], searched: 0, stop: null, marks: new Map(), sure: 0 };
+const state = { view: "results", found: null, marked: new Set(), places: new Map(), curve: [], searched: 0, stop: null, marks: new Map() };
 const FIRST_POINT = 20; // searches before the curve begins: fewer are no mean
-const post = (address, body) =>
-  ask(address, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
 // Searching.
 
@@ -20,7 +18,7 @@ async function search(query) {
   $("query").value = query;
   history.replaceState(null, "", `?q=${encodeURIComponent(query)}`);
   try {
-    showResults(await post("play/search", { query }));
+    showResults(await ask("play/search", posted({ query })));
   } catch (problem) {
     $("summary").textContent = problem.message;
   }
@@ -121,7 +119,7 @@ async function learn() {
   const marked = [...state.marked];
   $("learn").disabled = true;
   try {
-    await post(`${RANKER}/feedback`, { impression_id, clicks: marked });
+    await ask(`${RANKER}/feedback`, posted({ impression_id, clicks: marked }));
     remember(query, marked, state.places);
     await ask(`${RANKER}?wait=1`);
     await search(query);
@@ -158,21 +156,11 @@ async function simulate() {
   running(true);
   let last = null;
   try {
-    const key = sessionStorage.getItem("pairrank-key");
-    const headers = { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
-    const body = JSON.stringify({ users: $("users").value, searches: 1000 });
-    const answer = await fetch("play/simulate", { method: "POST", headers, body, signal: controller.signal });
-    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let text = "";
-    for (;;) {
-      const { value, done } = await reader.read();
-      if (done) break;
-      text += value;
-      const blocks = text.split("\n\n");
-      text = blocks.pop();
-      for (const block of blocks) last = JSON.parse(block.slice(block.indexOf("data:") + 5));
-      if (last) step(last);
+    const wanted = posted({ users: $("users").value, searches: 1000 });
+    const answer = await request("play/simulate", { ...wanted, signal: controller.signal });
+    for await (const [, now] of events(answer, controller)) {
+      last = now;
+      step(now);
     }
     $("simtext").textContent = last ? `${whole(last.done)} searches done; in the last ones the wanted document stood first in ${percent(last.first)}, and NDCG@10 was ${percent(last.ndcg)} where BM25 has ${percent(last.bm25)}.` : "";
   } catch (problem) {
@@ -223,10 +211,10 @@ async function show(view) {
   try {
     if (view === "blocks") {
       const address = `impressions/playground/${found.number}`;
-      const text = await ask(suited(`${address}/drawing.svg`), { text: true });
+      const text = await ask(suited(`${address}/drawing.svg`), { as: "text" });
       if (state.found === found) showDrawing($("drawing"), text, $("said"), explainer(`${address}/pairs`));
     } else {
-      compare(await post("play/compare", { query: found.query }));
+      compare(await ask("play/compare", posted({ query: found.query })));
     }
   } catch (problem) {
     put($(view === "blocks" ? "drawing" : "compare"), h("p", { class: "empty" }, problem.message));
@@ -269,28 +257,12 @@ VIEWS.forEach((view, i) => {
 $("learn").addEventListener("click", learn);
 $("clear").addEventListener("click", () => { state.marked.clear(); mark(); });
 $("simulate").addEventListener("click", simulate);
-$("export").addEventListener("click", async (event) => {
-  if (!sessionStorage.getItem("pairrank-key")) return; // a plain link does
-  event.preventDefault();
-  const key = sessionStorage.getItem("pairrank-key");
-  const answer = await fetch($("export").href, { headers: { Authorization: `Bearer ${key}` } });
-  const link = h("a", { href: URL.createObjectURL(await answer.blob()), download: "playground.pairrank" });
-  link.click();
-  URL.revokeObjectURL(link.href);
-});
+$("export").addEventListener("click", (event) => download(event, $("learnt")));
 $("reset").addEventListener("click", async () => {
-  // The first press asks, the second deletes; whoever waits has thought better of it.
-  if (!state.sure) {
-    $("reset").textContent = "Delete what was learned?";
-    state.sure = setTimeout(() => { state.sure = 0; $("reset").textContent = "Start over"; }, 5000);
-    return;
-  }
-  clearTimeout(state.sure);
-  state.sure = 0;
-  $("reset").textContent = "Start over";
+  if (!sure($("reset"), "Delete what was learned?")) return;
   state.marks.clear();
   $("lesson").hidden = true;
-  await post("play/reset", {});
+  await ask("play/reset", posted({}));
   state.curve = [];
   put($("curve"));
   $("simtext").textContent = "";
@@ -309,7 +281,4 @@ follow("v1/stream", (name, data) => {
   if (!row || row.model_version === known) return;
   known = row.model_version;
   if (!state.stop) tellState().catch(() => {});
-}, (now) => {
-  $("pulse").dataset.state = now;
-  put($("pulse"), h("span", {}, now === "live" ? "live" : "waiting for the server"));
-});
+}, pulse);
