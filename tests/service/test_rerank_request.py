@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairrank.errors import InputError
-from pairrank.service.http.rerank_request import RerankRequest, parse_rerank, rerank_answer, rerank_refusal
+from pairrank.service.http.rerank_request import RerankRequest, parse_rerank, rerank_answer
 
 
 def parse(**body: Any) -> RerankRequest:
@@ -94,7 +94,6 @@ def test_the_answer_and_the_refusal() -> None:
     }
     plain = rerank_answer(parse(), [0], [0.5], {"impression_id": "8-y"})
     assert plain["results"] == [{"index": 0, "relevance_score": 0.5}]
-    assert rerank_refusal("input", "no") == {"error": "input", "message": "no", "detail": "no"}
 
 
 JSON = st.recursive(

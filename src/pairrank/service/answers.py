@@ -45,8 +45,11 @@ def answer(value: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, media_type="application/json")
 
 
-def refusal(problem: Exception) -> Response:
-    """The response for an error: its status, a code for programs and one sentence for people."""
+def refusal(problem: Exception, *, detail: bool = False) -> Response:
+    """The response for an error: its status, a code for programs and one sentence for people.
+
+    ``detail``: the sentence stands there, too, where Jina's clients look for it.
+    """
     if isinstance(problem, RefusalError):
         status, code = problem.status, problem.code
     else:
@@ -55,7 +58,8 @@ def refusal(problem: Exception) -> Response:
     if code == "internal":
         logger.error("a fault in the program", exc_info=problem)
         message = "something went wrong; the log tells more"
-    response = answer({"error": code, "message": message}, status)
+    told = {"error": code, "message": message} | ({"detail": message} if detail else {})
+    response = answer(told, status)
     if status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     if status in (429, 503):

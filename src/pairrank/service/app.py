@@ -16,7 +16,6 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pairrank.errors import PairRankError
 from pairrank.service import telemetry
 from pairrank.service.answers import RefusalError, answer, refusal
 from pairrank.service.http import administration, experiments, observation, ranking, rerank
@@ -69,7 +68,8 @@ def make_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        exception_handlers={PairRankError: _on_problem, RequestValidationError: _on_invalid, HTTPException: _on_http},
+        # All other errors are told by the envelope.
+        exception_handlers={RequestValidationError: _on_invalid, HTTPException: _on_http},
     )
     app.state.worker = worker
     for part in (ranking, rerank, administration, experiments):
@@ -151,10 +151,6 @@ class Envelope:
         if encoding != "identity":
             return RefusalError(415, "encoding", f"the body is encoded by {encoding[:40]!r}; expected it as it is")
         return None
-
-
-async def _on_problem(_: Request, problem: Exception) -> Response:
-    return refusal(problem)
 
 
 async def _on_invalid(_: Request, problem: Any) -> Response:

@@ -30,23 +30,21 @@ _OFFER = re.compile(rb"\r\nupgrade:[^\r\n]*(?=\r\n)", re.IGNORECASE)
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,12})[ \t]*(?=\r\n|$)", re.IGNORECASE)
 _OTHERWISE = re.compile(rb"\r\n(?:expect|transfer-encoding|upgrade|connection:[ \t]*close)", re.IGNORECASE)
 _KEY = re.compile(rb"\r\nauthorization:[ \t]*([^\r]*)", re.IGNORECASE)
-_REFUSAL = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s"
-_TOO_LARGE = b'{"error":"headers","message":"expected at most %d headers of %d bytes in all"}' % (
-    MAX_HEADERS,
-    MAX_HEAD_BYTES,
+_TOO_LARGE = Refusal(
+    "431 Request Header Fields Too Large",
+    "headers",
+    f"expected at most {MAX_HEADERS} headers of {MAX_HEAD_BYTES} bytes in all",
 )
-_NO_REQUEST = b'{"error":"http","message":"the request is not HTTP/1.1: its line, a header or a length is wrong"}'
-_AT_THE_DOOR = (
-    "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nretry-after: {seconds}\r\n"
-    "content-length: {length}\r\n{last}\r\n{body}"
-)
+_NO_REQUEST = Refusal("400 Bad Request", "http", "the request is not HTTP/1.1: its line, a header or a length is wrong")
 
 
 @lru_cache(maxsize=64)
 def _answer(refusal: Refusal, last: bool) -> bytes:
     body = json.dumps({"error": refusal.code, "message": refusal.message})
-    head = {"status": refusal.status, "seconds": refusal.seconds, "length": len(body)}
-    return _AT_THE_DOOR.format(**head, last="connection: close\r\n" if last else "", body=body).encode()
+    head = [f"HTTP/1.1 {refusal.status}", "content-type: application/json", f"content-length: {len(body)}"]
+    head += [f"retry-after: {refusal.seconds}"] if refusal.seconds else []
+    head += ["connection: close"] if last else []
+    return "\r\n".join([*head, "", body]).encode()
 
 
 @lru_cache(maxsize=256)  # clients send the same head again and again
@@ -304,8 +302,5 @@ class HttpProtocol(HttpToolsProtocol):
             raise _TooLargeError
 
     def _refuse(self) -> None:
-        status, body = b"400 Bad Request", _NO_REQUEST
-        if self._too_large:
-            status, body = b"431 Request Header Fields Too Large", _TOO_LARGE
-        self.transport.write(_REFUSAL % (status, len(body), body))
+        self.transport.write(_answer(_TOO_LARGE if self._too_large else _NO_REQUEST, last=True))
         self.transport.close()

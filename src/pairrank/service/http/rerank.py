@@ -10,7 +10,6 @@ import asyncio
 import time
 from typing import Any
 
-import orjson
 from fastapi import APIRouter, Request, Response
 
 from pairrank.errors import InputError, OptionError, UnknownNameError
@@ -22,7 +21,7 @@ from pairrank.service.http.administration import create_ranker
 from pairrank.service.http.endpoints import KEY, answers, body_of
 from pairrank.service.http.rank_request import Query
 from pairrank.service.http.ranking import show
-from pairrank.service.http.rerank_request import RerankRequest, parse_rerank, rerank_answer, rerank_refusal
+from pairrank.service.http.rerank_request import RerankRequest, parse_rerank, rerank_answer
 from pairrank.service.http.schemas import CreateBody, RerankAnswer, RerankBody, StartBody
 from pairrank.service.worker.models import LoadedModel
 from pairrank.service.worker.state import WorkerState
@@ -45,12 +44,7 @@ def routes(worker: WorkerState) -> APIRouter:
             plain = request.url.path.endswith(INFINITY)
             return answer(await _rerank(worker, request, upstream, plain))
         except Exception as problem:
-            refused = refusal(problem)
-            said = orjson.loads(refused.body)
-            shaped = answer(rerank_refusal(said["error"], said["message"]), refused.status_code)
-            kept = {"www-authenticate", "retry-after"}
-            shaped.headers.update({name: value for name, value in refused.headers.items() if name in kept})
-            return shaped
+            return refusal(problem, detail=True)
 
     for address in (*ADDRESSES, INFINITY):
         router.add_api_route(

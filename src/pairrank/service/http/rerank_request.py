@@ -104,11 +104,6 @@ def rerank_answer(
     }
 
 
-def rerank_refusal(code: str, sentence: str) -> dict[str, str]:
-    """An error as the family answers it: Cohere's clients read ``message``, Jina's ``detail``, ours ``error`` too."""
-    return {"error": code, "message": sentence, "detail": sentence}
-
-
 def _document(index: int, document: Any, fields: list[str]) -> str | dict[str, Any]:
     if isinstance(document, str):
         return document

@@ -14,7 +14,7 @@ from pairrank import click_models, metrics
 from pairrank.rankers import Ranker
 from pairrank.rng import Purpose, generator
 from pairrank.service.http.rank_request import Query
-from pairrank.service.http.ranking import parse_impression, show
+from pairrank.service.http.ranking import show
 from pairrank.service.playground.features import FEATURES, NAMES, Features
 from pairrank.service.playground.index import Index
 from pairrank.service.playground.users import GRADES, Need, need
@@ -94,8 +94,8 @@ class Playground:
             {**self._card(number[hit["id"]]), "score": hit["score"], "block": hit["block"], "size": _at(sizes, hit)}
             for hit in answered["ranking"]
         ]
-        place = parse_impression(answered["impression_id"])
-        told = {"impression_id": answered["impression_id"], "number": place[0] if place else None}
+        shown = answered["impression_id"]
+        told = {"impression_id": shown, "number": int(shown.partition("-")[0])}
         return {**empty, **told, "version": version, "blocks": sizes, "results": results}
 
     async def _show(self, asked: Asked, k: int) -> dict[str, Any]:
@@ -168,10 +168,9 @@ class Playground:
         coins = generator(CONFIG.seed, number, Purpose.CLICKS).random((len(wish.candidates), 2))
         clicked = model.clicks(wish.grades[shown], coins[shown])
         names = frozenset(hit["id"] for hit, click in zip(answered["ranking"], clicked, strict=True) if click)
-        place = parse_impression(answered["impression_id"])
-        if place is not None:
-            item = await self._worker.models.get(RANKER)
-            await self._worker.writer.feedback(Feedback(item.row.id, *place, names))
+        shown_as, token = answered["impression_id"].split("-")
+        item = await self._worker.models.get(RANKER)
+        await self._worker.writer.feedback(Feedback(item.row.id, int(shown_as), token, names))
         first = bool(wish.candidates[shown[0]] == wish.document)
         return wish, metrics.ndcg(shown, wish.grades, SHOWN), first
 

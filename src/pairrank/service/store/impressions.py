@@ -92,20 +92,20 @@ class ImpressionTables(LaunchTables):
         verdicts: list[Verdict] = [Verdict(Status.UNKNOWN)] * len(items)
         with self.database.transaction():
             for ranker_id, locked, places in self._locked([(item.ranker_id, item.number) for item in items]):
-                accepted: dict[int, tuple[int, ...]] = {}
+                accepted: dict[int, bytes] = {}
                 for place in places:
                     verdict = _judge(locked, items[place], now)
                     if items[place].number in accepted and verdict.status in (Status.ACCEPTED, Status.FOREIGN):
                         verdict = Verdict(Status.DUPLICATE)
                     elif verdict.status is Status.ACCEPTED:
-                        accepted[items[place].number] = verdict.positions
+                        accepted[items[place].number] = _mask(verdict.shown, verdict.positions)
                     verdicts[place] = verdict
-                held = {number: positions for number, positions in accepted.items() if locked.waiting[number].held}
+                held = [number for number in accepted if locked.waiting[number].held]
                 self.database.many(
                     "UPDATE impressions SET clicks = ? WHERE ranker_id = ? AND number = ?",
-                    [(_mask(locked.waiting[n], clicked), ranker_id, n) for n, clicked in held.items()],
+                    [(accepted.pop(number), ranker_id, number) for number in held],
                 )
-                self._append(ranker_id, locked, {n: p for n, p in accepted.items() if n not in held}, now)
+                self._append(ranker_id, locked, accepted, now)
         return verdicts
 
     def events(self, items: Sequence[Event], now: float) -> list[Verdict]:
@@ -168,9 +168,9 @@ class ImpressionTables(LaunchTables):
         with self.database.transaction():
             for ranker_id, locked, places in self._locked(due):
                 waiting = [number for number in (due[place][1] for place in places) if number in locked.waiting]
-                masks = {number: locked.waiting[number].clicks for number in waiting}
-                whole = {number: _positions(mask) for number, mask in masks.items() if mask is not None}
-                self._append(ranker_id, locked, {**self._clicked(ranker_id, waiting), **whole}, now)
+                clicked = self._clicked(ranker_id, waiting)
+                came = {n: _mask(len(locked.waiting[n].ids), clicked[n]) for n in waiting}
+                self._append(ranker_id, locked, {n: locked.waiting[n].clicks or mask for n, mask in came.items()}, now)
                 closed += len(waiting)
         return closed
 
@@ -211,17 +211,16 @@ class ImpressionTables(LaunchTables):
         log_seq, frozen, secret = head
         return _LockedRanker(log_seq, frozen, secret, waiting, dict(logged))
 
-    def _append(self, ranker_id: int, locked: _LockedRanker, clicks: Mapping[int, Iterable[int]], now: float) -> None:
-        """Move waiting impressions into the log, in the order given."""
+    def _append(self, ranker_id: int, locked: _LockedRanker, clicks: Mapping[int, bytes], now: float) -> None:
+        """Move waiting impressions into the log, in the order given; ``clicks`` is what `_mask` gave of each."""
         if not clicks:
             return
         kind = "frozen" if locked.frozen else "feedback"
         signals = self._signals(ranker_id, [number for number in clicks if locked.waiting[number].collecting])
         rows = []
-        for seq, (number, positions) in enumerate(clicks.items(), locked.log_seq + 1):
+        for seq, (number, mask) in enumerate(clicks.items(), locked.log_seq + 1):
             waiting = locked.waiting[number]
             counts = None if waiting.client is None else self._is_first(waiting.experiment_id, waiting.client)
-            mask = _mask(waiting, positions)
             rows.append((seq, kind, now, mask, signals.get(number), counts, ranker_id, number))
         self.database.many(
             "INSERT INTO log (ranker_id, seq, kind, created, number, token, served, version, query_id, ids, clicks, "
@@ -258,9 +257,7 @@ class ImpressionTables(LaunchTables):
         masks = {(ranker_id, number): clicks for ranker_id, number, clicks in twins}
         with self.database.transaction(flush=False):
             for ranker_id, locked, _ in self._locked(list(masks)):
-                clicks = {
-                    n: _positions(mask) for (of, n), mask in masks.items() if of == ranker_id and n in locked.waiting
-                }
+                clicks = {n: mask for (of, n), mask in masks.items() if of == ranker_id and n in locked.waiting}
                 self._append(ranker_id, locked, clicks, now)
 
     def _is_first(self, experiment_id: int, client: int) -> int:
@@ -311,23 +308,16 @@ class ImpressionTables(LaunchTables):
 def _impression(row: dict[str, Any], came: set[int] | None) -> ImpressionRow:
     """A row of `ImpressionTables.impressions`; ``came`` are the clicked positions of one that still collects."""
     ids, mask = tuple(json.loads(row["ids"])), row["clicks"]
-    clicks = None if mask is None else tuple(byte == 1 for byte in mask)
     if came is not None and mask is None:
-        clicks = tuple(place in came for place in range(len(ids)))
+        mask = _mask(len(ids), came)
+    clicks = None if mask is None else tuple(byte == 1 for byte in mask)
     return ImpressionRow(**row | {"ids": ids, "clicks": clicks})
 
 
-def _positions(mask: bytes) -> tuple[int, ...]:
-    """The clicked positions of what `_mask` gave."""
-    return tuple(place for place, byte in enumerate(mask) if byte)
-
-
-def _mask(waiting: _Waiting, positions: Iterable[int]) -> bytes:
+def _mask(n_shown: int, positions: Iterable[int]) -> bytes:
     """One byte per shown position, 1 where it was clicked."""
-    mask = bytearray(len(waiting.ids))
-    for position in positions:
-        mask[position] = 1
-    return bytes(mask)
+    clicked = frozenset(positions)
+    return bytes(place in clicked for place in range(n_shown))
 
 
 def _equal(given: str, kept: str) -> bool:

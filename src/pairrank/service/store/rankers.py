@@ -153,16 +153,14 @@ class RankerTables:
 
     def heads(self, among: Collection[int] | None = None, where: str = "true") -> dict[int, Head]:
         """Where each ranker stands, of all or of some, by its id."""
-        rows = self.database.all(
+        rows = self.database.named(
             f"SELECT r.id, h.version, h.applied, r.log_seq, h.open_count, h.stopped, {_LAUNCH} FROM rankers r "
             f"JOIN heads h ON h.ranker_id = r.id LEFT JOIN launches c ON c.ranker_id = r.id "
             f"WHERE {where} AND {_of(among)}"
         )
-        heads = {}
-        for ranker_id, version, applied, log_seq, open_count, stopped, *launch in rows:
-            how = None if launch[0] is None else LaunchHead(*launch)
-            heads[ranker_id] = Head(version, applied, log_seq, open_count, stopped is not None, how)
-        return heads
+        for row in rows:
+            row["stopped"], row["launch"] = row["stopped"] is not None, _launch(row)
+        return {row.pop("id"): Head(**row) for row in rows}
 
     # Keys and the audit.
 

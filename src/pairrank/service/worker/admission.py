@@ -92,12 +92,13 @@ class Place(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """What a request hears at the door: the rest of the status line, the error's code, a sentence, seconds to wait."""
+    """What a request hears at the door: the rest of the status line, the error's code, a sentence, and seconds to wait
+    if it may come again."""
 
     status: str
     code: str
     message: str
-    seconds: int
+    seconds: int = 0
 
 
 FULL = Refusal("503 Service Unavailable", "busy", BUSY, math.ceil(RETRY_SECONDS))
