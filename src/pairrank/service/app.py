@@ -72,10 +72,9 @@ def make_app(
         exception_handlers={RequestValidationError: _on_invalid, HTTPException: _on_http},
     )
     app.state.worker = worker
-    for part in (ranking, rerank, administration, experiments):
-        app.include_router(part.routes(worker))
-    app.include_router(experiments.launch_routes(worker))
-    app.include_router(observation.routes(worker))
+    parts = (ranking.routes, rerank.routes, administration.routes, experiments.routes, experiments.launch_routes)
+    for part in (*parts, observation.routes):
+        app.include_router(part(worker))
     app.state.nav = [("./", "Live"), ("experiments", "Experiments"), ("docs", "API")]
     for part_routes in (pages.routes, *routes):
         app.router.routes.extend(part_routes(worker))

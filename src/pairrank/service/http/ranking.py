@@ -69,7 +69,6 @@ def routes(worker: WorkerState) -> APIRouter:
     async def rank(name: str, request: Request) -> Response:
         started = time.perf_counter()
         who = (name, worker.allow(request, "rank"))
-        worker.ranking.check(who)  # before the body is read
         item = await worker.models.get(name)
         body = await worker.body(request)
         with worker.ranking.enter(who):
@@ -88,7 +87,6 @@ def routes(worker: WorkerState) -> APIRouter:
     )
     async def feedback(name: str, request: Request) -> Response:
         who = (name, worker.allow(request, "feedback"))
-        worker.writing.check(who)
         item = await worker.models.get(name)
         body = parse(FeedbackBody, await worker.body(request))
         found = parse_impression(body.impression_id)
@@ -113,7 +111,6 @@ def routes(worker: WorkerState) -> APIRouter:
     )
     async def events(name: str, request: Request) -> Response:
         who = (name, "" if worker.settings.public_events else worker.allow(request, "feedback"))
-        worker.writing.check(who)
         item = await worker.models.get(name)
         sent = parse_json(await worker.body(request))
         if not isinstance(sent, list) or len(sent) > MAX_EVENTS:
@@ -168,7 +165,8 @@ def _query(worker: WorkerState, request: Request, item: LoadedModel, body: bytes
 
 async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str, Any]:
     """Draw one list, keep its impression, and say what is shown: the answer of the rank endpoint."""
-    if worker.models.open_count(item.row.id) >= item.row.limits.max_open:
+    head = worker.models.head(item.row.id)
+    if head is not None and head.open_count >= item.row.limits.max_open:
         raise RefusalError(429, "open", f"{item.row.limits.max_open} impressions wait for feedback, the limit")
     page = FIRST if query.page_of is None else await _page(worker, item, query.page_of)
     query = _rest(query, page)
@@ -182,7 +180,8 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
     arms[Arm(row.name)] = ranker
     try:
         asked = (query.features, query.k, query.client_id, page)
-        launch = worker.models.launch(row.id)
+        head = worker.models.head(row.id)
+        launch = None if head is None else head.launch
         drawn = draw(Setting(ranker, row.limits, number, *asked, experiments, arms, launch, worker.clock()))
         impression = drawn.impression
         if page.before:  # the bias of position is learned at the positions that users saw, below earlier pages

@@ -49,7 +49,7 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
         # The one asked for, else the one that learned last.
         newest = max(rows, key=lambda row: row.updated, default=None)
         chosen = newest if wanted is None else next((row for row in rows if row.name == wanted), None)
-        to = Address(_address(request), bool(worker.models.keys))
+        to = _reached(request)
         if chosen is None:
             first_steps = steps("No rankers yet", to) if wanted is None else None
         else:
@@ -101,7 +101,10 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
 
     async def api(request: Request) -> Response:
         text: dict[str, Any] = request.app.openapi()
-        return html(api_page(text, request.app.state.nav, Address(_address(request), bool(worker.models.keys))))
+        return html(api_page(text, request.app.state.nav, _reached(request)))
+
+    def _reached(request: Request) -> Address:
+        return Address(str(request.base_url).rstrip("/"), bool(worker.models.keys))
 
     async def snippet(_: Request) -> Response:
         return FileResponse(_SNIPPET, media_type="text/javascript")
@@ -128,8 +131,3 @@ def json_of(value: Any) -> Response:
     response = answer(value)
     response.headers["Cache-Control"] = "no-store"
     return response
-
-
-def _address(request: Request) -> str:
-    """Where the reader reached this service."""
-    return str(request.base_url).rstrip("/")

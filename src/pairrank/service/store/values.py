@@ -57,10 +57,7 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a ranker is, fixed when it is created.
-
-    prior : weights to start from (None where one is not known), and how many pairs of clicks they are worth.
-    """
+    """What a ranker is, fixed when it is created."""
 
     n_features: int
     ranker: str = "pairrank"

@@ -31,13 +31,8 @@ class Admission:
         self._limit = limit
         self._inside: Counter[Hashable] = Counter()
 
-    def check(self, who: Hashable, size: int = 1) -> None:
-        """Raise when there is no room for ``size`` more; the only one of its kind always fits."""
-        if not self.fits(who, size):
-            raise RefusalError(503, "busy", BUSY)
-
     def fits(self, who: Hashable, size: int = 1) -> bool:
-        """Whether there is room for ``size`` more."""
+        """Whether there is room for ``size`` more; the only one of its kind always fits."""
         held = self._inside.get(who, 0)
         others = len(self._inside) - (held > 0)
         return not held or held + size <= max(1, self._limit // (others + 1))
@@ -50,8 +45,9 @@ class Admission:
 
     @contextmanager
     def enter(self, who: Hashable, size: int = 1) -> Iterator[None]:
-        """Take the room for the time of the block."""
-        self.check(who, size)
+        """Take the room for the time of the block, if there is any."""
+        if not self.fits(who, size):
+            raise RefusalError(503, "busy", BUSY)
         self.take(who, size)
         try:
             yield

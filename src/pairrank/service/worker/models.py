@@ -14,7 +14,7 @@ from pairrank import rankers
 from pairrank.errors import PairRankError, StorageError, UnknownNameError
 from pairrank.service.learning.model import Model
 from pairrank.service.store.log import SqlStore
-from pairrank.service.store.values import ExperimentRow, Head, Key, LaunchHead, RankerRow, new_batch
+from pairrank.service.store.values import ExperimentRow, Head, Key, RankerRow, new_batch
 from pairrank.trials.experiment import Arm
 
 logger = logging.getLogger("pairrank.models")
@@ -103,10 +103,9 @@ class Models:
         """The running experiments that a ranker's requests take part in."""
         return self._experiments.get(ranker_id, ())
 
-    def launch(self, ranker_id: int) -> LaunchHead | None:
-        """How a ranker is launched, if at all."""
-        head = self._heads.get(ranker_id)
-        return head.launch if head else None
+    def head(self, ranker_id: int) -> Head | None:
+        """Where a ranker stood a moment ago; None when it was deleted."""
+        return self._heads.get(ranker_id)
 
     async def arm(self, arm: Arm) -> rankers.Ranker | None:
         """The model that an arm ranks with; None for the order in which documents came."""
@@ -133,11 +132,6 @@ class Models:
             row = await self.read(self._store.ranker, name)
         await self.refresh()
         return row
-
-    def open_count(self, ranker_id: int) -> int:
-        """How many impressions of a ranker wait, as last counted."""
-        head = self._heads.get(ranker_id)
-        return head.open_count if head else 0
 
     @property
     def recovering(self) -> bool:

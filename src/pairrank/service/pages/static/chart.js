@@ -30,13 +30,13 @@ export function lineChart(host, options) {
   const { lines, format } = options;
   const steps = Math.max(...lines.map((line) => line.values.length), 0);
   const seen = lines.flatMap((line) => line.values).filter((value) => value !== null && value !== undefined);
-  const newest = lines.map((line) => line.now ?? line.values.findLast((value) => value !== null && value !== undefined));
+  const newest = lines.map((line) => line.now ?? line.values.findLast((value) => value !== null && value !== undefined) ?? null);
   const legend = h("ul", { class: "legend" });
   const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
-  const told = lines.map((line, i) => `${line.name} ${newest[i] === undefined ? "no value" : format(newest[i])}`);
+  const told = lines.map((line, i) => `${line.name} ${newest[i] === null ? "no value" : format(newest[i])}`);
   svg.append(s("title", {}, `${options.label}; newest: ${told.join(", ")}`));
   put(host, legend, svg);
-  tell(legend, lines, newest.map((value) => (value === undefined ? null : value)), format);
+  tell(legend, lines, newest, format);
   if (seen.length === 0) {
     svg.append(s("text", { x: WIDTH / 2, y: HEIGHT / 2, "text-anchor": "middle" }, "no feedback yet"));
     return;
@@ -78,13 +78,12 @@ function dot(parent, value, i, x, y) {
   }
 }
 
-function tell(legend, lines, values, format, when = "") {
+function tell(legend, lines, values, format) {
   put(
     legend,
     lines.map((line, i) =>
       h("li", { class: CLASSES[i] }, `${line.name} `, h("b", {}, values[i] === null ? "–" : format(values[i]))),
     ),
-    when ? h("li", { class: "away" }, when) : null,
   );
 }
 
@@ -106,6 +105,6 @@ function followPointer(svg, { lines, format, legend, steps, newest, x, y, at }) 
   });
   svg.addEventListener("pointerleave", () => {
     put(cursor);
-    tell(legend, lines, newest.map((value) => value ?? null), format);
+    tell(legend, lines, newest, format);
   });
 }

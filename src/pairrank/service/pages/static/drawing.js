@@ -2,6 +2,7 @@
 
 import { h, put, ask, $ } from "./dom.js";
 
+const INVITATION = "Point at a mark to learn what it means; choose a document to compare it with the others.";
 const PHONE = matchMedia("(max-width: 640px)");
 
 /** The address of a drawing that suits this screen. */
@@ -48,7 +49,7 @@ export function showDrawing(host, text, said, explain) {
     }
     light(state.picked);
     if (state.picked === null) {
-      said.textContent = "Point at a mark to learn what it means; choose a document to compare it with the others.";
+      said.textContent = INVITATION;
       return;
     }
     said.textContent = "Chosen. Now point at another document, or move to it with Tab, to see why their order is kept or open.";
@@ -83,7 +84,7 @@ export function showDrawing(host, text, said, explain) {
     event.preventDefault();
     pick(rowOf(event.target));
   });
-  said.textContent = "Point at a mark to learn what it means; choose a document to compare it with the others.";
+  said.textContent = INVITATION;
 }
 
 /** Draw again where the last drawing stands. Exported so that its time can be measured. */

@@ -31,10 +31,9 @@ function build() {
       when === "served" ? "As served" : "As of now"));
   parts.tabs = tabs;
   const key = [
-    ["pr-band-open", "order open"], ["pr-band", "place kept"],
-  ].map(([style, text]) => h("li", {}, sample("rect", style), text));
-  key.push(h("li", {}, sample("path", "pr-uncertain"), "open pair"), h("li", {}, sample("path", "pr-certain"), "kept order"),
-    h("li", {}, sample("circle", "pr-clicked"), "clicked"));
+    ["rect", "pr-band-open", "order open"], ["rect", "pr-band", "place kept"], ["path", "pr-uncertain", "open pair"],
+    ["path", "pr-certain", "kept order"], ["circle", "pr-clicked", "clicked"],
+  ].map(([kind, style, text]) => h("li", {}, sample(kind, style), text));
   put(
     $("detail"),
     part("trouble", h("p", { class: "notice", role: "alert", hidden: true })),
@@ -86,11 +85,10 @@ export function render(told) {
   document.title = `${row.name} · PairRank`;
   parts.trouble.hidden = !row.stopped;
   parts.trouble.textContent = `This ranker does not learn any further: ${row.stopped}`;
-  const { points, newest } = statistics;
+  const { points, newest, oldest } = statistics;
   const cold = newest.lists === 0;
   for (const name of ["tiles", "charts"]) parts[name].hidden = cold;
   parts.cold.hidden = !cold;
-  const { oldest } = statistics;
   parts.window.textContent = cold ? "" : `Figures of the newest ${lists(newest.lists)} with feedback, until ${clock(newest.time)}; “at first” is the oldest ${whole(oldest.lists)} that ${oldest.lists === 1 ? "was" : "were"} read, until ${clock(oldest.time)}. A point of a chart is ${lists(Math.max(0, ...points.map((point) => point.lists)))}.`;
   parts.helps.hidden = cold;
   if (cold) lead(row);
