@@ -41,7 +41,6 @@ _STATUS: tuple[tuple[type[PairRankError], int, str], ...] = (
 
 
 def answer(value: Any, status: int = 200) -> Response:
-    """A JSON response."""
     return Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, media_type="application/json")
 
 

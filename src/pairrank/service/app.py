@@ -93,7 +93,6 @@ class Envelope:
         self._app, self._worker = app, worker
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -104,12 +104,10 @@ class Settings:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """The allowed origins, one by one."""
         return tuple(part.strip() for part in self.allow_origins.split(",") if part.strip())
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The allowed hosts, one by one."""
         return tuple(part.strip().lower() for part in self.allowed_hosts.split(",") if part.strip())
 
 

@@ -98,7 +98,6 @@ def stop() -> None:
 
 
 def active() -> bool:
-    """Whether this process measures."""
     return _active is not None
 
 

@@ -100,7 +100,6 @@ def describe(row: RankerRow) -> dict[str, Any]:
 
 
 def routes(worker: WorkerState) -> APIRouter:
-    """The router with the administrative endpoints."""
     router = APIRouter(prefix="/v1/rankers", tags=["rankers"], dependencies=[KEY])
     get, changed = reading(router, worker.allow), answers(RankerAnswer, 404, body=True)
 

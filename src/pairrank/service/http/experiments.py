@@ -52,7 +52,6 @@ def _decided_at(told: dict[str, Any], first: float, last: float) -> float | None
 
 
 def routes(worker: WorkerState) -> APIRouter:
-    """The router with the experiments."""
     router = APIRouter(prefix="/v1/experiments", tags=["experiments"], dependencies=[KEY])
     get, told = reading(router, worker.allow), "What an experiment has shown so far, valid whenever it is looked at"
 
@@ -97,7 +96,6 @@ def routes(worker: WorkerState) -> APIRouter:
 
 
 def launch_routes(worker: WorkerState) -> APIRouter:
-    """The router with the launches."""
     router = APIRouter(prefix="/v1/rankers/{name}/launch", tags=["experiments"], dependencies=[KEY])
 
     @router.put(

@@ -52,7 +52,6 @@ class ModelFile(Response):
 
 
 def routes(worker: WorkerState) -> APIRouter:
-    """The router with the endpoints that only read."""
     everybody = APIRouter(tags=["observation"])
     router = APIRouter(dependencies=[KEY])
     get, seen = reading(router, worker.allow), listed("impressions", ImpressionAnswer)

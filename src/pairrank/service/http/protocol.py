@@ -140,17 +140,14 @@ class HttpProtocol(HttpToolsProtocol):
             self._patience = self.loop.call_later(PATIENCE_SECONDS, self._leave)
 
     def on_message_begin(self) -> None:
-        """Start to count."""
         super().on_message_begin()
         self._in_head, self._head = True, 0
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the address."""
         self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take one header."""
         self._count(len(name) + len(value) + 4)
         super().on_header(name, value)
         if len(self.headers) > MAX_HEADERS:
@@ -179,12 +176,10 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
         if not self._refused:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Expect another head."""
         self._in_head = True
         if self._refused:
             self._refused = False
@@ -197,12 +192,10 @@ class HttpProtocol(HttpToolsProtocol):
             self._hold()
 
     def on_response_complete(self) -> None:
-        """Leave room for another."""
         self._leave()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
         self._head_is_there()
         self._leave()
         super().connection_lost(exc)
@@ -292,7 +285,6 @@ class HttpProtocol(HttpToolsProtocol):
             self._place = None
 
     def send_400_response(self, msg: str) -> None:
-        """Say why the connection ends."""
         self._refuse()
 
     def _count(self, size: int) -> None:

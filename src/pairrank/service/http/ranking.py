@@ -57,7 +57,6 @@ def parse_impression(text: str) -> tuple[int, str] | None:
 
 
 def routes(worker: WorkerState) -> APIRouter:
-    """The router with the three endpoints."""
     router = APIRouter(prefix="/v1/rankers/{name}", tags=["ranking"], dependencies=[KEY], route_class=PlainRoute)
 
     @router.post(
@@ -143,8 +142,6 @@ class PlainRoute(APIRoute):
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Call the endpoint, and do nothing else."""
-
         async def handle(request: Request) -> Response:
             response: Response = await self.endpoint(request.path_params["name"], request)
             return response

@@ -88,7 +88,6 @@ class Course:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Course:
-        """The course that `to_json` wrote."""
         points = tuple((at, n, effect, low, high) for at, n, effect, low, high in values["points"])
         return cls(Tally.from_json(values["tally"]), points, values["first"], values["last"])
 
@@ -162,7 +161,6 @@ class LaunchCourse:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> LaunchCourse:
-        """The launch that `to_json` wrote."""
         known = {place: (total, count) for place, (total, count) in values["known"].items()}
         return cls(**{**values, "launch": Launch.from_json(values["launch"]), "known": known})
 

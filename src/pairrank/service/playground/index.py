@@ -114,7 +114,6 @@ def to_entry(index: Index) -> tuple[dict[str, Any], dict[str, AnyArray]]:
 
 
 def from_entry(values: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Index:
-    """The index that `to_entry` gave."""
     shape = len(values["terms"]), len(values["documents"])
     return Index(
         documents=[Document(*row) for row in values["documents"]],

@@ -66,7 +66,6 @@ class Playground:
         await self._worker.administer(store.create, RANKER, CONFIG, LIMITS, now, "playground")
 
     async def state(self) -> dict[str, Any]:
-        """What has been learned."""
         await self.ensure()
         row = await self._worker.ranker(RANKER)
         item = await self._worker.models.get(RANKER)

@@ -112,7 +112,6 @@ class Database(ABC):
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def columns(self, table: str) -> list[str]:
-        """The names of a table's columns."""
         return self.answer(f"SELECT * FROM {table} LIMIT 0")[0]
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:

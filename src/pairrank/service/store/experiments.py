@@ -95,7 +95,6 @@ class ExperimentTables(RankerTables):
             return self.experiment(name)
 
     def experiment(self, name: str) -> ExperimentRow:
-        """The experiment of this name."""
         found = self._experiments("WHERE e.name = ?", (name,))
         if not found:
             raise UnknownNameError(f"no experiment is called {name[:70]!r}")

@@ -257,7 +257,6 @@ class PostgresDatabase(Database):
             raise unavailable(problem) from problem
 
     def restart_serial(self, table: str) -> None:
-        """Number new rows from above the highest."""
         self.all(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), coalesce(max(id), 0) + 1) FROM {table}")
 
     def vacuum(self) -> None:

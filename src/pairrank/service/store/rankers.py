@@ -44,7 +44,6 @@ class RankerTables:
         self.database = database
 
     def close(self) -> None:
-        """Close the connection."""
         self.database.close()
 
     def create(
@@ -144,7 +143,6 @@ class RankerTables:
         return int(row[0]) if row else 0
 
     def ranker_ids(self) -> list[int]:
-        """The numbers of all rankers."""
         return [int(row[0]) for row in self.database.all("SELECT id FROM rankers")]
 
     def due(self, among: Collection[int] | None = None) -> dict[int, Head]:
@@ -165,7 +163,6 @@ class RankerTables:
     # Keys and the audit.
 
     def access_keys(self) -> list[Key]:
-        """All access keys."""
         rows = self.database.all("SELECT name, roles, digest, created FROM keys ORDER BY name")
         return [Key(name, frozenset(roles.split(",")), digest, at) for name, roles, digest, at in rows]
 

@@ -89,7 +89,6 @@ class Config:
 
     @classmethod
     def from_json(cls, text: str) -> Config:
-        """The configuration that `to_json` wrote."""
         values = json.loads(text)
         names, prior = values.pop("feature_names"), values.pop("prior", None)
         if prior is not None:
@@ -118,7 +117,6 @@ class Limits:
     keep_candidates: int = 0
 
     def to_json(self) -> str:
-        """As JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     def changed(self, values: Mapping[str, Any]) -> Limits:

@@ -79,11 +79,9 @@ class Place(NamedTuple):
     who: tuple[str, str]
 
     def take(self) -> None:
-        """Have it."""
         self.room.take(self.who)
 
     def give(self) -> None:
-        """Give it back."""
         self.room.take(self.who, -1)
 
 

@@ -67,7 +67,6 @@ class Setting(NamedTuple):
     now: float
 
     def own(self, k: int | None) -> Impression:
-        """The ranker's own draw."""
         return self._draw(self.ranker, k)
 
     def order(self, arm: Arm) -> IntArray:

@@ -67,7 +67,6 @@ class Metrics:
         self._add(self._place(row), {bisect_left(BUCKETS, seconds): 1.0, len(BUCKETS): seconds})
 
     def listed(self, row: RankerRow, documents: int, blocks: int, explored: bool) -> None:
-        """Count one list."""
         amounts = {"documents": documents, "blocks": blocks, "explored": int(explored)}
         self._add(self._place(row), {_PLACES[name, ""]: float(amount) for name, amount in amounts.items()})
 

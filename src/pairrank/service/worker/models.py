@@ -72,7 +72,6 @@ class Models:
         self._poll = asyncio.create_task(self._follow())
 
     async def close(self) -> None:
-        """Stop following."""
         if self._poll is not None:
             self._poll.cancel()
             await asyncio.gather(self._poll, return_exceptions=True)

@@ -153,7 +153,6 @@ class WorkerState:
             logger.info("request", extra={"fields": fields})
 
     async def ranker(self, name: str) -> RankerRow:
-        """The ranker of this name, from the store."""
         return await self.models.read(self.store.ranker, name)
 
     async def administer(self, work: Callable[..., Any], *args: Any) -> Any:
