@@ -23,7 +23,7 @@ from pairrank.service import log_statistics
 from pairrank.service.app import make_app
 from pairrank.service.auth import new_key
 from pairrank.service.log_statistics import POINTS
-from pairrank.service.pages.markup import join, tag, trusted
+from pairrank.service.pages.markup import Markup, join, tag
 from pairrank.service.playground.documents import collect
 from pairrank.service.playground.index import build
 from pairrank.service.playground.routes import routes as play_routes
@@ -347,7 +347,7 @@ def test_markup_escapes_what_is_not_markup() -> None:
     assert tag("p", evil, title=evil) == '<p title="&lt;b a=&quot;1&quot;&gt;&amp;">&lt;b a=&quot;1&quot;&gt;&amp;</p>'
     assert tag("p", tag("b", "x"), None, 3) == "<p><b>x</b>3</p>"
     assert tag("p", hidden=True, inert=False, class_="a", data_x=None) == '<p hidden class="a"></p>'
-    assert join("<", trusted("<br>")) == "&lt;<br>"
+    assert join("<", Markup("<br>")) == "&lt;<br>"
 
 
 def test_playground_requests_are_checked(client: TestClient) -> None:

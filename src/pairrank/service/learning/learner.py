@@ -138,7 +138,8 @@ class Learner:
         if model is None:
             return False
         if ranker_id not in self._models:
-            self._models[ranker_id], self._trials[ranker_id] = model, Trials.restore(self._store, ranker_id)
+            states = self._store.trial_states(ranker_id)
+            self._models[ranker_id], self._trials[ranker_id] = model, Trials.restore(self._store, ranker_id, states)
         if model.applied >= log_seq:
             return False
         log, trials = Log(self._store, ranker_id), self._trials[ranker_id]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -180,22 +180,22 @@ class Trials:
     changed : experiments that have moved since this was last emptied, `LAUNCH` among them.
     """
 
-    definitions: Callable[[], Mapping[int, Definition]]
+    store: SqlStore
+    ranker_id: int
     courses: dict[int, Course] = field(default_factory=dict)
     launch: LaunchCourse | None = None
     changed: set[int] = field(default_factory=set)
 
     @classmethod
-    def restore(cls, store: SqlStore, ranker_id: int) -> Trials:
-        """As published with the ranker's model."""
-        return cls.of(_definitions(store, ranker_id), store.trial_states(ranker_id))
-
-    @classmethod
-    def of(cls, definitions: Callable[[], Mapping[int, Definition]], texts: Mapping[int, str]) -> Trials:
+    def restore(cls, store: SqlStore, ranker_id: int, texts: Mapping[int, str]) -> Trials:
         """The states that `texts` gave."""
         values = {key: json.loads(text) for key, text in texts.items()}
         launch = LaunchCourse.from_json(values.pop(LAUNCH)) if LAUNCH in values else None
-        return cls(definitions, {key: Course.from_json(state) for key, state in values.items()}, launch)
+        return cls(store, ranker_id, {key: Course.from_json(state) for key, state in values.items()}, launch)
+
+    def definitions(self) -> dict[int, Definition]:
+        """The experiments on the ranker's requests, as the store has them now."""
+        return {row.id: row.definition for row in self.store.experiments_of(self.ranker_id)}
 
     def apply(self, entry: Entry) -> None:
         """Count one entry, if it is of an experiment or of the launch."""
@@ -229,17 +229,12 @@ class Trials:
 def replayed(store: SqlStore, row: RankerRow, entries: Iterable[Entry]) -> tuple[str, ...]:
     """The names of experiments (and "launch") whose stored states are not what these entries of the log give."""
     bases = store.trial_bases(row.id)
-    known = _definitions(store, row.id)
-    trials = Trials.of(known, {key: base for key, (_, base) in bases.items() if base is not None})
+    trials = Trials.restore(store, row.id, {key: base for key, (_, base) in bases.items() if base is not None})
     for entry in entries:
         if entry.seq > bases.get(entry.experiment_id or LAUNCH, (0, None))[0]:
             trials.apply(entry)
     stored = store.trial_states(row.id)
     found = trials.texts([*trials.courses, *([] if trials.launch is None else [LAUNCH])])
-    names = {LAUNCH: "launch", **{key: definition.name for key, definition in known().items()}}
+    names = {LAUNCH: "launch", **{key: definition.name for key, definition in trials.definitions().items()}}
     wrong = [key for key in found.keys() | stored.keys() if found.get(key) != stored.get(key)]
     return tuple(sorted(names.get(key, str(key)) for key in wrong))
-
-
-def _definitions(store: SqlStore, ranker_id: int) -> Callable[[], Mapping[int, Definition]]:
-    return lambda: {row.id: row.definition for row in store.experiments_of(ranker_id)}

@@ -12,7 +12,7 @@ from pairrank.drawing import Panel
 from pairrank.errors import UnknownNameError
 from pairrank.rankers import Ranker
 from pairrank.service.pages.layout import HTML, Nav, filled, page
-from pairrank.service.pages.markup import Child, Markup, join, tag, trusted
+from pairrank.service.pages.markup import Child, Markup, join, tag
 from pairrank.service.store.values import ImpressionRow
 from pairrank.service.worker.state import WorkerState
 from pairrank.types import Impression
@@ -67,7 +67,7 @@ def impression_page(name: str, item: ImpressionRow, panel: Panel | None, nav: Na
     about = f"Query: {item.query_id or 'none given'}. Served by model {item.model_version} on {at}."
     picture: Child = tag("p", "This ranker has no notion of blocks.", class_="empty")
     if panel is not None:
-        picture = tag("div", trusted(drawing.blocks(panel, standalone=False)), class_="drawing")
+        picture = tag("div", Markup(drawing.blocks(panel, standalone=False)), class_="drawing")
     back = tag("p", tag("a", "All rankers", href=f"../../?ranker={quote(name)}"))
     lede = tag("div", tag("h1", title), tag("p", about), class_="lede")
     return page(title, join(lede, tag("section", picture, class_="card"), back), nav=nav, current="", root="../../")

@@ -6,7 +6,7 @@ import html
 
 
 class Markup(str):
-    """Text that is HTML already; only `tag`, `join` and `trusted` make it."""
+    """Text that is HTML already: only of what this package wrote itself, such as a drawing."""
 
     __slots__ = ()
 
@@ -23,11 +23,6 @@ def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -
 def join(*children: Child) -> Markup:
     """Several children one after another; None is nothing."""
     return Markup("".join(_escape(child) for child in children if child is not None))
-
-
-def trusted(text: str) -> Markup:
-    """``text`` as it stands: only for what this package wrote itself, such as a drawing."""
-    return Markup(text)
 
 
 def _escape(child: Child) -> str:
