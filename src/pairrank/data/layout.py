@@ -36,12 +36,11 @@ class Source:
     shared: bool
 
 
-def check_split(split: str, *, whole: bool) -> str:
-    """``split`` itself, or an error; "all" is a split only of what is in one piece (``whole``)."""
+def check_split(split: str, *, whole: bool) -> None:
+    """An error where ``split`` is none; "all" is one only of what is in one piece (``whole``)."""
     if split not in SPLITS and not (whole and split == WHOLE):
         also = f" or {WHOLE}" if whole else ""
         raise OptionError(f"split is {split!r}; expected one of {', '.join(SPLITS)}{also}")
-    return split
 
 
 def find(path: Path, split: str, fold: int) -> Source:

@@ -69,13 +69,10 @@ def load(
     return Dataset(**kept, name=origin.name, split=split, fold=fold, normalisation=normalise)
 
 
-def content_key(path: str | os.PathLike[str], splits: Sequence[str], fold: int = 1) -> str:
+def content_key(path: str, splits: Sequence[str], fold: int) -> str:
     """A hash of what the files of some splits hold, wherever they lie: 40 hex digits."""
-    try:
-        sources = [(layout.find(Path(path), split, fold), split) for split in splits]
-        files = [(_digest(source.path.resolve()), split if source.shared else None) for source, split in sources]
-    except OSError as problem:
-        raise DataError(f"{os.fspath(path)}: cannot be read: {problem.strerror or problem}") from problem
+    sources = [(layout.find(Path(path), split, fold), split) for split in splits]
+    files = [(_digest(source.path.resolve()), split if source.shared else None) for source, split in sources]
     return store.key(kind="content", files=files)
 
 

@@ -64,7 +64,16 @@ class Experiment(Protocol):
 
     def resolved(self) -> Experiment:
         """The same with facts and options filled in."""
-        return replace(self, facts=facts(self), options={ranker: options(ranker) for ranker in self.rankers})
+        facts = {
+            split.split: {
+                "queries": split.n_queries,
+                "documents": split.n_docs,
+                "features": split.n_features,
+                "grades": split.n_grades,
+            }
+            for split in load_splits(self)
+        }
+        return replace(self, facts=facts, options={ranker: options(ranker) for ranker in self.rankers})
 
     def save(self, out: str | os.PathLike[str]) -> None:
         """Write it to its file in ``out``."""
@@ -109,19 +118,6 @@ def check_defaults(out: str | os.PathLike[str], names: Iterable[str], resume: bo
             )
     if path.parent.exists():  # `demo` asks before it makes one
         archive.write_atomically(path, json.dumps(before | now, indent=1).encode() + b"\n")
-
-
-def facts(protocol: Protocol) -> dict[str, dict[str, int]]:
-    """Numbers of queries, documents, features and grades of the splits that are trained and evaluated on."""
-    return {
-        split.split: {
-            "queries": split.n_queries,
-            "documents": split.n_docs,
-            "features": split.n_features,
-            "grades": split.n_grades,
-        }
-        for split in load_splits(protocol)
-    }
 
 
 def options(ranker: str) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def content(data: str, fold: int, evaluation: str) -> str:
         return ""
     try:
         return content_key(data, ("train", evaluation), fold)
-    except PairRankError:
+    except (OSError, PairRankError):
         return ""  # loading them will say what is wrong
 
 

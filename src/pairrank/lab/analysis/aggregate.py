@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +12,7 @@ from scipy.special import stdtr, stdtrit
 
 from pairrank import metrics
 from pairrank.errors import NewerFormatError
-from pairrank.sim import Records, RunSpec, load_records
+from pairrank.sim import Records, RunFolder, RunSpec
 from pairrank.sim.records import EVALUATION_COLUMNS
 from pairrank.types import FloatArray, IntArray
 
@@ -95,7 +94,7 @@ def collect(out: str | os.PathLike[str], specs: Sequence[RunSpec]) -> Results:
     notes = []
     for spec in sorted(specs, key=lambda spec: spec.seed):
         try:
-            records = load_records(Path(out) / "runs" / spec.run_id, spec)
+            records = RunFolder(out, spec).finished()
         except NewerFormatError as problem:
             notes.append(str(problem))
             continue
