@@ -143,9 +143,11 @@ def test_every_refusal_is_the_one_declared(walk: Walk, monkeypatch: pytest.Monke
     walk("PUT", one, 422, json={"n_features": 2, "ranker": "nobody"})
     walk("POST", f"{one}/limits", 200, json={"max_open": 1, "window_seconds": 1, "retention_seconds": 60})
     shown = walk("POST", f"{one}/rank", 200, json={"documents": DOCUMENTS})
-    monkeypatch.setattr(walk.client.app.state.worker.models, "open_count", lambda _: 1)  # counted now and then only
+    worker = walk.client.app.state.worker
+    full = worker.models.head(worker.store.ranker("a").id)._replace(open_count=1)  # counted now and then only
+    monkeypatch.setattr(worker.models, "head", lambda _: full)
     walk("POST", f"{one}/rank", 429, json={"documents": DOCUMENTS})
-    walk.client.app.state.worker.clock.now += 61.0
+    worker.clock.now += 61.0
     told = {"impression_id": shown["impression_id"], "clicks": []}
     walk("POST", f"{one}/feedback", 410, json=told)
     walk("POST", f"{one}/feedback", 404, json={**told, "impression_id": "1-x"})
