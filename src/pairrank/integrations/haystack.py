@@ -57,6 +57,7 @@ class PairRankRanker:
     @cached_property
     def reranker(self) -> Reranker:
         """The model."""
+        made: Reranker
         if self._given is not None:
             made = self._given
         elif self.url is not None:
@@ -66,7 +67,8 @@ class PairRankRanker:
         else:
             made = TextReranker()
         # From Python 3.12 on several threads may be here at once: one model is for all, or lists are lost.
-        return vars(self).setdefault("reranker", made)
+        kept: Reranker = vars(self).setdefault("reranker", made)
+        return kept
 
     @component.output_types(documents=list[Document], impression_id=str)
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:
@@ -97,9 +99,13 @@ class PairRankRanker:
 
     def to_dict(self) -> dict[str, Any]:
         """What a pipeline's YAML holds."""
-        return default_to_dict(self, path=self.path, url=self.url, name=self.name, top_k=self.top_k)
+        described: dict[str, Any] = default_to_dict(
+            self, path=self.path, url=self.url, name=self.name, top_k=self.top_k
+        )
+        return described
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> PairRankRanker:
         """The component that `to_dict` described."""
-        return default_from_dict(cls, data)
+        made: PairRankRanker = default_from_dict(cls, data)
+        return made
