@@ -9,7 +9,6 @@ import numpy as np
 
 from pairrank.estimator.history import History, Piece, products
 from pairrank.kernel.pairs import Pairs
-from pairrank.state import Growing
 from pairrank.types import AnyArray, FloatArray
 
 
@@ -42,12 +41,6 @@ class Differences(History):
 
     def differences(self) -> tuple[FloatArray, FloatArray]:
         return self._documents.rows.astype(np.float64), self._weight.rows.copy()
-
-    def turn_round(self) -> None:
-        sizes = np.diff(self._ends.rows, axis=0, prepend=0)
-        order = np.argsort(-np.repeat(np.arange(len(sizes)), sizes[:, 0]), kind="stable")
-        self._documents, self._weight = (Growing(kept.rows[order]) for kept in (self._documents, self._weight))
-        self._ends = Growing(np.cumsum(sizes[::-1], axis=0))
 
 
 class Rows(Piece):

@@ -180,19 +180,16 @@ class History(Saved):
 
     def turn_round(self) -> None:
         """Put the lists in the opposite order."""
-        ends = self._ends.rows
-        sizes = np.diff(ends, axis=0, prepend=0)[::-1]
-        new_ends = np.cumsum(sizes, axis=0)
-        shift = ends[::-1] - new_ends  # of each list's rows, from where they go to where they are
-        rows, pairs = (np.arange(sizes[:, i].sum()) + np.repeat(shift[:, i], sizes[:, i]) for i in (0, 1))
-        moved = np.repeat(shift[:, 0], sizes[:, 1])
+        sizes = np.diff(self._ends.rows, axis=0, prepend=0)
+        rows, pairs = (np.argsort(-np.repeat(np.arange(len(sizes)), n), kind="stable") for n in sizes.T)
+        place = np.argsort(rows)  # where each row goes
         self._documents = Growing(self._documents.rows[rows])
         if self._asleep is not None:
             self._asleep = Growing(self._asleep.rows[rows])
-        self._winner = Growing(self._winner.rows[pairs] - moved)
-        self._loser = Growing(self._loser.rows[pairs] - moved)
+        if len(self._winner):  # there are none in `Differences`
+            self._winner, self._loser = (Growing(place[kept.rows[pairs]]) for kept in (self._winner, self._loser))
         self._weight = Growing(self._weight.rows[pairs])
-        self._ends = Growing(new_ends)
+        self._ends = Growing(np.cumsum(sizes[::-1], axis=0))
 
     @property
     def n_lists(self) -> int:
