@@ -242,23 +242,21 @@ class Posterior(Saved):
 
     def _replace_curvature(self, curvature: FloatArray) -> None:
         """H⁻¹ with another part (d, d) of the pairs; where float32 was too coarse for it, all is to be done again."""
+        coarse = self._swept > 0 and not self._fine
         try:
             inverse, _ = inverse_of(self.P + curvature)
+            # vᵀEv ≤ ‖E‖ |v|² and |v|² ≤ ‖H⁻¹‖ vᵀHv: what rounding E adds to the square of any width, as a share of it.
+            lost = ROUNDING * float(np.trace(curvature) * np.trace(inverse))
         except np.linalg.LinAlgError:
-            if self._swept and not self._fine:
-                return self._rebuild_finely()
-            raise
-        # vᵀEv ≤ ‖E‖ |v|² and |v|² ≤ ‖H⁻¹‖ vᵀHv: what rounding E adds to the square of any width, as a share of it.
-        coarse = ROUNDING * float(np.trace(curvature) * np.trace(inverse)) > LOST
-        if self._swept and not self._fine and coarse:
-            return self._rebuild_finely()
+            if not coarse:
+                raise
+            lost = math.inf
+        if coarse and lost > LOST:
+            self._fine = True
+            return self._give_up_rebuild()
         self.inverse, self._at_rebuild, self._lag, self._passes = inverse, self.n_pairs, 0.0, 0
         if self._mean_loss:
             self._pairs_part = curvature
-        self._give_up_rebuild()
-
-    def _rebuild_finely(self) -> None:
-        self._fine = True
         self._give_up_rebuild()
 
     def _give_up_rebuild(self) -> None:
