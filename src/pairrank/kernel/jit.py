@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
@@ -102,7 +101,7 @@ def begin() -> None:
 def is_warm() -> bool:
     """Whether an earlier process compiled the loops as they stand, by the age of the files in numba's cache."""
     try:
-        if os.environ.get("PAIRRANK_COMPILED") == "0" or find_spec("numba") is None:
+        if os.environ.get("PAIRRANK_COMPILED") == "0":
             return False
         numba = import_module("numba")
         if numba.config.DISABLE_JIT:
