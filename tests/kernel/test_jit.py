@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pairrank
-from pairrank.kernel import confidence, exploration, jit, list_newton, pairs, partition
+from pairrank.kernel import confidence, jit, list_newton, pairs, partition
 from pairrank.rankers.base import Draw
 from pairrank.rankers.candidates import Candidates, compared, show
 from pairrank.rng import Purpose, generator
@@ -104,7 +104,7 @@ def _keys(rng: np.random.Generator) -> tuple[Any, ...]:
     some = np.flatnonzero(rng.random(n) < rng.choice([0.0, 0.3, 1.0]))
     ends = np.unique(np.append(some, n - 1))
     ends = ends[: np.searchsorted(ends, k - 1) + 1]
-    return _certain(rng, n), ends, k, rng.random(exploration.n_keys(ends, k))
+    return _certain(rng, n), ends, k, rng.random(k * n)
 
 
 def _clicks(rng: np.random.Generator) -> tuple[Any, ...]:

@@ -48,19 +48,12 @@ def draw_conservative(certain: BoolArray, n_draws: int, rng: np.random.Generator
     return draw_blocks_by_key(np.ascontiguousarray(certain), np.array([size - 1]), n_draws, keys)[0]
 
 
-def n_keys(ends: IntArray, k: int) -> int:
-    """How many random keys `draw_blocks_by_key` needs: a row of the block's size per position that is drawn."""
-    start = needed = 0
-    for stop in (ends + 1).tolist():
-        if stop - start > 1:
-            needed += (min(stop, k) - start) * (stop - start)
-        start = stop
-    return needed
-
-
 @jit.twin()
 def draw_blocks_by_key(certain: BoolArray, ends: IntArray, k: int, keys: FloatArray) -> tuple[IntArray, IntArray]:
-    """`draw_blocks` by `draw_conservative`, for orders ``certain`` (n, n) of all places and all their ``keys``."""
+    """`draw_blocks` by `draw_conservative`, for orders ``certain`` (n, n) of all places.
+
+    ``keys`` (k n,) are random numbers: a row of its block's size for each position that is drawn, and some to spare.
+    """
     used = 0
 
     def draw(start: int, stop: int, n_draws: int) -> IntArray:

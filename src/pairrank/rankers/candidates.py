@@ -71,7 +71,7 @@ def show_by_score(
 ) -> tuple[IntArray, IntArray, IntArray]:
     """`show` in one go, for up to `FEW` candidates and widths of scores: what `drawn` takes.
 
-    ``inverse`` (d, d) is H⁻¹, ``z`` above zero, and ``keys`` (k n,) are random numbers, not all of which are needed.
+    ``inverse`` (d, d) is H⁻¹, ``z`` above zero, and ``keys`` (k n,) are as in `exploration.draw_blocks_by_key`.
     """
     candidates = compared(X, weights, inverse, partition.certain_by_score, z, closed=False)
     ends = candidates.ends(k)
@@ -103,7 +103,7 @@ class Known(Candidates):
         return partition.first_blocks(self._certain, k)
 
     def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        return exploration.draw_blocks_by_key(self._certain, ends, k, rng.random(exploration.n_keys(ends, k)))
+        return exploration.draw_blocks_by_key(self._certain, ends, k, rng.random(k * len(self.order)))
 
     def certain(self) -> BoolArray:
         return self._certain
