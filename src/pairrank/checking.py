@@ -13,6 +13,16 @@ from numpy.typing import NDArray
 from pairrank.errors import CutoffError, InputError, MissingExtraError, OptionError, PairRankError
 
 
+class NotGiven:
+    """The value of an option that is not given, written as what stands for it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
 def check_number_in(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
     """``value`` as a float in [low, high] (``open_low``: low itself is out), or `OptionError`."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):

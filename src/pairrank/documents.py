@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pairrank.checking import check_number_in, check_whole, nearest
+from pairrank.checking import NotGiven, check_number_in, check_whole, nearest
 from pairrank.errors import ClickError, FeatureError, OptionError
 from pairrank.types import BoolArray, FloatArray, Id, check_clicks
 
@@ -33,14 +33,7 @@ Features = ArrayLike | Mapping[Any, Any] | Sequence[Mapping[str, Any]] | Any
 Missing = float | Literal["mean"] | None
 
 
-class _Counted:
-    """The value of ``n_features`` where ``feature_names`` tell."""
-
-    def __repr__(self) -> str:
-        return "len(feature_names)"
-
-
-COUNTED: Any = _Counted()
+COUNTED: Any = NotGiven("len(feature_names)")  # of ``n_features``
 
 
 class Documents(NamedTuple):
@@ -102,8 +95,8 @@ class Columns:
             rows, found = _array(given.toarray() if hasattr(given, "toarray") else given), None
         if ids is not None:
             found = _told_ids(ids, found)
-        shape = self._check_shape(rows)
-        known = None if found is None else _check_ids(found, shape[0])
+        self._check_shape(rows)
+        known = None if found is None else _check_ids(found, len(rows))
         # Row by row in memory, as frames are not: the bits of a product depend on the layout.
         return Documents(self.check(np.ascontiguousarray(self.filled(rows)), known, may_lack), known)
 
@@ -131,7 +124,7 @@ class Columns:
             f"to {MAX_MAGNITUDE:g}{hint if np.isnan(X[row, column]) else ''}"
         )
 
-    def _check_shape(self, X: FloatArray) -> tuple[int, int]:
+    def _check_shape(self, X: FloatArray) -> None:
         if X.ndim != 2:
             raise FeatureError(f"features have shape {X.shape}; expected 2-D, (n_docs, {self.n})")
         n, d = X.shape
@@ -140,7 +133,6 @@ class Columns:
             raise FeatureError(f"features have {d} columns; this ranker was made for {self.n}{listed}")
         if n == 0:
             raise FeatureError("features have no rows; expected one document at least")
-        return n, d
 
     def filled(self, X: FloatArray) -> FloatArray:
         """``X`` with missing values replaced by what they mean."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from pairrank.checking import check_choice, check_number_in
+from pairrank.checking import NotGiven, check_choice, check_number_in
 from pairrank.errors import OptionError
 from pairrank.features.spread import STRENGTH
 from pairrank.rankers.pairwise import PairKind, PairwiseRanker
@@ -55,14 +55,7 @@ RANGES: Mapping[str, tuple[float, float, bool]] = {
 }
 
 
-class _FromPreset:
-    """The value of an option that is not given."""
-
-    def __repr__(self) -> str:
-        return "preset"
-
-
-_PRESET: Any = _FromPreset()
+_PRESET: Any = NotGiven("preset")
 
 
 @dataclass(eq=False, kw_only=True)
