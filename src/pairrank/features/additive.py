@@ -189,8 +189,12 @@ class Additive(Units):
         products: IntArray | None = None,
         *,
         asleep: bool = False,
-    ) -> bool:
-        """Lay the knots by the documents of these lists, once and for all, and measure the deviations in them."""
+    ) -> None:
+        """Lay the knots by the documents of these lists, once and for all, and measure the deviations in them.
+
+        ``stiffness`` : the prior's precision of a deviation, over λ, to begin with. ``products`` (n, 2) : of which
+        features there are products. ``asleep`` : whether both sleep to begin with.
+        """
         self.lay_pieces(lists, stiffness, products)
         measured = Units(self.n_inputs, self.kind)
         for X in lists:
@@ -198,7 +202,6 @@ class Additive(Units):
         self._measure_deviations(np.where(measured.values > 0.0, measured.values, 1.0))
         if asleep:
             self.wake(np.zeros(len(self.stiffness), dtype=np.bool_))
-        return True
 
     def fix_units(self, units: FloatArray) -> None:
         self.fix(units[: len(self.values)])

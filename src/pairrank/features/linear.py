@@ -7,7 +7,6 @@ unit; adding a constant to a list takes it away again: nothing changes but round
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -82,21 +81,6 @@ class Units(Saved):
     def fix_units(self, units: FloatArray) -> None:
         """These are how far the columns (n_inputs,) differ, in a log's lists: the units from here on."""
         self.fix(units)
-
-    def fix_pieces(
-        self,
-        lists: Sequence[FloatArray],
-        stiffness: float = 1.0,
-        products: IntArray | None = None,
-        *,
-        asleep: bool = False,
-    ) -> bool:
-        """The first lists are over; whether that changes the inputs. (Only an additive model has pieces.)
-
-        ``stiffness`` : the prior's precision of a deviation, over λ, to begin with. ``products`` (n, 2) : of which
-        features there are products. ``asleep`` : whether both sleep to begin with.
-        """
-        return False
 
     def may_lack(self) -> BoolArray:
         """(d,), features in which NaN is a value: none in a linear model."""

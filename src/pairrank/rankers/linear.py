@@ -290,9 +290,11 @@ class LinearRanker(Ranker):
             self._first = (*self._first, (impression, clicks))
         if self._units.settled and not before:
             self._newest = None  # from here on NaN may be no value in a feature in which it was one
-            products = self._products() if self.interactions else None
-            lists, stiffness = [shown.features for shown, _ in self._first], LINE if self._bends else 1.0
-            changed |= self._units.fix_pieces(lists, stiffness, products, asleep=self._sleeps)
+            if isinstance(self._units, Additive):
+                products = self._products() if self.interactions else None
+                lists, stiffness = [shown.features for shown, _ in self._first], LINE if self._bends else 1.0
+                self._units.fix_pieces(lists, stiffness, products, asleep=self._sleeps)
+                changed = True
         if changed:
             self._learn_anew()
         else:
