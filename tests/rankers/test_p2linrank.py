@@ -91,7 +91,8 @@ def test_random_exploration_shuffles_blocks_whole() -> None:
 
 def test_long_blocks_are_drawn_as_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     lists = []
-    for one_in in (16, 0):
+    for few, one_in in ((256, 16), (3, 0)):
+        monkeypatch.setattr(candidates, "FEW", few)
         monkeypatch.setattr(candidates, "ONE_IN", one_in)
         ranker, _ = taught(nu=0.5)
         lists.append([ranker.rank(np.random.default_rng(t).random((90, WIDTH)), 7).to_bytes() for t in range(20)])

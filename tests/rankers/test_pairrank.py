@@ -304,5 +304,6 @@ def test_long_lists_that_are_shown_whole_are_drawn_from_all_orders_at_once(
     at_once = shown()
     assert not asked
     monkeypatch.setattr(candidates, "ONE_IN", 0)
+    monkeypatch.setattr(candidates, "FEW", 3)
     assert shown() == at_once
     assert asked

@@ -123,7 +123,7 @@ class Asked(Candidates):
     def draw(self, ends: IntArray, k: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         def draw(start: int, stop: int, n: int) -> IntArray:
             block, size = slice(start, stop), stop - start
-            if size <= min(ONE_IN * n, MANY):
+            if size <= max(FEW, min(ONE_IN * n, MANY)):
                 certain = np.empty((size, size), dtype=np.bool_)
                 for row in range(0, size, FEW):
                     part = slice(start + row, min(start + row + FEW, stop))
