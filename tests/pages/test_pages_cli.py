@@ -93,7 +93,7 @@ def test_play_serves_both_pages_and_stops_cleanly(server: Server) -> None:
     assert server.call("POST", "/v1/rankers/playground/feedback", body) == {"status": "accepted"}
     events = server.call("POST", "/play/simulate", {"users": "perfect", "searches": 20}).decode().strip().split("\n\n")
     assert '"done":20,"total":20' in events[-1]
-    assert server.call("GET", "/v1/rankers/playground?wait=1")["feedback_count"] == 21
+    assert server.call("GET", "/v1/rankers/playground?wait=30")["feedback_count"] == 21
     assert server.stop() == 0
 
 

@@ -69,7 +69,7 @@ def fill(client: TestClient, lists: int, name: str = "shop", **config: Any) -> N
         shown = rank(client, name, seed)
         body = {"impression_id": shown["impression_id"], "clicks": [shown["ranking"][1]["id"]]}
         assert client.post(f"/v1/rankers/{name}/feedback", json=body).json()["status"] == "accepted"
-    client.get(f"/v1/rankers/{name}?wait=1")
+    client.get(f"/v1/rankers/{name}?wait=30")
 
 
 def test_the_series_is_what_the_lists_were(client: TestClient) -> None:
@@ -157,7 +157,7 @@ def test_kept_orders_are_told_with_the_models_own_doubt(client: TestClient) -> N
 
 def test_the_functions_of_an_additive_model_are_told_as_far_as_documents_reach(client: TestClient) -> None:
     fill(client, 70, options={"model": "additive"})
-    client.get("/v1/rankers/shop?wait=10")
+    client.get("/v1/rankers/shop?wait=30")
     told = client.get("/v1/rankers/shop/weights").json()
     assert told["features"] is None
     assert told["total"] == 2
@@ -393,7 +393,7 @@ def test_the_playground_without_a_browser(tmp_path: Path) -> None:
             found = client.post("/play/search", json={"query": "square root", "k": 60}).json()
             body = {"impression_id": found["impression_id"], "clicks": [root]}
             assert client.post("/v1/rankers/playground/feedback", json=body).json() == {"status": "accepted"}
-            client.get("/v1/rankers/playground?wait=1")
+            client.get("/v1/rankers/playground?wait=30")
         state = client.get("/play/state").json()
         assert state["feedback"] == 6
         assert max(abs(row["weight"]) for row in state["weights"]) > 0.1
@@ -413,7 +413,7 @@ def test_the_playground_without_a_browser(tmp_path: Path) -> None:
         assert 0 <= last["ndcg"] <= 1
         assert 0 < last["bm25"] <= 1
         assert last["feedback"] == 18
-        assert client.get("/v1/rankers/playground?wait=1").json()["feedback_count"] == 18
+        assert client.get("/v1/rankers/playground?wait=30").json()["feedback_count"] == 18
         again = client.post("/play/reset", json={}).json()
         assert again["feedback"] == 0
         assert all(row["weight"] == 0 for row in again["weights"])

@@ -93,7 +93,7 @@ def test_the_playground_simulates_compares_exports_and_resets(server: Server, op
     until(page, "document.getElementById('simtext').textContent.startsWith('Stopped after')")
     assert page.locator("#curve .line").count() == 3
     until(page, "/from \\d+ searches/.test(document.getElementById('learnt').textContent)")
-    feedback = server.call("GET", "/v1/rankers/playground?wait=1")["feedback_count"]
+    feedback = server.call("GET", "/v1/rankers/playground?wait=30")["feedback_count"]
     assert feedback >= 150
 
     page.get_by_role("tab", name="Side by side").click()

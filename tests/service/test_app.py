@@ -295,7 +295,7 @@ def test_a_version_that_cannot_be_read_holds_up_nobody_else(client: TestClient) 
     assert client.get("/readyz").status_code == 200
     told = client.post("/v1/rankers/b/feedback", json={"impression_id": shown["impression_id"], "clicks": ["d1"]})
     assert told.status_code == 200
-    assert client.get("/v1/rankers/b?wait=5").json()["model_version"] == 1
+    assert client.get("/v1/rankers/b?wait=30").json()["model_version"] == 1
     assert client.post("/v1/rankers/b/rank", json={"documents": DOCUMENTS}).json()["model_version"] == 1
     assert ranked(client)["model_version"] == first["model_version"]
 

@@ -114,7 +114,7 @@ def test_lists_of_a_learning_service_are_told_from(
         clicks = [name for name in ids if name != "more" and rng.random() < LIKED[int(name[1])]]
         body = {"impression_id": shown["impression_id"], "clicks": clicks}
         assert service.post("/v1/rankers/a/feedback", json=body).status_code == 200
-    row = service.get("/v1/rankers/a?wait=10").json()
+    row = service.get("/v1/rankers/a?wait=30").json()
     service.put("/v1/rankers/other", json={"n_features": 2, "ranker": "pdgd"})
     for against in ("as-sent", "0", f"a@{row['model_version']}", "other"):
         told = pairrank.evaluate(tmp_path / "store.db", ranker="a", against=against, metric="first-click")
@@ -139,7 +139,7 @@ def test_candidates_are_not_what_lists_of_an_experiment_lack(service: TestClient
     documents = [{"id": f"d{i}", "features": x} for i, x in enumerate(X.tolist())]
     shown = service.post("/v1/rankers/a/rank", json={"documents": documents, "k": 2}).json()
     service.post("/v1/rankers/a/feedback", json={"impression_id": shown["impression_id"], "clicks": ["d0"]})
-    service.get("/v1/rankers/a?wait=10")
+    service.get("/v1/rankers/a?wait=30")
     with pytest.raises(InputError, match=r"\(1 of experiments, launches or later pages\)$"):
         pairrank.evaluate(tmp_path / "store.db")
 

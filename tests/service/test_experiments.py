@@ -54,7 +54,7 @@ def started(client: TestClient, name: str = "new", **body: Any) -> dict[str, Any
 
 
 def told(client: TestClient, name: str = "new") -> dict[str, Any]:
-    return dict(client.get(f"/v1/experiments/{name}?wait=5").json())
+    return dict(client.get(f"/v1/experiments/{name}?wait=30").json())
 
 
 def rows(client: TestClient, columns: str, table: str = "log") -> list[Any]:
@@ -83,7 +83,7 @@ def test_two_orders_in_one_list_until_it_is_decided(app: TestClient, file: str) 
     assert found["sentence"].startswith("as-sent is better than a: decided after")
     assert [point["lists"] for point in found["points"]][:3] == [1, 2, 3]
     assert found["points"][-1]["lists"] <= 80
-    assert app.get("/v1/rankers/a?wait=5").json()["model_version"] == 80  # read, and nothing learned
+    assert app.get("/v1/rankers/a?wait=30").json()["model_version"] == 80  # read, and nothing learned
     check_store(file)
 
 
@@ -93,7 +93,7 @@ def test_the_ranker_learns_from_mixed_lists(app: TestClient) -> None:
         shown = ranked(app, k=4)
         ids = [document["id"] for document in shown["ranking"]]
         clicked(app, shown, max(ids))
-    app.get("/v1/rankers/a?wait=5")
+    app.get("/v1/rankers/a?wait=30")
     weights = {row["name"]: row["weight"] for row in app.get("/v1/rankers/a/weights").json()["features"]}
     assert weights["feature 1"] > 0 > weights["feature 2"]
 
@@ -271,7 +271,7 @@ def test_models_of_arms_are_kept_while_they_are_shown(app: TestClient) -> None:
     """There is always an experiment; its arms change."""
     models = app.app.state.worker.models
     for number in range(4):
-        version = app.get("/v1/rankers/a?wait=5").json()["model_version"]
+        version = app.get("/v1/rankers/a?wait=30").json()["model_version"]
         assert version == number
         started(app, f"turn-{number}", b=f"a@{version}", share=0.5)
         if number:
@@ -305,8 +305,8 @@ def test_both_rankers_learn_from_one_list(app: TestClient, file: str) -> None:
         shown = ranked(app, k=4)
         clicked(app, shown, max(document["id"] for document in shown["ranking"]))
     for name in ("a", "other"):
-        app.get(f"/v1/rankers/{name}?wait=5")
-        row = app.get(f"/v1/rankers/{name}?wait=5").json()
+        app.get(f"/v1/rankers/{name}?wait=30")
+        row = app.get(f"/v1/rankers/{name}?wait=30").json()
         assert (row["feedback_count"], row["learned_count"], row["set_aside"]) == (30, 30, 0)
         weights = {row["name"]: row["weight"] for row in app.get(f"/v1/rankers/{name}/weights").json()["features"]}
         assert weights["feature 1"] > 0 > weights["feature 2"]
@@ -314,8 +314,8 @@ def test_both_rankers_learn_from_one_list(app: TestClient, file: str) -> None:
     app.post("/v1/experiments/new/stop")
     started(app, "neither", b="other", learn=False)
     clicked(app, ranked(app), "d1")
-    app.get("/v1/rankers/a?wait=5")
-    assert app.get("/v1/rankers/other?wait=5").json()["feedback_count"] == 30
+    app.get("/v1/rankers/a?wait=30")
+    assert app.get("/v1/rankers/other?wait=30").json()["feedback_count"] == 30
 
 
 def test_as_sent_is_the_order_of_arrow_rows_too(app: TestClient) -> None:
@@ -418,7 +418,7 @@ def test_positions_of_a_page_count_from_the_top_of_the_list(app: TestClient, loc
     clicked(app, shown, shown["ranking"][free]["id"])
     far = np.log((2 + free + 2) / (2 + free + 1))
     for name in ("a", "other") if mixed else ("a",):
-        until(lambda name=name: app.get(f"/v1/rankers/{name}?wait=1").json()["feedback_count"] == 1)
+        until(lambda name=name: app.get(f"/v1/rankers/{name}?wait=30").json()["feedback_count"] == 1)
         beta, _ = pairrank.rankers.from_bytes(app.get(f"/v1/rankers/{name}/model").content).position_bias()
         assert beta == pytest.approx(far / (1 + np.exp(beta * far)), rel=1e-3)
 

@@ -33,7 +33,7 @@ def served(client: TestClient) -> Ranker:
 def learn(client: TestClient, lists: int = 20) -> None:
     for _ in range(lists):
         clicked(client, ranked(client), "d0")
-    assert client.get("/v1/rankers/a?wait=10").json()["learned_count"] == lists
+    assert client.get("/v1/rankers/a?wait=30").json()["learned_count"] == lists
     assert ranked(client)["model_version"] == lists
 
 
@@ -115,7 +115,7 @@ def test_a_missing_value_is_what_the_ranker_says(client: TestClient) -> None:
     assert shown.status_code == 200, shown.text
     told = client.post("/v1/rankers/b/feedback", json={"impression_id": shown.json()["impression_id"], "clicks": ["c"]})
     assert told.json() == {"status": "accepted"}
-    learned = client.get("/v1/rankers/b?wait=10").json()
+    learned = client.get("/v1/rankers/b?wait=30").json()
     assert (learned["learned_count"], learned["set_aside"]) == (1, 0)
 
 

@@ -44,7 +44,7 @@ def decided(client: TestClient, mode: str, **more: Any) -> dict[str, Any]:
 
 
 def told(client: TestClient) -> dict[str, Any]:
-    return dict(client.get("/v1/rankers/a/launch?wait=5").json())
+    return dict(client.get("/v1/rankers/a/launch?wait=30").json())
 
 
 def served(client: TestClient, count: int, liked: str) -> list[bool]:
@@ -66,7 +66,7 @@ def passed(client: TestClient, clock: Clock) -> None:
     waiting = "SELECT count(*) FROM impressions"
     while client.portal.call(worker.models.read, worker.store.database.all, waiting) != [(0,)]:
         pass
-    client.get("/v1/rankers/a?wait=5")
+    client.get("/v1/rankers/a?wait=30")
     while True:
         row = client.portal.call(worker.models.read, worker.store.ranker, "a")
         if row.launch.mode != "guarded" or row.launch.looked == clock.now:
@@ -142,7 +142,7 @@ def test_shadow_serves_as_sent_and_learns(app: TestClient) -> None:
         assert [document["id"] for document in shown["ranking"]] == IDS[:3]
         body = {"impression_id": shown["impression_id"], "clicks": ["d2"]}
         app.post("/v1/rankers/b/feedback", json=body)
-    app.get("/v1/rankers/b?wait=5")
+    app.get("/v1/rankers/b?wait=30")
     weights = {row["name"]: row["weight"] for row in app.get("/v1/rankers/b/weights").json()["features"]}
     assert weights["feature 1"] > 0 > weights["feature 2"]
 
@@ -214,7 +214,7 @@ def test_the_same_decision_twice_is_one(app: TestClient) -> None:
     decided(app, "shadow")
     acts = [act for act in app.get("/v1/audit").json()["audit"] if act["act"] == "launch"]
     assert [act["detail"]["mode"] for act in acts] == ["shadow"]
-    assert app.get("/v1/rankers/a?wait=5").json()["log_length"] == 1
+    assert app.get("/v1/rankers/a?wait=30").json()["log_length"] == 1
 
 
 def test_mistakes_get_one_sentence_each(app: TestClient) -> None:

@@ -58,7 +58,7 @@ def test_a_new_model_starts_with_the_order_that_came_in_and_learns_what_is_cited
             shown = client.post("/v1/rerank", json=ASKED).json()
             click = {"impression_id": shown["id"], "clicks": ["3"]}
             assert client.post("/v1/rankers/tea/feedback", json=click).json() == {"status": "accepted"}
-        assert client.get("/v1/rankers/tea?wait=10").json()["learned_count"] == 60
+        assert client.get("/v1/rankers/tea?wait=30").json()["learned_count"] == 60
         client.post("/v1/rankers/tea/limits", json={"explore_share": 0.0})
         last = client.post("/v1/rerank", json={**ASKED, "top_n": 2, "return_documents": True}).json()
         assert last["results"][0]["index"] == 3
@@ -95,7 +95,7 @@ def test_the_library_and_the_endpoint_share_a_model_and_its_log_replays(tmp_path
             assert ours.feedback(shown.impression_id, [shown.order[1]]) is False
         fed_back(address, made["id"], 2)
         assert ours.client.ranker("tea")["feedback_count"] == 6
-        httpx.get(f"{address}/v1/rankers/tea?wait=10")
+        httpx.get(f"{address}/v1/rankers/tea?wait=30")
         ours.close()
     assert main(["replay", str(file)]) == 0  # the prior is part of the configuration that the log starts from
 

@@ -89,7 +89,7 @@ def test_a_saved_model_goes_on_in_the_service(tmp_path: Path, capsys: pytest.Cap
             answer = client.post("/v1/rankers/shop/rank", json={"documents": documents(candidates(seed))}).json()
             feedback = {"impression_id": answer["impression_id"], "clicks": [answer["ranking"][3]["id"]]}
             assert client.post("/v1/rankers/shop/feedback", json=feedback).json()["status"] == "accepted"
-        after = client.get("/v1/rankers/shop?wait=10").json()
+        after = client.get("/v1/rankers/shop?wait=30").json()
         # Numbers go on from the model's own: none is taken for a list that it has learned before.
         assert (after["learned_count"], after["skipped_count"], after["set_aside"]) == (3, 0, 0)
         assert after["state_digest"] != ranker.digest()
