@@ -129,6 +129,27 @@ def test_what_was_left_out_on_the_way_is_told_where_nothing_is_left_to_learn(
     assert "no bad rows" not in told
 
 
+def test_what_was_passed_over_is_told_where_nothing_is_left_to_learn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Logs that call a click otherwise had no pair to learn from, and nothing said why."""
+    shown = {"query_id": "q", "timestamp": 1, "query_response_hit_ids": ["a", "b"]}
+    event = {"query_id": "q", "timestamp": 2, "action_name": "klick", "event_attributes": {"object": {"object_id": 7}}}
+    (tmp_path / "ubi.jsonl").write_text(f"{json.dumps(shown)}\n{json.dumps(event)}\n")
+    features = tmp_path / "features.parquet"
+    pq.write_table(pa.table({"object_id": ["a", "b"], "features": [[1.0], [2.0]]}), features)
+    options = ["--features", str(features), "--out", str(tmp_path / "model")]
+    assert main(["fit", str(tmp_path / "ubi.jsonl"), *options]) == 2
+    assert "1  passed over: events of the action 'klick'" in capsys.readouterr().err
+
+
+def test_a_file_that_is_named_twice_counts_once(write: Callable[..., str], tmp_path: Path) -> None:
+    path = write("a.parquet", lists(20))
+    assert main(["fit", str(tmp_path), path, "--check"]) == 0
+    assert main(["fit", path, str(tmp_path), "--out", str(tmp_path / "model")]) == 0
+    np.testing.assert_array_equal(pairrank.load(tmp_path / "model").weights, fit([path]).theta)
+
+
 @pytest.mark.parametrize(("options", "code"), [(["--out"], 2), (["--check"], 1), (["--on-error", "stop", "--out"], 2)])
 @pytest.mark.parametrize("name", ["events.jsonl", "products.parquet", "unclicked.jsonl"])
 def test_the_report_is_written_where_no_list_can_be_used(

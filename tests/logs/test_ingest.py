@@ -201,6 +201,25 @@ def test_impressions_tell_what_hits_do_not(tmp_path: Path) -> None:
     assert [row["documents"] for row in rows(tmp_path / "log.parquet")] == [["b"]]
 
 
+def test_features_of_a_query_that_is_called_0_are_its_own(tmp_path: Path) -> None:
+    """Numbered queries had those of the query 0 wherever they had none of their own."""
+    pq.write_table(
+        pa.table({"query_id": [0, 0], "object_id": ["a", "b"], "features": [[1.0], [2.0]]}), tmp_path / "f.parquet"
+    )
+    path = lines(tmp_path / "ubi.json", QUERY, {**QUERY, "query_id": "0"})
+    found = ingest([path], tmp_path / "log.parquet", features=[str(tmp_path / "f.parquet")])
+    assert found.problems.counts == {Reason.NO_FEATURES: 1}
+    assert [row["query_id"] for row in rows(tmp_path / "log.parquet")] == ["0"]
+
+
+def test_lines_of_another_encoding_are_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    text = json.dumps({**SHOWN, "query_id": "Mädchen"}, ensure_ascii=False)
+    path.write_bytes(json.dumps(SHOWN).encode() + b"\n" + text.encode("cp1252") + b"\n")
+    found = ingest([str(path)], tmp_path / "log.parquet")
+    assert found.problems.examples == {Reason.UNREADABLE: [f"{path} line 2: not in UTF-8"]}
+
+
 def test_gains_in_feedback(tmp_path: Path) -> None:
     feedback = {"type": "feedback", "impression_id": "i1", "clicks": ["a"], "gains": {"b": 3, "c": -1}}
     ingest([lines(tmp_path / "events.jsonl", SHOWN, feedback)], tmp_path / "log.parquet")
@@ -351,7 +370,9 @@ def test_times() -> None:
     assert seconds("2024-05-01T10:00:00.000Z") == datetime(2024, 5, 1, 10, tzinfo=UTC).timestamp()
     assert seconds("2024-05-01T12:00:00+02:00") == seconds("2024-05-01T10:00:00")
     assert seconds(1_714_557_600_000) == seconds(1_714_557_600) == 1_714_557_600.0
-    for wrong in (True, None, "yesterday", float("nan"), 1e300):
+    assert seconds("20240501") == seconds("2024-05-01")
+    # The last are milliseconds as text, which fromisoformat reads as a day of 1712.
+    for wrong in (True, None, "yesterday", float("nan"), 1e300, "1712100760123"):
         with pytest.raises(ValueError):  # noqa: PT011
             seconds(wrong)
 

@@ -128,6 +128,23 @@ def test_gains_of_any_number_type(tmp_path: Path) -> None:
     assert validate([absurd])[0].counts == {Reason.NOT_FINITE: 1}
 
 
+def test_features_of_whole_numbers(tmp_path: Path) -> None:
+    """A log of prices in cents was refused whole."""
+    paths = [str(tmp_path / f"{kind}.parquet") for kind in ("int64", "double")]
+    for path, kind in zip(paths, (pa.int64(), pa.float64()), strict=True):
+        pq.write_table(table([GOOD], features=pa.list_(pa.list_(kind))), path)
+    np.testing.assert_array_equal(fit(paths[:1]).theta, fit(paths[1:]).theta)
+
+
+def test_a_writer_takes_gaps_as_pandas_has_them(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"price": pd.array([1, None], "Int64"), "rating": [4.5, 3.0]})
+    with clicklog.Writer(tmp_path / "log.parquet", 2) as writer:
+        writer.add("q", 0.0, ["a", "b"], frame, pd.array([True, False], "boolean"))
+    assert np.isnan(pq.read_table(tmp_path / "log.parquet")["features"].to_pylist()[0][1][0])
+    assert validate([str(tmp_path / "log.parquet")], missing="mean")[1:] == (1, 1)
+
+
 def test_texts_may_be_categories(tmp_path: Path) -> None:
     plain, path = (str(tmp_path / f"{name}.parquet") for name in ("plain", "categories"))
     texts = pa.dictionary(pa.int32(), pa.string())
@@ -202,6 +219,10 @@ def test_problems_keep_a_few_examples_and_all_counts() -> None:
         ({"clicks": ["a"]}, "the list 'q' are no numbers: could not"),  # ids, as `learn` takes them
         ({"timestamp": datetime(2024, 5, 1)}, "the list 'q' are no numbers: unsupported"),
         ({"timestamp": float("nan")}, "the list 'q' are no numbers: cannot"),
+        ({"features": [[np.datetime64("2024-05-01", "D"), np.datetime64("2024-05-02", "D")]]}, "type datetime64"),
+        ({"locked": None}, "the list 'q' are no numbers: int()"),
+        ({"above": 2**31}, "the list 'q' are no numbers: Python int"),
+        ({"documents": ["\ud800"]}, "the list 'q' are not texts: ['\\ud800']"),
         ({"documents": [1]}, "the list 'q' are not texts: [1]"),
         ({"query_id": None}, "the list None are not texts: ['a']"),
     ],

@@ -28,7 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Learn a ranker from click logs. LOGS are Parquet click logs, our own event logs (JSON lines), "
         "stores of the service (a SQLite file, postgresql://…), or User Behavior Insights 1.3 (JSON lines of queries "
-        "and events, with --features). The result continues online from there."
+        "and events, with --features). CSV and tables of a database become a click log by pairrank.logs.Writer. "
+        "The result continues online from there."
     )
     parser.epilog = "example:\n  pairrank fit logs/*.parquet --engine processes --out model.pairrank"
     add_log_options(parser)
@@ -128,7 +129,8 @@ def _joined(args: argparse.Namespace, **how: Any) -> Iterator[tuple[list[str], d
     for path in filter(None, (getattr(args, name, None) for name in ("out", "report", "keep", "checkpoint"))):
         if not Path(path).absolute().parent.is_dir():
             raise OptionError(f"cannot write {path}: there is no folder {Path(path).parent}")
-    files = [name for path in args.logs for name in _files(path)]
+    named = {Path(name).resolve(): name for path in args.logs for name in _files(path)}
+    files = list(named.values())  # each once, also where a folder and a file in it are named
     if not files:
         raise DataError(f"{', '.join(args.logs)}: there are no files in there")
     ready = [path for path in files if kind_of(path) == "parquet"]
@@ -150,6 +152,8 @@ def _joined(args: argparse.Namespace, **how: Any) -> Iterator[tuple[list[str], d
             missing=_values(args) != {"model": "linear", "missing": None},
             **how,
         )
+        for action, count in done.passed_over.items():
+            print(f"  {count:>8}  passed over: events of the action {action!r}", file=sys.stderr)
         facts = {"clicks": done.n_clicks, "passed_over": dict(done.passed_over), "problems": done.problems}
         try:
             yield [*ready, joined], facts
@@ -181,8 +185,6 @@ def _report(args: argparse.Namespace, problems: Problems, facts: dict[str, Any],
     if problems or args.check:
         good = f"{numbers['n_lists']:,} good lists; " if numbers["n_lists"] else ""  # none were counted before a stop
         print(f"{good}bad rows:\n{problems.text()}", file=sys.stderr)
-    for action, count in facts.get("passed_over", {}).items():
-        print(f"  {count:>8}  passed over: events of the action {action!r}", file=sys.stderr)
     if args.report:
         document = {
             **numbers,

@@ -6,7 +6,7 @@ column         type                                            meaning
 query_id       string                                          which query (or session, or user) it was
 timestamp      timestamp, any unit                             when the list was shown
 documents      list<string>                                    the shown documents' ids, best first
-features       list<list<float>> (lists may be fixed in size)  their features, as the ranker saw them
+features       list<list<number>>, inner lists may be fixed    their features, as the ranker saw them
 clicks         list<bool>, or list<number>                     which of them were clicked; or a gain for each:
                                                                0 nothing, 1 a click, 3 a purchase, -1 turned down
 locked         integer, optional                               positions at the top that nothing is learned from
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pairrank.checking import import_extra
+from pairrank.documents import numbers
 from pairrank.errors import DataError, StorageError
 
 GROUP_BYTES = 16 * 2**20
@@ -90,18 +91,23 @@ class Writer:
     ) -> None:
         """One list: ``features`` (k, d), clicks or gains (k,), in shown order; ``timestamp`` in seconds since 1970."""
         try:
-            X, C = np.asarray(features, dtype=self.dtype), np.asarray(clicks, dtype=np.float32)
+            X, C = numbers(features).astype(self.dtype, copy=False), np.asarray(clicks, dtype=np.float32)
             time = int(np.int64(round(timestamp * 1e6)))  # as long as Parquet has room for
+            counts = np.array([locked, above], dtype=np.int32)
         except (TypeError, ValueError, OverflowError) as problem:
-            raise DataError(f"time, features or clicks of the list {query_id!r} are no numbers: {problem}") from None
-        if not all(isinstance(name, str) for name in (query_id, *documents)):
-            raise DataError(f"ids of the list {query_id!r} are not texts: {list(documents)}; str(…) makes them")
+            what = "time, features, clicks, locked or above"
+            raise DataError(f"{what} of the list {query_id!r} are no numbers: {problem}") from None
+        try:
+            "".join((query_id, *documents)).encode()
+        except (TypeError, UnicodeEncodeError):
+            expected = "expected what UTF-8 holds; of numbers str(…) makes it"
+            raise DataError(f"ids of the list {query_id!r} are not texts: {list(documents)}; {expected}") from None
         if X.shape != (len(documents), self.n_features) or C.shape != (len(documents),):
             raise DataError(
                 f"features {X.shape} and clicks {C.shape} do not fit {len(documents)} documents "
                 f"of {self.n_features} features"
             )
-        self._rows.append((query_id, time, list(documents), X, C, locked, above))
+        self._rows.append((query_id, time, list(documents), X, C, *counts))
         self._bytes += X.nbytes
         if self._bytes >= GROUP_BYTES:
             self._flush()

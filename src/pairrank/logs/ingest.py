@@ -124,7 +124,7 @@ def ingest(
 
 def seconds(value: object) -> float:
     """A time as seconds since 1970; raises `ValueError` for what is none."""
-    if isinstance(value, str):
+    if isinstance(value, str) and not (value.isdecimal() and len(value) > 8):  # "1712100760123" is no day of 1712
         moment = datetime.fromisoformat(value)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e15:
@@ -143,7 +143,7 @@ def _read_lines(
             record = json.loads(line)
             record = record.get("_source", record) if isinstance(record, dict) else record  # as search engines answer
             if not isinstance(record, dict):
-                raise _RecordError(Reason.WRONG_TYPE, "not an object")
+                raise _RecordError(Reason.WRONG_TYPE, "not an object a line")
             if len(record) == 1 and isinstance(next((record[word] for word in BULK if word in record), None), dict):
                 continue
             if "type" in record:
@@ -156,8 +156,10 @@ def _read_lines(
             join.problems.add(problem.reason, f"{place}: {problem}")
         except UnicodeEncodeError:
             join.problems.add(Reason.WRONG_TYPE, f"{place}: a text holds half a character (a lone surrogate)")
+        except UnicodeDecodeError:
+            join.problems.add(Reason.UNREADABLE, f"{place}: not in UTF-8")
         except (ValueError, RecursionError):
-            join.problems.add(Reason.UNREADABLE, f"{place}: not JSON")
+            join.problems.add(Reason.UNREADABLE, f"{place}: not JSON, one object a line")
 
 
 def _lines(path: str, problems: Problems, progress: Progress | None) -> Iterator[tuple[str, bytes]]:
@@ -274,7 +276,8 @@ def _time(record: Mapping[str, Any], default: object = ...) -> Any:
     try:
         return seconds(value)
     except (ValueError, OverflowError):
-        raise _RecordError(Reason.WRONG_TYPE, f"timestamp is {value!r}") from None
+        told = f"timestamp is {value!r}, neither ISO 8601 nor seconds or milliseconds"
+        raise _RecordError(Reason.WRONG_TYPE, told) from None
 
 
 # Stores and feature files.

@@ -114,8 +114,8 @@ class Join:
         if isinstance(matrix, Reason) or document is None:
             self.problems.add(matrix if isinstance(matrix, Reason) else Reason.MISSING_VALUE, place)
             return
-        body = matrix.tobytes()
-        self._db.execute("INSERT OR REPLACE INTO features VALUES (?, ?, ?)", (query_id or ANY_QUERY, document, body))
+        key, body = ANY_QUERY if query_id is None else query_id, matrix.tobytes()
+        self._db.execute("INSERT OR REPLACE INTO features VALUES (?, ?, ?)", (key, document, body))
 
     def write(self, path: str | os.PathLike[str], on_error: str) -> tuple[int, int]:
         """Join, and write the click log; how many lists and clicks.

@@ -26,7 +26,7 @@ _COLUMNS: Mapping[str, tuple[str, *tuple[tuple[str, ...], ...]]] = {
     "query_id": ("string", _TEXT),
     "timestamp": ("timestamp", ("timestamp",)),
     "documents": ("list<string>", _LIST, _TEXT),
-    "features": ("list<list<float>>", _LIST, _LIST, ("floating",)),
+    "features": ("list<list<number>>", _LIST, _LIST, ("integer", "floating")),
     "clicks": ("list<bool> or a list of numbers", _LIST, ("boolean", "integer", "floating")),
     "locked": ("an integer", ("integer",)),
     "above": ("an integer", ("integer",)),
