@@ -175,7 +175,7 @@ def test_clicks_of_a_list_that_still_collects_are_seen(server: Server, open_page
 
 
 def test_versions_can_be_pinned_gone_back_to_and_taken_along(server: Server, open_page: Open) -> None:
-    server.traffic("shop", 12)
+    server.traffic("shop", 2)  # so few that all versions are shown, however often models are published
     one = "/v1/rankers/shop"
     page = open_page(f"{server.address}/?ranker=shop").page
     rows = page.locator("[aria-label='Model versions'] tbody tr")
@@ -186,7 +186,7 @@ def test_versions_can_be_pinned_gone_back_to_and_taken_along(server: Server, ope
         button.click()
         assert server.call("GET", "/v1/audit") == before  # it asks first
         page.get_by_role("button", name="sure?").click()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not truth():
             assert time.monotonic() < deadline
             page.wait_for_timeout(50)
@@ -205,7 +205,7 @@ def test_versions_can_be_pinned_gone_back_to_and_taken_along(server: Server, ope
     page.wait_for_selector("#rankers >> text=frozen")
     press(page.get_by_role("button", name="Learn again"), lambda: server.call("GET", one)["frozen"] is False)
     press(rows.last.get_by_role("button", name="Go back"), lambda: server.call("GET", one)["learned_count"] == 0)
-    server.traffic("shop", 3, seed=1)
+    server.traffic("shop", 1, seed=1)
     until(page, "[...document.querySelectorAll('.acts a')].some((link) => link.textContent === 'Compare')")
     page.get_by_role("link", name="Compare").last.click()
     until(page, "document.getElementById('b')?.value === 'shop@0'")
@@ -380,7 +380,7 @@ def keyed(server: Server, *roles: str) -> list[str]:
     for key, _ in made:
         store.put_key(key, "test")
     store.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while "keyform" not in server.call("GET", "/").decode() and time.monotonic() < deadline:
         time.sleep(0.1)
     return [secret for _, secret in made]

@@ -77,7 +77,7 @@ class ServedRanker:
         self._client.portal.call(self._client.app.state.worker.models.refresh)
 
     def digest(self) -> str:
-        return str(self._client.get("/v1/rankers/a").json()["state_digest"])
+        return str(self._client.get("/v1/rankers/a?wait=30").json()["state_digest"])
 
     def __getattr__(self, name: str) -> Any:
         """``score`` and ``weights`` are those of the model that the worker has."""

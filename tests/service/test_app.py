@@ -45,7 +45,7 @@ def client(tmp_path: Path, clock: Clock) -> Iterator[TestClient]:
 
 
 def state(client: TestClient) -> dict[str, Any]:
-    return dict(client.get("/v1/rankers/a").json())
+    return dict(client.get("/v1/rankers/a?wait=30").json())
 
 
 def test_rank_click_and_learn(client: TestClient) -> None:

@@ -152,8 +152,8 @@ def test_through_http_and_after_a_restart(tmp_path: Path, fragile: None) -> None
             clicked(client, answer.json(), "p")
         shown = client.post("/v1/rankers/b/rank", json={"documents": poison[1:]}).json()
         client.post("/v1/rankers/b/feedback", json={"impression_id": shown["impression_id"], "clicks": ["q"]})
-        assert client.get("/v1/rankers/b").json()["learned_count"] == 1
-        found = client.get("/v1/rankers/a").json()
+        assert client.get("/v1/rankers/b?wait=30").json()["learned_count"] == 1
+        found = client.get("/v1/rankers/a?wait=30").json()
         assert (found["set_aside"], found["lag"]) == (2, 0)
         assert found["last_set_aside"]["log_entry"] == 2
         assert "positive definite" in found["last_set_aside"]["reason"]
@@ -162,7 +162,7 @@ def test_through_http_and_after_a_restart(tmp_path: Path, fragile: None) -> None
         assert client.get("/readyz").status_code == 200
         shown = ranked(client)
         clicked(client, shown, "d1")
-        assert client.get("/v1/rankers/a").json()["learned_count"] == 1
+        assert client.get("/v1/rankers/a?wait=30").json()["learned_count"] == 1
 
 
 def test_a_ranker_that_fails_to_rank_answers_in_one_sentence(tmp_path: Path, fragile: None) -> None:

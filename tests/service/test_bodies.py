@@ -30,7 +30,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 def state(client: TestClient) -> dict[str, Any]:
-    return dict(client.get("/v1/rankers/a").json())
+    return dict(client.get("/v1/rankers/a?wait=30").json())
 
 
 def arrow(features: pa.Array, ids: list[Any] | None = None) -> bytes:

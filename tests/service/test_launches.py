@@ -101,7 +101,7 @@ def test_a_hostile_ranker_is_stopped(store_url: str) -> None:
         assert (stopped["mode"], stopped["share"], stopped["breaches"]) == ("frozen", 0.0, 1)
         assert stopped["gain"][1] < -BOLD["margin"]
         assert stopped["sentence"].startswith("Stopped by a breach after")
-        row = client.get("/v1/rankers/a").json()
+        row = client.get("/v1/rankers/a?wait=30").json()
         assert row["frozen"]
         assert row["pinned"] <= stopped["good_version"]
         acts = [act for act in client.get("/v1/audit").json()["audit"] if act["act"] == "breach"]

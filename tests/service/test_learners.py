@@ -27,7 +27,7 @@ from pairrank.service.store.schema import MIGRATIONS, VERSION
 from pairrank.service.store.values import Config, Limits
 
 pytestmark = pytest.mark.postgres
-TAKEOVER_SECONDS = 3.0
+TAKEOVER_SECONDS = 30.0
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def ask(address: tuple[str, int], *parts: bytes) -> tuple[int, bytes]:
 
 
 def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -180,7 +180,7 @@ def test_who_comes_back_too_soon_waits_unless_there_is_room_by_then(tmp_path: Pa
     room.take(("a", ""))
     with running_server(tmp_path / "store.db", Protocol) as url:
         place = ("127.0.0.1", int(url.rpartition(":")[2]))
-        with socket.create_connection(place, timeout=10) as connection:
+        with socket.create_connection(place, timeout=30) as connection:
 
             def heard(*parts: bytes) -> bytes:
                 for part in parts:
@@ -197,7 +197,7 @@ def test_who_comes_back_too_soon_waits_unless_there_is_room_by_then(tmp_path: Pa
             while answers.count(b"HTTP/1.1 ") < 2:
                 answers += connection.recv(65_536)
             assert answers.index(b" 503 ") < answers.index(b" 200 ")
-        with socket.create_connection(place, timeout=10) as connection:
+        with socket.create_connection(place, timeout=30) as connection:
             assert heard(head + b"{}").startswith(b"HTTP/1.1 503")
             room.take(("a", ""), -1)
             assert heard(head + b"{}").startswith(b"HTTP/1.1 404")

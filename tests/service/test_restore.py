@@ -40,7 +40,7 @@ def test_no_id_comes_twice_and_none_is_taken_for_another(tmp_path: Path, way: st
         assert clicked(client, old[0], "d0").status_code == 410  # not a duplicate: another list has that number
         kept = client.get("/v1/rankers/a/impressions").json()["impressions"]
         assert old[0]["impression_id"] not in {item["impression_id"] for item in kept}
-        assert client.get("/v1/rankers/a").json()["feedback_count"] == 1
+        assert client.get("/v1/rankers/a?wait=30").json()["feedback_count"] == 1
 
 
 def test_ids_from_before_tokens_had_a_batch_are_still_good(store: SqlStore) -> None:

@@ -286,7 +286,7 @@ def test_two_machines_on_one_postgresql(postgres: Postgres) -> None:
     try:
         trees[0].client.create("a", 2)
         sent = {exchange(tree.client) for tree in trees for _ in range(5)}
-        assert trees[0].client.ranker("a")["learned_count"] == 10
+        until(lambda: trees[0].client.ranker("a")["learned_count"] == 10)
         observer = open_store(store)
         assert learners(observer) == 2
         # The first machine dies whole; the other one's learner takes over, and its clients notice nothing.

@@ -79,7 +79,7 @@ def test_a_saved_model_goes_on_in_the_service(tmp_path: Path, capsys: pytest.Cap
     assert main(words) == 2
     assert "there is a ranker 'shop' already" in capsys.readouterr().err
     with running_app(tmp_path / "store.db") as client:
-        row = client.get("/v1/rankers/shop").json()
+        row = client.get("/v1/rankers/shop?wait=30").json()
         assert (row["state_digest"], row["feature_names"]) == (ranker.digest(), NAMES)
         X = candidates(100)
         answer = client.post("/v1/rankers/shop/rank", json={"documents": documents(X)}).json()

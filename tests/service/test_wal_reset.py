@@ -62,7 +62,7 @@ def lost(path: Path, library: Path, how: str) -> str:
         database.tend()  # the first checkpoint, which completes
         other.stdin.write(b"\n")
         other.stdin.flush()  # the second one begins, and has seen 300 pages in the log
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not Path(f"{path}.in").exists():
             assert time.monotonic() < deadline
             time.sleep(0.005)
