@@ -457,7 +457,7 @@ def compact(url: str) -> None:
     """Drop the longest log, as `pairrank store compact` does."""
     store, began = open_store(url), time.monotonic()
     row = max(store.rankers(), key=lambda row: row.log_seq - row.base)
-    gone = store.compact(row, load_head(store, row).ranker.to_bytes(), time.time(), "scaling")
+    gone = store.compact(row, load_head(store, row).ranker, time.time(), "scaling")
     took = time.monotonic() - began
     print(f"compact: {gone} rows in {took:.1f} s, {gone / took:.0f} per second", flush=True)
 

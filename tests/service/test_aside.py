@@ -58,7 +58,7 @@ def test_what_was_set_aside_is_so_once_when_a_model_is_built_again(store: SqlSto
     scene.feedback(scene.serve(3))
     scene.learn()
     row = scene.row
-    store.compact(row, load_whole(store, row).ranker.to_bytes(), scene.now, "me")
+    store.compact(row, load_whole(store, row).ranker, scene.now, "me")
     serve_poison(scene)
     scene.feedback(scene.serve(2))
     scene.learn()

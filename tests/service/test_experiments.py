@@ -485,7 +485,7 @@ def test_a_compaction_forgets_who_took_part_in_what_has_ended(tmp_path: Path) ->
     store = open_store(file)
     for later, left in ((0.0, [1, 2]), (4000.0, [2])):
         row = store.ranker("a")
-        store.compact(row, load_whole(store, row).ranker.to_bytes(), clock.now + later, "test")
+        store.compact(row, load_whole(store, row).ranker, clock.now + later, "test")
         assert sorted({row[0] for row in store.database.all("SELECT experiment_id FROM clients")}) == left
     store.close()
     check_store(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
@@ -19,6 +20,7 @@ import pytest
 from cluster import Postgres
 from scene import RETENTION, SHOWN, WINDOW, Scene
 
+from pairrank import archive
 from pairrank.errors import InputError, NewerFormatError, StorageError, UnknownNameError
 from pairrank.rankers import Ranker, priors
 from pairrank.service.auth import new_key
@@ -331,7 +333,7 @@ def test_every_act_leaves_a_line_and_a_new_epoch(store: SqlStore) -> None:
         "rollback": lambda: store.roll_back("a", 0, 2.0, "me"),
         "key": lambda: store.put_key(key, "me"),
         "revoke": lambda: store.drop_key("k", 2.0, "me"),
-        "compact": lambda: store.compact(scene.row, store.snapshot(scene.row.id, scene.row.version).body, 2.0, "me"),
+        "compact": lambda: store.compact(scene.row, load_head(store, scene.row).ranker, 2.0, "me"),
         "delete": lambda: store.delete("a", 2.0, "me"),
     }
     for act, do in acts.items():
@@ -361,7 +363,7 @@ def test_compaction_keeps_the_model_and_goes_on(store: SqlStore) -> None:
     before = scene.row
     model = load_head(store, before)
     model.read_back(Log(store, before.id))
-    assert store.compact(before, model.ranker.to_bytes(), scene.now, "me") == 5
+    assert store.compact(before, model.ranker, scene.now, "me") == 5
     assert [entry.seq for entry in store.log(before.id, 0, 10)] == [6]
     assert scene.feedback(items[:1])[0].status is Status.EXPIRED
     scene.feedback(items[6:])
@@ -370,6 +372,27 @@ def test_compaction_keeps_the_model_and_goes_on(store: SqlStore) -> None:
     assert (row.base, row.version, row.learned, row.feedback_count) == (5, 8, 8, 8)
     assert replay(store, row).same
     assert verify(store) == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_compaction_of_a_model_that_an_older_program_published(store: SqlStore, again: bool) -> None:
+    scene = Scene(store)
+    scene.feedback(scene.serve(3))
+    scene.learn()
+    older = archive.sealed(store.snapshot(scene.row.id, 3).body)  # other bytes for the same model
+    digest = hashlib.sha256(older).hexdigest()
+    store.database.all("UPDATE snapshots SET body = ?, digest = ? WHERE version = 3", (older, digest))
+    store.database.all("UPDATE heads SET digest = ?", (digest,))
+    assert not replay(store, scene.row).same
+    if again:  # by an entry that teaches nothing
+        store.set_frozen("a", True, scene.now, "me")
+        scene.feedback(scene.serve())
+        scene.learn()
+    assert (scene.row.version, scene.row.applied) == (3, 3 + again)
+    assert verify(store) == []
+    store.compact(scene.row, load_whole(store, scene.row).ranker, scene.now, "me")
+    assert verify(store) == []
+    assert replay(store, scene.row).same
 
 
 def test_compaction_beside_a_learner_that_goes_on(store: SqlStore) -> None:
@@ -385,11 +408,11 @@ def test_compaction_beside_a_learner_that_goes_on(store: SqlStore) -> None:
     store.thin(before.id, scene.now)
     assert store.snapshot(before.id, before.version) is None
     model.read_back(Log(store, before.id))
-    assert store.compact(before, model.ranker.to_bytes(), scene.now, "me") == 3
+    assert store.compact(before, model.ranker, scene.now, "me") == 3
     assert verify(store) == []
     assert replay(store, scene.row).same
     store.delete("a", scene.now, "me")
-    assert store.compact(before, model.ranker.to_bytes(), scene.now, "me") == 0
+    assert store.compact(before, model.ranker, scene.now, "me") == 0
 
 
 @pytest.mark.parametrize("begun", ["compacted", "imported"])
@@ -413,7 +436,7 @@ def test_a_restart_finds_lists_that_only_the_first_model_has(store: SqlStore, be
     for _ in range(2):  # the second time what the first left is no longer in the log
         if begun == "compacted":
             row = scene.row
-            store.compact(row, load_whole(store, row).ranker.to_bytes(), scene.now, "me")
+            store.compact(row, load_whole(store, row).ranker, scene.now, "me")
         visit(Learner(store, clock=lambda: scene.now), 40)
         assert verify(store) == []
     visit(Learner(store, clock=lambda: scene.now), 150)
@@ -507,15 +530,15 @@ def test_a_compaction_that_was_interrupted_is_ended_by_the_next(
             raise StorageError("the disk is gone")
         return whole(**how)
 
-    body = load_head(store, scene.row).ranker.to_bytes()
+    head = load_head(store, scene.row).ranker
     with monkeypatch.context() as patched:
         patched.setattr(store.database, "transaction", transaction)
         with pytest.raises(StorageError, match="disk"):
-            store.compact(scene.row, body, scene.now, "me")
+            store.compact(scene.row, head, scene.now, "me")
     assert [entry.seq for entry in store.log(scene.row.id, 0, 10)] == [3, 4, 5]
     assert verify(store) == []
     assert replay(store, scene.row).same
-    assert store.compact(scene.row, body, scene.now, "me") == 3
+    assert store.compact(scene.row, head, scene.now, "me") == 3
     assert store.log(scene.row.id, 0, 10) == []
     assert replay(store, scene.row).same
 

@@ -100,8 +100,7 @@ def _compact(args: argparse.Namespace) -> None:
             row = store.find(name)  # as it is now: the service may have gone on since, or the ranker away
             if row is None:
                 continue
-            model = load_whole(store, row)
-            dropped = store.compact(row, model.ranker.to_bytes(), time.time(), "command line")
+            dropped = store.compact(row, load_whole(store, row).ranker, time.time(), "command line")
             print(f"{row.name}: {dropped} entries dropped")
         store.database.vacuum()
 

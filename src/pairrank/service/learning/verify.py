@@ -51,9 +51,11 @@ def _version_faults(store: SqlStore, row: RankerRow) -> list[str]:
         faults.append(f"version {version} is missing")
     for version in digests:
         try:
-            load_version(store, row, version)
+            model = load_version(store, row, version)
         except FileFormatError as problem:
             faults.append(str(problem))
-    if digests.get(row.version, row.digest) != row.digest:
-        faults.append(f"version {row.version} is not the one that was published")
+            continue
+        # An entry that teaches nothing publishes a version once more, with today's digest if an older program made it.
+        if version == row.version and row.digest not in (digests[version], model.ranker.digest()):
+            faults.append(f"version {version} is not the one that was published")
     return faults

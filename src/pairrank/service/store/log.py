@@ -163,22 +163,26 @@ class SqlStore(ImpressionTables):
                     )
                     self._record(now, "upgrade", "upgrade", row.name, f'{{"base": {row.version}}}')
 
-    def compact(self, ranker: RankerRow, body: bytes, now: float, actor: str) -> int:
+    def compact(self, ranker: RankerRow, head: rankers.Ranker, now: float, actor: str) -> int:
         """Make the model's head the new beginning of the truth and drop the log before it; entries dropped.
 
-        ``body`` is the head with the lists that it keeps, which the log will no longer have. Entries go some at a time,
-        so that nobody waits; what an interrupted call leaves is dropped by the next one.
+        ``head`` has the lists that it keeps, which the log will no longer have. Entries go some at a time, so that
+        nobody waits; what an interrupted call leaves is dropped by the next one.
         """
-        arms = sorted(self.arm_versions(ranker))
-        whole = {name: getattr(ranker, name) for name in ("version", "learned", "skipped", "digest")}
-        whole |= {"ranker_id": ranker.id, "created": ranker.updated, "kept": 1, "body": body}
+        arms, digest = sorted(self.arm_versions(ranker)), head.digest()
+        whole = {name: getattr(ranker, name) for name in ("version", "learned", "skipped")}
+        whole |= {"ranker_id": ranker.id, "created": ranker.updated, "kept": 1}
+        whole |= {"body": head.to_bytes(), "digest": digest}
         with self.database.transaction():
             if self.ranker_by_id(ranker.id) is None:
                 return 0
+            # An older program published the digest of its own bytes. Whoever publishes takes this row first, too.
+            published = "UPDATE heads SET digest = CASE version WHEN ? THEN ? ELSE digest END WHERE ranker_id = ?"
+            self.database.all(published, (ranker.version, digest, ranker.id))
             self._rebase_states(ranker.id)
             # A learner that has gone on meanwhile may have dropped this version: see `thin`.
-            kept = "ON CONFLICT (ranker_id, version) DO UPDATE SET kept = 1, body = excluded.body"
-            self.database.insert("snapshots", whole, kept)
+            kept = "kept = 1, body = excluded.body, digest = excluded.digest"
+            self.database.insert("snapshots", whole, f"ON CONFLICT (ranker_id, version) DO UPDATE SET {kept}")
             self.database.all(
                 "DELETE FROM snapshots WHERE ranker_id = ? AND version < ? "
                 "AND version NOT IN (SELECT target FROM log WHERE ranker_id = ? AND seq > ? AND target IS NOT NULL) "
