@@ -497,6 +497,9 @@ def test_a_state_that_is_not_the_logs_is_found(app: TestClient, file: str) -> No
     clicked(app, shown, "d1")
     told(app)
     store = open_store(file)
+    with store.database.transaction():  # as a program wrote it that knew no signals
+        store.database.all("UPDATE trials SET state = replace(state, '\"signals\": [], ', '')")
+    assert replay(store, store.rankers()[0]).same
     with store.database.transaction():
         store.database.all("UPDATE trials SET state = replace(state, '\"lists\": 1', '\"lists\": 2')")
     result = replay(store, store.rankers()[0])

@@ -218,12 +218,12 @@ class Trials:
             return
         self.changed.add(LAUNCH)
 
-    def texts(self, keys: Iterable[int]) -> dict[int, str]:
-        """These states, as they are stored."""
+    def texts(self, keys: Iterable[int] | None = None) -> dict[int, str]:
+        """These states, or all of them, as they are stored."""
         states: dict[int, Course | LaunchCourse] = dict(self.courses)
         if self.launch is not None:
             states[LAUNCH] = self.launch
-        return {key: states[key].to_json() for key in keys}
+        return {key: states[key].to_json() for key in (states if keys is None else keys)}
 
 
 def replayed(store: SqlStore, row: RankerRow, entries: Iterable[Entry]) -> tuple[str, ...]:
@@ -233,8 +233,8 @@ def replayed(store: SqlStore, row: RankerRow, entries: Iterable[Entry]) -> tuple
     for entry in entries:
         if entry.seq > bases.get(entry.experiment_id or LAUNCH, (0, None))[0]:
             trials.apply(entry)
-    stored = store.trial_states(row.id)
-    found = trials.texts([*trials.courses, *([] if trials.launch is None else [LAUNCH])])
+    stored = Trials.restore(store, row.id, store.trial_states(row.id)).texts()  # as they are written today
+    found = trials.texts()
     names = {LAUNCH: "launch", **{key: definition.name for key, definition in trials.definitions().items()}}
     wrong = [key for key in found.keys() | stored.keys() if found.get(key) != stored.get(key)]
     return tuple(sorted(names.get(key, str(key)) for key in wrong))
