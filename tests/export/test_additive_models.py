@@ -114,6 +114,10 @@ def test_few_values_are_exact_and_others_within_the_error(ranker: PairRank) -> N
     assert np.abs(away).max() <= additive.largest_error(only.steps(64)) + 1e-12
     with pytest.raises(ExportError, match="two features would be called 'a_b'"):
         export.dumps(dataclasses.replace(only, feature_names=("a b", "a_b")), "lightgbm", leaves=64)
+    # XGBoost makes no matrix with such names, and what LightGBM dumps with the others is no JSON.
+    for format, name in (("xgboost", "price<50"), ("xgboost", "tags[0]"), ("lightgbm", '27"'), ("lightgbm", "a\\b")):
+        with pytest.raises(ExportError, match=r"cannot take .* for a name"):
+            export.dumps(dataclasses.replace(only, feature_names=(name, "b")), format, leaves=64)
 
 
 def test_solr_adds_up_the_same_trees(ranker: PairRank, tests: FloatArray) -> None:

@@ -72,8 +72,15 @@ def trees(model: AdditiveModel, leaves: int) -> tuple[list[Tree], float]:
     return found, largest_error(steps)
 
 
+def _check_names(names: Sequence[str], forbidden: str, whose: str) -> None:
+    """`ExportError` for names with characters with which ``whose`` library reads a model and then cannot use it."""
+    if wrong := next((name for name in names if not set(forbidden).isdisjoint(name)), None):
+        raise ExportError(f"{whose} cannot take {wrong!r} for a name: it has one of {forbidden}; rename it (--names)")
+
+
 def xgboost(model: AdditiveModel, leaves: int) -> bytes:
     """What ``xgboost.Booster(model_file=…)`` reads."""
+    _check_names(model.feature_names, "[]<", "XGBoost")
     found, error = trees(model, leaves)
     check_resolution(model, ROUNDED * error, "XGBoost can tell, which counts in 32 bits", steps=True)
     learner = {
@@ -144,6 +151,7 @@ def lightgbm(model: AdditiveModel, leaves: int) -> bytes:
     found, error = trees(model, leaves)
     bodies = [_lightgbm_tree(i, tree) for i, tree in enumerate(found)]
     names = ["_".join(name.split()) for name in model.feature_names]
+    _check_names(names, '"\\', "LightGBM")  # it writes them into JSON as they are
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ExportError(f"two features would be called {twice!r}, since LightGBM's names hold no blanks: rename one")
