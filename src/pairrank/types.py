@@ -62,7 +62,7 @@ class Impression:
 
     def __post_init__(self) -> None:
         for array in (self.features, self.ranking, self.blocks, *self.memory.values()):
-            array.setflags(write=False)
+            array.flags.writeable = False
         ids = None if self.ids is None else tuple(self.ids)
         vars(self).update(memory=MappingProxyType(dict(self.memory)), ids=ids)
 
@@ -89,7 +89,7 @@ class Impression:
 
         ``memory`` is what it remembers beside what it did.
         """
-        features.setflags(write=False)
+        features.flags.writeable = False
         return self._but(features=features, memory={**self.memory, **memory} if memory else self.memory)
 
     def tail(self) -> Impression:

@@ -82,6 +82,20 @@ def _raw(rng: np.random.Generator) -> tuple[Any, ...]:
     return X, 10.0 ** rng.uniform(-9, 9, d), 1e6
 
 
+def _within(rng: np.random.Generator) -> tuple[Any, ...]:
+    X, _, bound = _raw(rng)
+    if rng.integers(2):
+        bound = float(rng.choice([np.abs(X).max(), np.nextafter(np.abs(X).max(), 0.0), 1e300]))
+        X = X.copy()
+        X.flat[rng.integers(X.size)] = rng.choice([0.0, bound, -bound, np.nan, np.inf, -np.inf])
+    return X, bound
+
+
+def _stream(rng: np.random.Generator) -> tuple[Any, ...]:
+    seed, number = int(rng.choice([0, 7, 2**63, 2**64 - 1])), int(rng.choice([0, 3, 2**63 - 1]))
+    return seed, number, int(rng.choice(list(Purpose))), int(rng.integers(0, 300))
+
+
 def _model(rng: np.random.Generator, n_docs: int) -> tuple[Any, ...]:
     """Documents, weights, and the inverse of a matrix."""
     d = int(rng.integers(2, 60))
@@ -155,10 +169,12 @@ def _differences(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 ARGUMENTS: dict[str, Callable[[np.random.Generator], tuple[Any, ...]]] = {
+    "within": _within,
     "standardised": _raw,
     "wider_apart": _apart,
     "first_blocks": _blocks,
     "draw_blocks_by_key": _keys,
+    "uniform": _stream,
     "shown": _clicks,
     "show_by_score": _shown,
     "in_order": lambda rng: _shown(rng)[:3],

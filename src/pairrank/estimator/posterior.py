@@ -154,7 +154,8 @@ class Posterior(Saved):
             self._rebuild_on()
         if self._moved >= self._allowance:
             self._refresh()
-        while max(self.history.n_documents, len(self.history) / PAIRS_A_DOCUMENT) > self._capacity:
+        history, room = self.history, self._capacity
+        while history.n_documents > room or len(history) > PAIRS_A_DOCUMENT * room:
             self._fold()
         if self._half_life and self._lists % self._forget_every == 0:
             self._forget()

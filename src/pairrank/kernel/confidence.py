@@ -75,6 +75,13 @@ def squared_widths(X: FloatArray, inverse: FloatArray) -> FloatArray:
 
 
 @jit.twin()
+def within(X: FloatArray, bound: float) -> bool:
+    """Whether all of X (n, d), laid out by rows, lies within ±``bound``; NaN does not."""
+    # No product of BLAS here: it would wake its threads.
+    return bool(X.max() <= bound and X.min() >= -bound)
+
+
+@jit.twin()
 def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray:
     """X (n, d) less the mean of its rows, each column over its ``unit`` (d,), and nothing beyond ±``furthest``.
 

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
+from numba.extending import intrinsic
 
 from pairrank.kernel.logistic import CLOSE, MAX_STEPS
 from pairrank.types import AnyArray, BoolArray, Float32Array, FloatArray, IntArray
@@ -22,6 +24,9 @@ _CLICKS = types.Array(types.boolean, 1, "A", readonly=True)
 _PAIRS = (types.int64[::1], types.int64[::1], types.float64[::1])
 # Of documents in the history, and of what is made of them.
 _TYPES = [("f4", "f4"), ("f4", "f8"), ("f8", "f4"), ("f8", "f8")]
+# Philox's multipliers, and what its key grows by.
+_PHILOX = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
+_WEYL = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +37,14 @@ def _compiled(signature: Any, **options: Any) -> Callable[[F], F]:
 
 
 # Ranking.
+
+
+@_compiled(types.boolean(_READ_ONLY, types.float64))
+def within(X: FloatArray, bound: float) -> bool:
+    flat, beyond = X.reshape(X.size), 0
+    for i in range(len(flat)):  # counted, not left early: so registers take several at a time
+        beyond += not abs(flat[i]) <= bound
+    return beyond == 0
 
 
 @_compiled((_READ_ONLY, types.float64[::1], types.float64))
@@ -144,6 +157,40 @@ def in_order(X: FloatArray, weights: FloatArray, inverse: Float32Array) -> tuple
         for j in range(d):
             inputs[i, j] = np.float32(X[row, j])
     return order, falling, np.dot(np.dot(inputs, inverse), inputs.T)
+
+
+def _of_two_words(typing: Any, a: Any, b: Any) -> Any:
+    """The high and the low half of the 128 bits of a times b, as numba's intrinsics are written."""
+
+    def code(context: Any, builder: Any, signature: Any, words: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(word, wide) for word in words))
+        halves = [builder.lshr(product, ir.Constant(wide, 64)), product]
+        return context.make_tuple(builder, signature.return_type, [builder.trunc(h, words[0].type) for h in halves])
+
+    numba: Any = types
+    return numba.UniTuple(types.uint64, 2)(types.uint64, types.uint64), code
+
+
+_times_wide: Any = intrinsic(_of_two_words)
+
+
+@_compiled("f8[::1](u8, u8, u8, i8)")
+def uniform(seed: Any, number: Any, purpose: Any, n: int) -> FloatArray:
+    words = np.empty(4 * (-(-n // 4)), dtype=np.uint64)
+    for block in range(len(words) // 4):  # Philox4x64 of ten rounds
+        a, b, c, d = np.uint64(block + 1), np.uint64(0), number, purpose
+        key, other = seed, np.uint64(0)
+        for _ in range(10):
+            high_a, low_a = _times_wide(_PHILOX[0], a)
+            high_c, low_c = _times_wide(_PHILOX[1], c)
+            a, b, c, d = high_c ^ b ^ key, low_c, high_a ^ d ^ other, low_a
+            key, other = key + _WEYL[0], other + _WEYL[1]
+        words[4 * block], words[4 * block + 1], words[4 * block + 2], words[4 * block + 3] = a, b, c, d
+    drawn = np.empty(n)
+    for i in range(n):
+        drawn[i] = (words[i] >> np.uint64(11)) * 2.0**-53
+    return drawn
 
 
 @_compiled((_READ_ONLY, types.float64[::1], types.float32[:, ::1], types.float64, types.int64, types.float64[::1]))

@@ -213,9 +213,12 @@ class Ranker(Saved, ABC):
 
     def _draw_numbered(self, X: FloatArray, k: int, number: int) -> Draw:
         """`_rank` with the impression's own stream of random numbers."""
-        draw = self._rank(self._inputs(X), k, generator(self.seed, number, Purpose.RANK))
+        draw = self._rank(self._inputs(X), k, self._stream(number))
         extra = self._remember(X)
         return draw._replace(memory={**draw.memory, **extra}) if extra else draw
+
+    def _stream(self, number: int) -> np.random.Generator:
+        return generator(self.seed, number, Purpose.RANK)
 
     def _draw_below(self, X: FloatArray, k: int, locked: int, number: int) -> Draw:
         """The ``locked`` best by score, then the algorithm's own order of the rest."""

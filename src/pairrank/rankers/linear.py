@@ -3,6 +3,7 @@ model makes of each feature: its function with a band, and each document's score
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -330,7 +331,7 @@ class LinearRanker(Ranker):
             self._learn(self._seen(impression), clicks)
 
     def _sound(self) -> bool:
-        return bool(np.count_nonzero(np.isfinite(self._weights)) == len(self._weights))
+        return math.isfinite(self._weights.dot(self._weights))
 
     def _state(self) -> State:
         return super()._state() | packed(self._first)

@@ -60,13 +60,13 @@ class PairwiseRanker(LinearRanker):
         return Posterior(self.lam * self._units.precisions, tolerance=TOLERANCE, n_asleep=self._units.n_asleep)
 
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
-        posterior, design, asleep = self._posterior, self._design(impression), impression.memory.get("asleep")
+        posterior, asleep = self._posterior, impression.memory.get("asleep")
         n_before, found = posterior.n_pairs, None
         if self.pairs == "shown":
-            posterior.add_shown(design, clicks, asleep)
+            posterior.add_shown(impression.features, clicks, asleep)
         else:
             found = preferred(self.pairs, impression, clicks)
-            posterior.add(design, found, asleep)
+            posterior.add(impression.features, found, asleep)
         if posterior.n_pairs > n_before:
             self._bend()
             self._weights = self._posterior.theta[: self.n_inputs]
@@ -86,7 +86,7 @@ class PairwiseRanker(LinearRanker):
         gradient, own, both = np.zeros(len(f)), np.zeros(len(f)), np.zeros((len(theta), len(f)))
         for impression, clicks in self._first:
             found = preferred(self.pairs, impression, clicks)
-            design, away = self._design(self._seen(impression)), filled(impression.features) - middle
+            design, away = self._seen(impression).features, filled(impression.features) - middle
             products = away[:, f] * away[:, g]
             x, z = (rows[found.winner] - rows[found.loser] for rows in (design, products))
             gap = x @ theta
@@ -135,11 +135,11 @@ class PairwiseRanker(LinearRanker):
     def _seen(self, impression: Impression) -> Impression:
         units, X = self._units, impression.features
         asleep = {"asleep": units.asleep(X)} if isinstance(units, Additive) and units.n_asleep else {}
-        return impression.with_features(units.inputs(X), **asleep)
+        return impression.with_features(self._design(units.inputs(X), impression), **asleep)
 
-    def _design(self, impression: Impression) -> FloatArray:
-        """(k, m), the rows that the posterior learns from: the documents' inputs, and what else explains clicks."""
-        return impression.features
+    def _design(self, inputs: FloatArray, impression: Impression) -> FloatArray:
+        """(k, m), what the posterior learns from: ``inputs`` (k, n_inputs), and what else explains clicks."""
+        return inputs
 
     def _follow(self, impression: Impression, clicks: BoolArray, found: Pairs | None) -> None:
         """What else changes when the posterior has learned a list's pairs; those "shown" are not told."""
@@ -158,7 +158,7 @@ class PairwiseRanker(LinearRanker):
             found = preferred(self.pairs, impression, clicks)
             if len(found.weight) and history.n_lists < n_history:
                 seen = self._seen(impression)
-                posterior.recall(self._design(seen), found, seen.memory.get("asleep"))
+                posterior.recall(seen.features, found, seen.memory.get("asleep"))
             if history.n_lists == n_history and len(first) == n_first:
                 break
         all_first = super()._read_back(first, n_first, 0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,11 +20,13 @@ from pairrank.estimator.posterior import Posterior
 from pairrank.features import position
 from pairrank.features.additive import Additive
 from pairrank.kernel import confidence, logistic, pairs, partition
+from pairrank.kernel.lazy_generator import LazyGenerator
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw, State
 from pairrank.rankers.candidates import FEW, Candidates, compared, drawn, show, show_by_score
 from pairrank.rankers.pairrank.options import PRESETS, PairRankOptions
 from pairrank.rankers.upgrade import differences_for_documents
+from pairrank.rng import Purpose
 from pairrank.state import restore, state_of
 from pairrank.types import BoolArray, Float32Array, FloatArray, Impression, Inspection, IntArray
 
@@ -87,6 +89,9 @@ class PairRank(PairRankOptions):
             return drawn(*show_by_score(inputs, self._weights, self._metric32(), z, k, keys))
         return show(self._compare(inputs), k, rng, shuffled=shuffled)
 
+    def _stream(self, number: int) -> Any:
+        return LazyGenerator(self.seed, number, Purpose.RANK)
+
     def _compare(self, inputs: FloatArray) -> Candidates:
         """Which orders of the candidates are certain."""
         rule = partition.certain_by_score if self.width == "score" else partition.certain_by_probability
@@ -119,12 +124,12 @@ class PairRank(PairRankOptions):
 
     # Learning; which pairs clicks are taken for stands in `rankers.pairwise`.
 
-    def _design(self, impression: Impression) -> FloatArray:
+    def _design(self, inputs: FloatArray, impression: Impression) -> FloatArray:
         if not self.offsets:
-            return impression.features
+            return inputs
         above = impression.memory.get("above")
         places = None if above is None else above + np.arange(len(impression))
-        return position.with_column(impression.features, places)
+        return position.with_column(inputs, places)
 
     @property
     def _bends(self) -> bool:
@@ -134,7 +139,8 @@ class PairRank(PairRankOptions):
     def _follow(self, impression: Impression, clicks: BoolArray, found: Pairs | None) -> None:
         if self._information is not None:
             found = found or pairs.shown(clicks)
-            self._information.add(pairs.low_rank(impression.features, found, found.weight))
+            inputs = impression.features[:, : self.n_inputs]
+            self._information.add(pairs.low_rank(inputs, found, found.weight))
         self._weights = self._admissible(self._weights)
         self._inverse32 = None
 
