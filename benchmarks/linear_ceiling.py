@@ -9,11 +9,10 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from folds import PARTS, dealt, joined
 
-from pairrank import data, metrics, threads
+from pairrank import metrics, threads
 from pairrank.rankers.ranknet import OfflineRankNet
-
-SPLITS, PARTS = ("train", "vali", "test"), 5
 
 
 @threads.single()
@@ -29,25 +28,14 @@ def main() -> None:
 
 def ceilings(path: str, normalise: str) -> list[float]:
     """NDCG@10 on each part of a model trained on the others."""
-    queries: list[tuple[np.ndarray, np.ndarray]] = []
-    for split in SPLITS:
-        part = data.load(path, split=split, normalise=normalise, drop_constant=False)
-        cuts = part.offsets[1:-1]
-        queries += zip(np.split(part.features, cuts), np.split(part.grades, cuts), strict=True)
-    dealt = np.random.default_rng(0).permutation(len(queries)) % PARTS
+    parts = dealt(path, normalise)
     reached = []
-    for part_number in range(PARTS):
-        X, grades, offsets = joined([q for q, p in zip(queries, dealt, strict=True) if p != part_number])
-        model = OfflineRankNet(n_features=X.shape[1]).fit(X, grades, offsets)
-        X, grades, offsets = joined([q for q, p in zip(queries, dealt, strict=True) if p == part_number])
-        reached.append(metrics.NDCG(grades, offsets).mean(X @ model.weights))
+    for part in parts:
+        train, test = joined([query for other in parts if other is not part for query in other]), joined(part)
+        X = train.features.astype(np.float64)
+        model = OfflineRankNet(n_features=train.n_features).fit(X, train.grades, train.offsets)
+        reached.append(metrics.NDCG(test.grades, test.offsets).mean(test.features.astype(np.float64) @ model.weights))
     return reached
-
-
-def joined(queries: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features, grades and offsets of several queries."""
-    features, grades = zip(*queries, strict=True)
-    return np.concatenate(features).astype(np.float64), np.concatenate(grades), np.cumsum([0, *map(len, grades)])
 
 
 if __name__ == "__main__":
