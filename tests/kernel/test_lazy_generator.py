@@ -3,8 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import pairrank
 from pairrank.kernel.lazy_generator import LazyGenerator
+from pairrank.rankers.base import Draw
 from pairrank.rng import Purpose, generator
+from pairrank.types import FloatArray
 
 
 @pytest.mark.parametrize("first", [0, 1, 7, None])
@@ -20,3 +23,14 @@ def test_other_numbers_may_come_first() -> None:
     lazy, plain = LazyGenerator(5, 3, Purpose.RANK), generator(5, 3, Purpose.RANK)
     assert np.array_equal(lazy.standard_normal(4), plain.standard_normal(4))
     assert np.array_equal(lazy.random(4), plain.random(4))
+
+
+class Shuffled(pairrank.PairRank):
+    def _rank(self, inputs: FloatArray, k: int, rng: np.random.Generator) -> Draw:
+        ranking = np.random.default_rng(rng).permutation(len(inputs))[:k]
+        return Draw(ranking=ranking, blocks=np.zeros(k, dtype=np.int64), explored=True, memory={})
+
+
+def test_a_subclass_is_given_numpys_own() -> None:
+    shown = Shuffled(n_features=2, seed=4).rank(np.arange(12.0).reshape(6, 2), k=6)
+    assert np.array_equal(shown.ranking, generator(4, 0, Purpose.RANK).permutation(6))

@@ -90,6 +90,8 @@ class PairRank(PairRankOptions):
         return show(self._compare(inputs), k, rng, shuffled=shuffled)
 
     def _stream(self, number: int) -> Any:
+        if type(self)._rank is not PairRank._rank:  # of one's own, which may take numpy's generator anywhere
+            return super()._stream(number)
         return LazyGenerator(self.seed, number, Purpose.RANK)
 
     def _compare(self, inputs: FloatArray) -> Candidates:
