@@ -92,7 +92,7 @@ def _within(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _stream(rng: np.random.Generator) -> tuple[Any, ...]:
-    seed, number = int(rng.choice([0, 7, 2**63, 2**64 - 1])), int(rng.choice([0, 3, 2**63 - 1]))
+    seed, number = [0, 7, 2**63, 2**64 - 1][rng.integers(4)], [0, 3, 2**63 - 1][rng.integers(3)]
     return seed, number, int(rng.choice(list(Purpose))), int(rng.integers(0, 300))
 
 
