@@ -186,7 +186,12 @@ ARGUMENTS: dict[str, Callable[[np.random.Generator], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(jit.TWINS))
+def test_every_loop_is_tried() -> None:
+    assert pairrank.PairRank(1)  # now all modules that have one are loaded
+    assert set(ARGUMENTS) == set(jit.TWINS)
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
 @given(seeds)
 def test_a_loop_has_the_bits_of_its_array_code(name: str, seed: int) -> None:
     pair = jit.TWINS[name]
