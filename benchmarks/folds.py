@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from pairrank import data
+from pairrank.data.layout import SPLITS
 from pairrank.types import AnyArray, IntArray
 
-SPLITS, PARTS = ("train", "vali", "test"), 5
+PARTS = 5
 
 Query = tuple[AnyArray, IntArray, str]
 

@@ -1,3 +1,5 @@
+"""The generator of a list that is made late: numpy's numbers to the bit, whatever is asked for first."""
+
 from __future__ import annotations
 
 import numpy as np

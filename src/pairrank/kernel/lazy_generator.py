@@ -27,21 +27,20 @@ class LazyGenerator:
 
     def __init__(self, seed: int, number: int, purpose: Purpose) -> None:
         self._key = seed, number, int(purpose)
-        self._fresh, self._drawn = True, 0
+        self._drawn: int | None = None  # nothing was asked for yet
 
     def random(self, size: Any = None) -> Any:
         """As numpy's."""
-        if not self._fresh or type(size) is not int:
+        if self._drawn is not None or type(size) is not int:
             return self._made.random(size)
-        self._fresh, self._drawn = False, size
+        self._drawn = size
         return uniform(*self._key, size)
 
     @cached_property
     def _made(self) -> np.random.Generator:
         seed, number, purpose = self._key
-        made = generator(seed, number, Purpose(purpose))
+        made, self._drawn = generator(seed, number, Purpose(purpose)), self._drawn or 0
         made.random(self._drawn)
-        self._fresh = False
         return made
 
     def __getattr__(self, name: str) -> Any:
