@@ -32,6 +32,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+class _AtOnce:
+    """Says what failed, and why, as it happens: the suite takes a quarter of an hour, and may be stopped before."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self.terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.terminal.write_line(f"\n{report.nodeid}\n{report.longreprtext}", red=True)
+
+
+@pytest.hookimpl(trylast=True)  # the terminal's own comes first
+def pytest_configure(config: pytest.Config) -> None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(_AtOnce(terminal))
+
+
 def _shared(name: str) -> Path:
     folder = Path(os.environ.get("PAIRRANK_DATA", ROOT.parent / "shared" / "data"))
     return folder if name == "data" else folder.parent / name
