@@ -41,6 +41,7 @@ class _AtOnce:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.terminal.write_line(f"\n{report.nodeid}\n{report.longreprtext}", red=True)
+            self.terminal.flush()  # into a pipe, too
 
 
 @pytest.hookimpl(trylast=True)  # the terminal's own comes first
