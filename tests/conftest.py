@@ -47,7 +47,7 @@ class _AtOnce:
 @pytest.hookimpl(trylast=True)  # the terminal's own comes first
 def pytest_configure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
-    if terminal is not None and "PYTEST_XDIST_WORKER" not in os.environ:
+    if terminal is not None:  # a worker of xdist has none
         config.pluginmanager.register(_AtOnce(terminal))
 
 
