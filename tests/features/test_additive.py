@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairrank.features.additive import MODES, PIECES, STIFFNESS, Additive, filled, knots
-from pairrank.features.linear import LISTS, Units, centred, squared_spread
+from pairrank.features.linear import LISTS, Seen, Units, centred, squared_spread
 from pairrank.types import FloatArray
 
 
@@ -29,8 +29,9 @@ def lists(seed: int = 0) -> list[FloatArray]:
 
 def fixed(kind: str = "spread", seed: int = 0) -> Additive:
     made = Additive(6, kind)
-    for X in lists(seed):
-        made.watch(X, np.ptp(filled(X), axis=0))
+    seen = [(X, np.ptp(filled(X), axis=0)) for X in lists(seed)]
+    for number, (X, ranges) in enumerate(seen):
+        made.watch(X, ranges, seen[:number])
     made.fix_pieces(lists(seed))
     return made
 
@@ -108,8 +109,10 @@ def test_inputs_are_centred_columns_in_units() -> None:
 
 def test_before_the_pieces_it_is_linear() -> None:
     made, plain = Additive(6, "spread"), Units(6, "spread")
+    seen: list[Seen] = []
     for X in lists()[:10]:
-        assert made.watch(X, None) == plain.watch(filled(X), None)
+        assert made.watch(X, None, seen) == plain.watch(filled(X), None, [(filled(one), None) for one, _ in seen])
+        seen.append((X, None))
         assert np.array_equal(made.inputs(X), plain.inputs(filled(X)))
     assert made.n_inputs == 6
     assert made.may_lack().all()
@@ -118,8 +121,9 @@ def test_before_the_pieces_it_is_linear() -> None:
 def test_units_and_offsets_do_not_matter() -> None:
     scale, shift = np.array([8.0, 2.0, 0.5, 4.0, 16.0, 0.25]), np.array([0.0, 64.0, 1.0, 0.0, 0.0, 0.0])
     plain, moved = fixed(), Additive(6, "spread")
-    for X in lists():
-        moved.watch(scale * X + shift, None)
+    seen: list[Seen] = [(scale * X + shift, None) for X in lists()]
+    for number, (X, _) in enumerate(seen):
+        moved.watch(X, None, seen[:number])
     moved.fix_pieces([scale * X + shift for X in lists()])
     X = lists(seed=5)[0]
     np.testing.assert_allclose(moved.inputs(scale * X + shift), plain.inputs(X), atol=1e-9)

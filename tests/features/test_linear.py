@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairrank.features.linear import FURTHEST, LISTS, Units, centred, squared_spread
+from pairrank.features.linear import FURTHEST, LISTS, UNUSUAL, Seen, Units, centred, squared_spread
 
 KINDS = ["range", "spread"]
 constants = st.floats(-1e9, 1e9, allow_nan=False)
 
 
 def watched(kind: str, scale: float = 1.0, n: int = 10, d: int = 3) -> Units:
-    units, rng = Units(d, kind), np.random.default_rng(1)
-    for _ in range(n):
-        X = scale * rng.normal(size=(9, d))
-        units.watch(X[:5], np.ptp(X, axis=0))
+    rng = np.random.default_rng(1)
+    lists = [scale * rng.normal(size=(9, d)) for _ in range(n)]
+    return watching(Units(d, kind), [(X[:5], np.ptp(X, axis=0)) for X in lists])
+
+
+def watching(units: Units, lists: Sequence[Seen]) -> Units:
+    for number, (X, ranges) in enumerate(lists):
+        units.watch(X, ranges, lists[:number])
     return units
 
 
@@ -27,7 +33,7 @@ def test_constants_are_exactly_zero(value: float, n: int, kind: str) -> None:
     assert not centred(X)[:, 0].any()
     units = Units(2, kind)
     assert not units.inputs(X)[:, 0].any()
-    units.watch(X, np.ptp(X, axis=0))
+    units.watch(X, np.ptp(X, axis=0), [])
     assert units.values[0] == 0.0
     assert not units.inputs(X)[:, 0].any()
     assert np.isfinite(units.inputs(X)).all()
@@ -60,22 +66,26 @@ def test_what_all_documents_share_does_not_matter(offset: list[int], kind: str) 
 
 def test_features_normalised_per_query_have_a_range_of_one() -> None:
     units, rng = Units(4, "range"), np.random.default_rng(0)
+    seen: list[Seen] = []
     for _ in range(LISTS + 1):
         X = rng.random((12, 4))
         X = (X - X.min(axis=0)) / np.ptp(X, axis=0)
-        assert not units.watch(X[:5], np.ptp(X, axis=0))
+        assert not units.watch(X[:5], np.ptp(X, axis=0), seen)
         assert np.array_equal(units.values, np.ones(4))
+        seen.append((X[:5], np.ptp(X, axis=0)))
     np.testing.assert_allclose(units.inputs(X), X - X.mean(axis=0), atol=1e-15)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_units_settle_and_say_when_they_change(kind: str) -> None:
     units, rng = Units(2, kind), np.random.default_rng(0)
+    seen: list[Seen] = []
     for number in range(1, LISTS + 20):
         before = units.values
         X = (1.0 + number) * rng.normal(size=(6, 2))
         X[:, 1] *= number > LISTS  # varies for the first time when the others are settled
-        changed = units.watch(X, None)
+        changed = units.watch(X, None, seen)
+        seen.append((X, None))
         assert changed == bool((before[0] > 0.0) and before[0] != units.values[0])
         assert changed <= (number <= LISTS and number & (number - 1) == 0)
         assert (units.values[1] > 0.0) == (number > LISTS)
@@ -86,10 +96,8 @@ def test_units_settle_and_say_when_they_change(kind: str) -> None:
 def test_features_without_a_unit_are_measured_by_the_candidates(seed: int, n: int, kind: str) -> None:
     """The obvious way, measuring all features of every list; most that have no unit never vary."""
     rng = np.random.default_rng(seed)
-    units = Units(4, kind)
-    for varies in rng.random((n, 4)) < [1.0, 1.0, 0.1, 0.0]:
-        X = rng.normal(size=(3, 4)) * varies
-        units.watch(X, np.ptp(X, axis=0))
+    lists = [rng.normal(size=(3, 4)) * varies for varies in rng.random((n, 4)) < [1.0, 1.0, 0.1, 0.0]]
+    units = watching(Units(4, kind), [(X, np.ptp(X, axis=0)) for X in lists])
     X = rng.normal(size=(5, 4)) * rng.integers(0, 2, 4) + 7.0
     alone = np.ptp(X, axis=0) if kind == "range" else np.sqrt(squared_spread(X))
     unit = [value or own or 1.0 for value, own in zip(units.values, alone, strict=True)]
@@ -102,4 +110,39 @@ def test_inputs_stay_finite(kind: str) -> None:
     inputs = units.inputs(np.array([[1e9, 0.0, 0.0], [-1e9, 0.0, 1e-9]]))
     assert np.abs(inputs).max() == FURTHEST
     assert units.inputs(np.array([[5.0, 1e9, -1e9]])).tolist() == [[0.0, 0.0, 0.0]]
-    assert not units.watch(np.ones((1, 3)), None)
+    assert not units.watch(np.ones((1, 3)), None, [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", [0, 1, 5, LISTS - 1])
+def test_a_wrong_value_sets_no_unit(kind: str, place: int) -> None:
+    """A date of 0 among epoch seconds: the unit is that of the other lists."""
+    rng = np.random.default_rng(0)
+    lists = [1.7e9 + 1e6 * rng.random((6, 1)) for _ in range(LISTS)]
+    wrong = [X.copy() for X in lists]
+    wrong[place][0] = 0.0
+    units = watching(Units(1, kind), [(X, None) for X in wrong])
+    expected = watching(Units(1, kind), [(X, None) for X in lists[:place] + lists[place + 1 :]] + [(lists[0], None)])
+    np.testing.assert_allclose(units.values, expected.values, rtol=0.05)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_usual_lists_are_within_a_factor_of_the_median(kind: str) -> None:
+    units = Units(1, kind)
+    each = [np.array([value]) for value in (0.0, 1.0, 2.0, UNUSUAL, 2.0 * UNUSUAL, 2.0 * UNUSUAL + 1.0)]
+    kept = [value for (value,) in each[1:3]]  # the lower median of four is 2, of five UNUSUAL
+    expected = UNUSUAL * 2.0 if kind == "range" else np.sqrt(np.mean(np.square([*kept, UNUSUAL, 2.0 * UNUSUAL])))
+    assert units.usual([each[0], *each[1:5]]) == pytest.approx(expected)
+    assert units.usual(each[:2]) == 1.0
+    assert units.usual([each[0], np.array([1.0]), np.array([UNUSUAL + 1.0])]) == 1.0
+    assert units.usual([each[0]]) == 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_that_is_far_out_leaves_the_others_in_order(kind: str) -> None:
+    """The mean would go with it, and all the others be as far from it as they may."""
+    X = np.append(np.arange(9.0), 1e9)[:, None]
+    inputs = watching(Units(1, kind), [(X[:9], None)] * LISTS).inputs(X)
+    assert (np.diff(inputs[:, 0]) > 0).all()
+    assert np.allclose(np.diff(inputs[:9, 0]), 1.0 / np.ptp(X[:9]) if kind == "range" else np.sqrt(1 / 15))
+    assert inputs[9, 0] == FURTHEST

@@ -78,6 +78,7 @@ def _blocks(rng: np.random.Generator) -> tuple[Any, ...]:
 def _raw(rng: np.random.Generator) -> tuple[Any, ...]:
     n, d = rng.integers(1, 30), rng.integers(1, 8)
     X = rng.random((n, d)) * 10.0 ** rng.uniform(-9, 9, d) + rng.uniform(-1e8, 1e8, d)
+    X[rng.integers(n)] *= rng.choice([1.0, 1e9])  # far out
     X.setflags(write=bool(rng.integers(2)))
     return X, 10.0 ** rng.uniform(-9, 9, d), 1e6
 

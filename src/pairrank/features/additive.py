@@ -21,13 +21,13 @@ told apart (`Additive.asleep`), so that it can be asked whether they should be.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import is_
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from pairrank.features.linear import FURTHEST, Units, centred
+from pairrank.features.linear import FURTHEST, Seen, Units, centred
 from pairrank.kernel.confidence import standardised
 from pairrank.types import BoolArray, FloatArray, IntArray
 
@@ -172,9 +172,9 @@ class Additive(Units):
             return super().scores(filled(X), inner)
         return self.columns(X) @ (inner / self.units)
 
-    def watch(self, X: FloatArray, ranges: FloatArray | None) -> bool:
+    def watch(self, X: FloatArray, ranges: FloatArray | None, earlier: Iterable[Seen]) -> bool:
         """As `Units.watch`; missing values count as their list's mean."""
-        return super().watch(filled(X), ranges)
+        return super().watch(filled(X), ranges, ((filled(shown), known) for shown, known in earlier))
 
     @property
     def precisions(self) -> FloatArray:
@@ -196,10 +196,8 @@ class Additive(Units):
         features there are products. ``asleep`` : whether both sleep to begin with.
         """
         self.lay_pieces(lists, stiffness, products)
-        measured = Units(self.n_inputs, self.kind)
-        for X in lists:
-            measured.watch(self.columns(X), None)
-        self._measure_deviations(np.where(measured.values > 0.0, measured.values, 1.0))
+        units = self.usual([self.measure(self.columns(X), None) for X in lists])
+        self._measure_deviations(np.where(units > 0.0, units, 1.0))
         if asleep:
             self.wake(np.zeros(len(self.stiffness), dtype=np.bool_))
 

@@ -7,6 +7,7 @@ unit; adding a constant to a list takes it away again: nothing changes but round
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -20,9 +21,15 @@ from pairrank.types import BoolArray, FloatArray, IntArray
 LISTS = 64
 # Features that differ by less are constant: the square of such a difference has no digits left.
 LEAST = 1e-100
-# In units of its feature no document is seen further from its list's mean than this. One that is far out takes the mean
-# with it, and so the others may come to be this far from it, where float32 must still tell their widths.
+# In units of its feature no document is seen further from the middle of its list than this, where float32 can still
+# tell the others' widths.
 FURTHEST = 1e3
+# A list in which a feature differs so many times as much as in the median list holds what is no value of it (a date of
+# 0, say), and sets no unit. Raw counts differ by less from list to list.
+UNUSUAL = 300.0
+
+# Documents (k, d) of a list, and the ranges (d,) of its candidates, if known.
+Seen = tuple[FloatArray, FloatArray | None]
 
 
 def centred(X: FloatArray) -> FloatArray:
@@ -53,7 +60,8 @@ class Units(Saved):
 
     ``kind`` "spread": the root of E[(x_i - x_j)²] over the shown documents, mean over the lists in which the feature
     varies. ``kind`` "range": the largest range among the candidates of a list. Features that were normalised to [0, 1]
-    within each query (min-max) have a range of exactly one: then "range" changes nothing at all.
+    within each query (min-max) have a range of exactly one: then "range" changes nothing at all. Lists in which a
+    feature is `UNUSUAL` are left out of both.
 
     Attributes
     ----------
@@ -61,7 +69,7 @@ class Units(Saved):
     lists : how many lists were watched.
     """
 
-    SAVED: ClassVar[tuple[str, ...]] = ("values", "lists", "_total", "_count")
+    SAVED: ClassVar[tuple[str, ...]] = ("values", "lists")
 
     def __init__(self, n_features: int, kind: str) -> None:
         self.kind = kind
@@ -70,8 +78,6 @@ class Units(Saved):
         self.values = np.zeros(n_features)
         self.lists = 0
         self._found: tuple[FloatArray, IntArray, FloatArray] | None = None
-        self._total = np.zeros(n_features)  # "spread": sum of squared spreads; "range": the largest range
-        self._count = np.zeros(n_features)  # lists in which the feature varied
 
     def fix(self, values: FloatArray) -> None:
         """These are the units from here on: a prior, or an older model, was made in them."""
@@ -129,7 +135,7 @@ class Units(Saved):
         """(n, d): X centred, in units. Features without a unit yet are measured by these candidates alone."""
         _, unit = self._unseen
         if self._vary_first(X):
-            measured = self._measure(X, None)
+            measured = self.measure(X, None)
             unit = np.where((self.values == 0.0) & (measured > 0.0), measured, unit)
         return standardised(np.ascontiguousarray(X), unit, FURTHEST)
 
@@ -164,34 +170,33 @@ class Units(Saved):
         """(n,), X·θ for weights of the inputs ``inner`` (d,)."""
         return X @ self.weights(inner)
 
-    def watch(self, X: FloatArray, ranges: FloatArray | None) -> bool:
-        """See a list's shown documents X (k, d) and its candidates' ``ranges`` (d,), if known.
+    def watch(self, X: FloatArray, ranges: FloatArray | None, earlier: Iterable[Seen]) -> bool:
+        """See a list's shown documents X (k, d) and its candidates' ``ranges`` (d,), if known, after ``earlier`` lists.
 
         True when a unit that was in use has changed, so that what was learned in it must be learned anew. A feature
         that varies for the first time gets its unit at once; nothing was learned of it yet.
         """
         if ranges is None and (len(X) < 2 or (self.settled and not self._vary_first(X))):
             return False
-        found = self._measure(X, ranges)
-        new = (self.values == 0.0) & (found > 0.0)
-        if self.settled:
-            self.values = np.where(new, found, self.values)
+        found, before = self.measure(X, ranges), self.values
+        self.lists += not (settled := self.settled)
+        if settled or self.lists & (self.lists - 1):
+            self.values = np.where(before == 0.0, found, before)
             return False
-        self.lists += 1
-        self._count = self._count + (found > 0.0)
-        if self.kind == "range":
-            self._total = np.maximum(self._total, found)
-        else:
-            self._total = self._total + np.square(found)
-        if self.lists & (self.lists - 1):
-            self.values = np.where(new, found, self.values)
-            return False
-        mean = self._total if self.kind == "range" else np.sqrt(self._total / np.maximum(self._count, 1.0))
-        changed = bool((mean[self.values > 0.0] != self.values[self.values > 0.0]).any())
-        self.values = mean
-        return changed
+        self.values = self.usual([*(self.measure(*seen) for seen in earlier), found])
+        return bool((self.values != before)[before > 0.0].any())
 
-    def _measure(self, X: FloatArray, ranges: FloatArray | None) -> FloatArray:
+    def usual(self, measured: Sequence[FloatArray]) -> FloatArray:
+        """(d,), the units by what `measure` told of several lists."""
+        each = np.array(measured)
+        # The lower median of the lists in which a feature varies, since an upper one of two could be the unusual one.
+        falling, half = -np.sort(-each, axis=0), np.count_nonzero(each, axis=0) // 2
+        each[each > UNUSUAL * np.take_along_axis(falling, half[None], axis=0)] = 0.0
+        if self.kind == "range":
+            return np.asarray(each.max(axis=0))
+        return np.asarray(np.sqrt(np.square(each).sum(axis=0) / np.maximum(np.count_nonzero(each, axis=0), 1)))
+
+    def measure(self, X: FloatArray, ranges: FloatArray | None) -> FloatArray:
         """(d,), the unit that one list alone would give; 0 for features that are constant in it."""
         if self.kind == "range":
             found = np.ptp(X, axis=0) if ranges is None else ranges

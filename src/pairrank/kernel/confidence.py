@@ -85,13 +85,18 @@ def within(X: FloatArray, bound: float) -> bool:
 def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray:
     """X (n, d) less the mean of its rows, each column over its ``unit`` (d,), and nothing beyond ±``furthest``.
 
-    From the first row: a mean of equal numbers far from zero is not that number, and constants must become zero.
+    From the first row: a mean of equal numbers far from zero is not that number, and constants must become zero. In a
+    column that reaches further the lower median is taken instead, which a row that is far out leaves where it is.
     """
     away: FloatArray = X - X[0]
     # By rows, as a loop does: a single column would be added up by halves.
     away -= (np.add.reduce(away) if len(unit) > 1 else away.cumsum()[-1]) / len(away)
     away *= 1.0 / unit
-    return np.minimum(np.maximum(away, -furthest, out=away), furthest, out=away)
+    if away.max() > furthest or away.min() < -furthest:
+        far = np.flatnonzero((np.abs(away) > furthest).any(axis=0))
+        middle = np.sort(X[:, far], axis=0)[(len(X) - 1) // 2]
+        away[:, far] = np.minimum(np.maximum((X[:, far] - middle) * (1.0 / unit[far]), -furthest), furthest)
+    return away
 
 
 def squared_widths_of(G: Float32Array) -> Float32Array:

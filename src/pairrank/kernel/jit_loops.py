@@ -50,17 +50,24 @@ def within(X: FloatArray, bound: float) -> bool:
 @_compiled((_READ_ONLY, types.float64[::1], types.float64))
 def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray:
     n, d = X.shape
-    inputs, mean, first, scale = np.empty((n, d)), np.zeros(d), X[0], 1.0 / unit
+    inputs, mean, first, scale, far = np.empty((n, d)), np.zeros(d), X[0], 1.0 / unit, 0
     for i in range(n):
         for j in range(d):
             mean[j] += X[i, j] - first[j]
     for j in range(d):
         mean[j] /= n
     for i in range(n):
-        row, out = X[i], inputs[i]
+        row, out, beyond = X[i], inputs[i], 0
         for j in range(d):
-            away = ((row[j] - first[j]) - mean[j]) * scale[j]
-            out[j] = furthest if away > furthest else (-furthest if away < -furthest else away)
+            out[j] = ((row[j] - first[j]) - mean[j]) * scale[j]
+            beyond += abs(out[j]) > furthest
+        far += beyond
+    if far:
+        for j in range(d):
+            if np.abs(inputs[:, j]).max() > furthest:
+                middle = np.sort(X[:, j])[(n - 1) // 2]
+                for i in range(n):
+                    inputs[i, j] = min(max((X[i, j] - middle) * scale[j], -furthest), furthest)
     return inputs
 
 

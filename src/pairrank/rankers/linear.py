@@ -274,8 +274,8 @@ class LinearRanker(Ranker):
     def _inputs(self, X: FloatArray) -> FloatArray:
         return self._units.inputs(X)
 
-    def _may_lack(self) -> BoolArray:
-        return self._units.may_lack()
+    def _may_lack(self, ever: bool = False) -> BoolArray:
+        return self._units.may_lack() | (ever and isinstance(self._units, Additive))
 
     def _remember(self, X: FloatArray) -> Mapping[str, AnyArray]:
         if self._units.settled or self._units.kind != "range":
@@ -284,18 +284,20 @@ class LinearRanker(Ranker):
 
     def _take(self, impression: Impression, clicks: BoolArray) -> None:
         before, telling = self._units.settled, self._tells_units(impression)
-        changed = telling and self._units.watch(impression.features, impression.memory.get("ranges"))
+        if isinstance(self._units, Additive):  # NaN may have been a value when the list was made, and be none by now
+            X = impression.features
+            impression = impression.with_features(np.where(self._units.may_lack(), X, filled(X)))
+        earlier = ((shown.features, shown.memory.get("ranges")) for shown, _ in self._first)
+        changed = telling and self._units.watch(impression.features, impression.memory.get("ranges"), earlier)
         if before:
             self._first = ()
         elif telling:  # others could be any number before units are settled
             self._first = (*self._first, (impression, clicks))
-        if self._units.settled and not before:
-            self._newest = None  # from here on NaN may be no value in a feature in which it was one
-            if isinstance(self._units, Additive):
-                products = self._products() if self.interactions else None
-                lists, stiffness = [shown.features for shown, _ in self._first], LINE if self._bends else 1.0
-                self._units.fix_pieces(lists, stiffness, products, asleep=self._sleeps)
-                changed = True
+        if self._units.settled and not before and isinstance(self._units, Additive):
+            products = self._products() if self.interactions else None
+            lists, stiffness = [shown.features for shown, _ in self._first], LINE if self._bends else 1.0
+            self._units.fix_pieces(lists, stiffness, products, asleep=self._sleeps)
+            changed = True
         if changed:
             self._learn_anew()
         else:

@@ -76,8 +76,6 @@ def from_0_1(values: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str, 
     new |= {
         "units.values": np.ones(d),
         "units.lists": LISTS,
-        "units.total": np.zeros(d),
-        "units.count": np.zeros(d),
         "first.bodies": np.empty(0, dtype=np.uint8),
         "first.ends": np.empty(0, dtype=np.int64),
         "first.clicks": np.empty(0, dtype=np.bool_),
