@@ -131,8 +131,8 @@ class Ranker(Saved, ABC):
         """What `_rank` sees of the candidates' features X (n_docs, n_features)."""
         return X
 
-    def _may_lack(self) -> BoolArray:
-        """(n_features,), the features in which NaN is a value."""
+    def _may_lack(self, ever: bool = False) -> BoolArray:
+        """(n_features,), the features in which NaN is a value, or ``ever`` was one."""
         return np.zeros(self.n_features, dtype=np.bool_)
 
     def _remember(self, X: FloatArray) -> Mapping[str, AnyArray]:
@@ -301,7 +301,7 @@ class Ranker(Saved, ABC):
         if not known or impression.seed != self.seed:
             raise ForeignImpressionError("the impression was made by another ranker (name, width, seed or options)")
         if impression is not self._newest:
-            self._columns.check(impression.features, may_lack=self._may_lack())
+            self._columns.check(impression.features, may_lack=self._may_lack(ever=True))
 
     @cached_property
     def fingerprint(self) -> str:
