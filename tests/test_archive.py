@@ -62,6 +62,14 @@ def test_any_buffer_is_read() -> None:
         assert (values, arrays["b"].tolist()) == ({"a": 1}, [0.0, 1.0, 2.0])
 
 
+def test_a_header_that_could_not_be_read_is_not_written() -> None:
+    blob = archive.pack("thing", {"text": "x" * (archive.MAX_HEADER - 400)}, {})
+    assert archive.unpack(archive.sealed(blob), "thing")[0].keys() == {"text"}
+    for size in (archive.MAX_HEADER - 170, archive.MAX_HEADER):  # the first one is too long with its seal alone
+        with pytest.raises(StorageError, match=r"take 16,777,\d{3} bytes; a file holds 16,777,216 at most"):
+            archive.sealed(archive.pack("thing", {"text": "x" * size}, {}))
+
+
 def test_every_truncation_and_every_flipped_byte_is_noticed() -> None:
     blob = archive.pack("thing", {"x": 1}, {"a": np.arange(4.0)})
     for cut in range(len(blob)):

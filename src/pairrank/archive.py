@@ -70,6 +70,8 @@ def sealed(blob: bytes) -> bytes:
 def _joined(header: Mapping[str, Any], data: bytes | memoryview) -> bytes:
     text = _header(header).encode()
     text += b" " * (-len(text) % 8)
+    if len(text) > MAX_HEADER:
+        raise StorageError(f"names and plain values take {len(text):,} bytes; a file holds {MAX_HEADER:,} at most")
     return len(text).to_bytes(8, "little") + text + data
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pairrank import archive
 from pairrank.errors import (
     ExpiredImpressionError,
     FileFormatError,
@@ -148,6 +149,31 @@ def test_a_file_continues_where_it_stopped(tmp_path: Path) -> None:
         assert reranker.feedback(waiting.impression_id, [waiting.order[2]])
     assert [one.rerank(QUERY, TEXTS) for _ in range(5)] == [other.rerank(QUERY, TEXTS) for _ in range(5)]
     assert one.ranker.digest() == other.ranker.digest()
+
+
+def test_a_file_holds_any_number_of_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = TextReranker(max_open=2000)
+    shown = [one.rerank(QUERY, TEXTS) for _ in range(150)]
+    for done in shown[:50]:
+        one.feedback(done.impression_id, done.order[:1])
+    monkeypatch.setattr(archive, "MAX_HEADER", 4000)  # 16 MiB is as little for a hundred thousand lists
+    one.save(tmp_path / "reranker")
+    other = TextReranker.load(tmp_path / "reranker")
+    assert [other.feedback(waiting.impression_id, [0]) for waiting in shown] == [False] * 50 + [True] * 100
+
+
+def test_older_files_have_an_array_for_each_list(tmp_path: Path) -> None:
+    one = TextReranker()
+    waiting, done = one.rerank(QUERY, TEXTS), one.rerank(QUERY, TEXTS)
+    impression = one._open[waiting.impression_id]
+    one.feedback(done.impression_id, [1])
+    told = {"features": TextFeatures.version, "numbers": [], "dates": [], "explore": True, "max_open": 7}
+    told |= {"open": [waiting.impression_id], "closed": [done.impression_id]}
+    bodies = {"ranker": one.ranker, f"open.{waiting.impression_id}": impression}
+    arrays = {name: np.frombuffer(thing.to_bytes(), dtype=np.uint8) for name, thing in bodies.items()}
+    archive.write_atomically(tmp_path / "older", archive.sealed(archive.pack("text re-ranker", told, arrays)))
+    other = TextReranker.load(tmp_path / "older")
+    assert [other.feedback(done.impression_id, [0]), other.feedback(waiting.impression_id, [2])] == [False, True]
 
 
 def test_files_that_are_not_ours_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from pairrank.errors import ExpiredImpressionError, FileFormatError, InputError,
 from pairrank.features.text import OPTIONS, STRENGTH, TRUST, Document, TextFeatures
 from pairrank.kernel.relevance import falling
 from pairrank.rankers import priors
-from pairrank.types import FloatArray, Impression
+from pairrank.types import AnyArray, FloatArray, Impression
 from pairrank.upstream import Upstream, scores_of
 
 # The keys under which a document carries its way back to the list that it was shown in.
@@ -217,11 +217,12 @@ class TextReranker(Reranker):
                 "dates": self.features.dates,
                 "explore": self.explore,
                 "max_open": self.max_open,
-                "open": list(self._open),
-                "closed": list(self._closed),
             }
-            blobs = {"ranker": self.ranker.to_bytes()} | {f"open.{k}": v.to_bytes() for k, v in self._open.items()}
-        arrays = {name: np.frombuffer(blob, dtype=np.uint8) for name, blob in blobs.items()}
+            bodies = [impression.to_bytes() for impression in self._open.values()]
+            names = {"open.names": "\n".join(self._open).encode(), "closed.names": "\n".join(self._closed).encode()}
+            blobs = {"ranker": self.ranker.to_bytes(), "open.bodies": b"".join(bodies), **names}
+        arrays: dict[str, AnyArray] = {name: np.frombuffer(blob, dtype=np.uint8) for name, blob in blobs.items()}
+        arrays["open.ends"] = np.cumsum([len(body) for body in bodies], dtype=np.int64)
         archive.write_atomically(path, archive.sealed(archive.pack("text re-ranker", values, arrays)))
 
     @classmethod
@@ -236,9 +237,15 @@ class TextReranker(Reranker):
             features = TextFeatures(tuple(values["numbers"]), tuple(values["dates"]))
             loaded = cls(features, upstream=upstream, explore=values["explore"], max_open=values["max_open"])
             loaded.ranker = rankers.from_bytes(arrays["ranker"].tobytes(), source=str(path))
-            for name in values["open"]:
-                loaded._open[name] = Impression.from_bytes(arrays[f"open.{name}"].tobytes())
-            loaded._closed.update(dict.fromkeys(values["closed"]))
+            if "open" in values:  # older files have an array for each list
+                bodies = {name: arrays[f"open.{name}"].tobytes() for name in values["open"]}
+                closed = values["closed"]
+            else:
+                names, closed = (arrays[f"{kind}.names"].tobytes().decode().split() for kind in ("open", "closed"))
+                raw, ends = arrays["open.bodies"].tobytes(), arrays["open.ends"].tolist()
+                bodies = {name: raw[start:end] for name, start, end in zip(names, [0, *ends], ends, strict=False)}
+            loaded._open.update((name, Impression.from_bytes(body)) for name, body in bodies.items())
+            loaded._closed.update(dict.fromkeys(closed))
         except (KeyError, TypeError) as problem:
             raise FileFormatError(f"{path} is damaged: {problem}") from None
         return loaded
