@@ -38,7 +38,7 @@ class LoggedList(NamedTuple):
 
 
 class StoredModel(NamedTuple):
-    """The newest published model of a ranker: what ``to_bytes`` gave, and the names of its features, if it has any."""
+    """The model that a ranker serves: what ``to_bytes`` gave, and the names of its features, if it has any."""
 
     ranker: str
     body: bytes
@@ -121,14 +121,17 @@ def entries(store: str | os.PathLike[str], ranker: str | None = None) -> Iterato
             yield LoggedList(name, seq, number, served, query_id, shown, bytes(clicks), bytes(body))
 
 
-def newest_model(store: str | os.PathLike[str], ranker: str | None = None) -> StoredModel:
-    """The model that the store serves now. ``ranker`` may be None where the store holds one only."""
+def served_model(store: str | os.PathLike[str], ranker: str | None = None) -> StoredModel:
+    """The model that a ranker serves now: of the version that is pinned, else the newest.
+
+    ``ranker`` may be None where the store holds one only.
+    """
     with _opened(os.fspath(store)) as rows:
         _check_schema(store, rows)
         found = _find(store, rows, ranker, "--ranker")
         query = (
             "SELECT r.config, s.body FROM rankers r JOIN heads h ON h.ranker_id = r.id "
-            "JOIN snapshots s ON s.ranker_id = r.id AND s.version = h.version WHERE r.id = ?"
+            "JOIN snapshots s ON s.ranker_id = r.id AND s.version = COALESCE(r.pinned, h.version) WHERE r.id = ?"
         )
         for config, body in rows(query, (found[0],)) if found else ():
             names = json.loads(config).get("feature_names")

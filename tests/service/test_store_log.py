@@ -122,6 +122,19 @@ def test_fit_from_a_store(store: SqlStore, store_url: str, tmp_path: Path) -> No
         np.testing.assert_array_equal(row["features"], FEATURES[[int(document[1:]) for document in row["documents"]]])
 
 
+def test_of_a_pinned_ranker_the_pinned_version_is_exported(store: SqlStore, store_url: str) -> None:
+    scene = Scene(store)
+    scene.feedback(scene.serve(20), 2)
+    scene.learn()
+    pinned = export.load(store_url)
+    store.pin("a", scene.row.version, scene.now, "test")
+    scene.feedback(scene.serve(20), 1)
+    scene.learn()
+    assert export.load(store_url) == pinned
+    store.pin("a", None, scene.now, "test")
+    assert export.load(store_url) != pinned
+
+
 def test_export_from_a_store(store: SqlStore, store_url: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     scene = Scene(store, "shop")
     named = replace(scene.row.config, feature_names=("title", "age"))

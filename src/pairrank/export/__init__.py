@@ -148,7 +148,7 @@ def load_any(
 ) -> LinearModel | AdditiveModel:
     """As `load`, and additive models too: of rankers, of stores, and of our own JSON."""
     if store_log.is_store(path):
-        stored = store_log.newest_model(path, ranker)
+        stored = store_log.served_model(path, ranker)
         model = rankers.from_bytes(stored.body, source=f"the ranker {stored.ranker!r} of {path}")
         return _of_ranker(model, stored.ranker, stored.feature_names, nonnegative)
     blob = archive.read_file(path)
