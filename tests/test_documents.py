@@ -127,6 +127,11 @@ def test_what_is_missing_means_what_the_option_says(gap: Any) -> None:
         new().rank(frame, ids=IDS)
 
 
+def test_documents_may_be_called_as_features_are() -> None:
+    rows = dict(zip(NAMES, DICTS, strict=False))
+    assert np.array_equal(new().score(rows), new().score(ROWS[:3]))
+
+
 def test_a_feature_that_a_document_lacks_is_missing_and_one_that_all_lack_is_a_mistake() -> None:
     rows: list[dict[str, float]] = [{"price": 1.0, "rating": 2.0, "stock": 3.0}, {"price": 4.0, "rating": 5.0}]
     assert new(missing="mean").check_features(rows).tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 3.0]]
@@ -155,6 +160,7 @@ def test_a_feature_that_a_document_lacks_is_missing_and_one_that_all_lack_is_a_m
         ({"a": ROWS[0], 1: ROWS[1]}, "1 came as an id; expected ids that are all texts or all whole numbers"),
         (dict(zip(NAMES, ROWS[:3], strict=True)), "the keys are the features, price, rating, stock; expected"),
         (DICTS[0], "the keys are the features, price, rating, stock; expected documents by id"),
+        (FRAME[:3].assign(size=[1, 2, 3]).to_dict("list"), "the keys are the features, price, rating, stock; expected"),
         ({}, "features have shape (0,); expected 2-D, (n_docs, 3)"),
         (FRAME[:0], "features have no rows; expected one document at least"),
         (pl.DataFrame(ROWS, schema=NAMES, orient="row").lazy(), "features are a LazyFrame, which has to be collected"),

@@ -87,8 +87,10 @@ class Columns:
         if isinstance(given, np.ndarray):
             rows, found = _array(given), None
         elif isinstance(given, Mapping):
-            if self.names is not None and given.keys() == set(self.names):
-                raise FeatureError(f"the keys are the features, {_some(self.names)}; expected documents by id")
+            columns = self.names is not None and all(name in given for name in self.names)
+            if columns and not any(isinstance(row, Mapping) for row in given.values()):
+                told = _some(self.names or ())
+                raise FeatureError(f"the keys are the features, {told}; expected documents by id, or a frame")
             rows, found = self._rows(self._named(given.values())), tuple(given)
         elif hasattr(given, "to_numpy") and hasattr(given, "columns"):
             rows, found = self._frame(given, ids)
