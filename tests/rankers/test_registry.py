@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +94,28 @@ def test_options_may_be_numpy_scalars() -> None:
     ranker = rankers.make("pairrank", n_features=2, z=np.float32(0.5), lam=np.int64(3), refine=np.bool_(True))
     assert type(ranker).from_bytes(ranker.to_bytes()).settings == ranker.settings
     assert ranker.fingerprint == rankers.make("pairrank", n_features=2, z=0.5, lam=3, refine=True).fingerprint
+
+
+def test_rankers_whose_options_are_equal_share_impressions() -> None:
+    whole, real = ({"z": number(1), "lam": number(3), "Q": None, "offsets": False} for number in (int, float))
+    one, other = pairrank.PairRank(2, **whole), pairrank.PairRank(2, **real)
+    assert one.fingerprint == other.fingerprint
+    assert other.learn(one.rank(np.eye(2)), [True, False])
+    assert one.fingerprint != pairrank.PairRank(2, **{**real, "z": 2}).fingerprint
+    for name in ("pairrank", "mgd"):  # with counts that stay whole numbers
+        assert (default := rankers.make(name, n_features=2)).fingerprint == _before(default)
+    # What was shown before that was so is still learned, by the ranker of then, too.
+    shown = replace(pairrank.PairRank(2, **whole).rank(np.eye(2)), ranker=_before(one))
+    assert one.fingerprint != shown.ranker
+    assert pairrank.PairRank.from_bytes(one.to_bytes()).learn(shown, [True, False])
+    assert other.fingerprint == _before(other)
+
+
+def _before(ranker: rankers.Ranker) -> str:
+    """The fingerprint of when 1 was another option than 1.0."""
+    settings = {name: value for name, value in ranker.settings.items() if name != "model"}
+    text = json.dumps([ranker.name, ranker.n_features, ranker.seed, settings], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,17 @@ def test_a_ranker_is_created_once_and_its_configuration_is_frozen(store: SqlStor
         store.create("a", Config(3), Limits(), 2.0, "me")
     assert store.ranker("a") == row
     assert store.find("b") is None
+
+
+def test_configurations_with_equal_numbers_are_equal(store: SqlStore) -> None:
+    row, _ = store.create("a", Config(2, options={"z": 1, "lam": 2.0}), Limits(), 1.0, "me")
+    assert store.create("a", Config(2, options={"z": 1.0, "lam": 2}), Limits(), 2.0, "me") == (row, False)
+    with pytest.raises(RankerExistsError, match="frozen"):
+        store.create("a", Config(2, options={"z": 1.5, "lam": 2}), Limits(), 2.0, "me")
+    named = Config(2, feature_names=("x", "y"), options={"monotone": {0: 1}}, prior=Prior((1.0, None), 2.0))
+    row, _ = store.create("b", named, Limits(), 1.0, "me")
+    whole = replace(named, prior=Prior((1, None), 2))
+    assert store.create("b", whole, Limits(), 2.0, "me") == (row, False)
 
 
 def at_once(*works: Callable[[], object]) -> None:

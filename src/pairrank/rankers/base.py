@@ -297,7 +297,7 @@ class Ranker(Saved, ABC):
             raise ForeignImpressionError(
                 f"the impression's features have shape {impression.features.shape}; expected ({k}, {self.n_features})"
             )
-        known = impression.ranker == self.fingerprint or impression.ranker in self._older
+        known = impression.ranker == self.fingerprint or impression.ranker in (self._as_given, *self._older)
         if not known or impression.seed != self.seed:
             raise ForeignImpressionError("the impression was made by another ranker (name, width, seed or options)")
         if impression is not self._newest:
@@ -306,9 +306,19 @@ class Ranker(Saved, ABC):
     @cached_property
     def fingerprint(self) -> str:
         """Sixteen hex digits of name, width, seed and settings: rankers that agree in all share impressions."""
+        settings = self.settings
+        numbers = [f.name for f in fields(self) if "float" in str(f.type) and type(settings.get(f.name)) is int]
+        return self._fingerprint_of(settings | {name: float(settings[name]) for name in numbers})
+
+    @cached_property
+    def _as_given(self) -> str:
+        """The fingerprint of before 1 was 1.0, where a number is meant."""
+        return self._fingerprint_of(self.settings)
+
+    def _fingerprint_of(self, settings: Mapping[str, Any]) -> str:
         # Rankers of before there were additive ones keep their fingerprint.
-        settings = {name: value for name, value in self.settings.items() if (name, value) != ("model", "linear")}
-        text = json.dumps([self.name, self.n_features, self.seed, settings], sort_keys=True)
+        told = {name: value for name, value in settings.items() if (name, value) != ("model", "linear")}
+        text = json.dumps([self.name, self.n_features, self.seed, told], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property

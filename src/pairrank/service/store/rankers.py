@@ -67,7 +67,7 @@ class RankerTables:
             ids = [] if self.find(name) else self.database.insert("rankers", made | numbered, new)
             if not ids:
                 found = self.ranker(name)
-                if found.config.to_json() != config.to_json():
+                if found.config != Config.from_json(config.to_json()):
                     raise RankerExistsError(
                         f"ranker {name!r} exists with another configuration, and configurations are frozen: "
                         "choose another name, or delete it first"

@@ -79,7 +79,7 @@ class Config:
         return ranker
 
     def to_json(self) -> str:
-        """A canonical text: equal configurations give equal texts."""
+        """The text that `from_json` reads."""
         values = asdict(self)
         if self.prior is None:  # as it was written before there were priors
             del values["prior"]
