@@ -75,6 +75,16 @@ def test_an_estimator_learns_online_from_simulated_users() -> None:
     assert weights.argmax() == 1
 
 
+def test_features_far_from_zero_keep_their_digits() -> None:
+    """As times in seconds since 1970 do, of which float32 tells two minutes apart."""
+    frame, qrels = world(20, 1)
+    far = frame.assign(features=[x + 1.7e9 for x in frame["features"]])
+    near, moved = (PairRankEstimator(rounds=100).fit(each, qrels) for each in (frame, far))
+    np.testing.assert_allclose(moved.model.weights, near.model.weights, rtol=1e-3)  # type: ignore[union-attr]
+    for name in ("online_ndcg", "ndcg"):
+        np.testing.assert_array_equal(*(each.records.columns[name] for each in (near, moved)))  # type: ignore[union-attr]
+
+
 def test_an_estimator_reads_texts_where_there_are_no_features() -> None:
     qrels = pd.DataFrame([{"qid": qid, "docno": "d3", "label": 1} for qid in ("q1", "q2")])
     pipeline = FOUND >> PairRankEstimator(rounds=100, clicks="perfect")

@@ -23,7 +23,7 @@ class Dataset:
 
     Attributes
     ----------
-    features : (n_docs, n_features) float32, normalised; memory-mapped when it comes from the cache.
+    features : (n_docs, n_features), normalised; float32 from files, memory-mapped when it comes from the cache.
     grades : (n_docs,) int64, relevance from 0.
     offsets : (n_queries + 1,) int64; query i has the rows offsets[i] to offsets[i + 1].
     query_ids : (n_queries,) str.
@@ -43,7 +43,7 @@ class Dataset:
     array([0, 2])
     """
 
-    features: NDArray[np.float32]
+    features: NDArray[np.floating[Any]]
     grades: IntArray
     offsets: IntArray
     query_ids: AnyArray
@@ -100,12 +100,12 @@ class Dataset:
         """Number of grades on the data set's scale: 2, 3 or 5 (one more than the highest grade beyond that)."""
         return max(self.scale, scale_of(int(self.grades.max(initial=0))))
 
-    def query(self, i: int) -> tuple[NDArray[np.float32], IntArray]:
+    def query(self, i: int) -> tuple[NDArray[np.floating[Any]], IntArray]:
         """Views of the features (n, n_features) and grades (n,) of query ``i``."""
         rows = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
         return self.features[rows], self.grades[rows]
 
-    def queries(self) -> Iterator[tuple[NDArray[np.float32], IntArray]]:
+    def queries(self) -> Iterator[tuple[NDArray[np.floating[Any]], IntArray]]:
         """Every query in turn, as `query` gives it."""
         return (self.query(i) for i in range(self.n_queries))
 

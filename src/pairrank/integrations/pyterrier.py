@@ -152,7 +152,7 @@ class PairRankEstimator(pt.Estimator):
         found = [labels.get((str(row.qid), str(row.docno)), 0) for row in frame.itertuples()]
         grades = np.maximum(np.nan_to_num(np.array(found, dtype=float)), 0).astype(np.int64)
         sizes = frame.groupby("qid", sort=False).size()
-        X = self._features(frame).astype(np.float32)
+        X = self._features(frame)
         return Dataset(
             features=X,
             grades=grades,
