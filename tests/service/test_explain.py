@@ -119,6 +119,13 @@ def test_a_missing_value_is_what_the_ranker_says(client: TestClient) -> None:
     assert (learned["learned_count"], learned["set_aside"]) == (1, 0)
 
 
+def test_values_may_be_missing_where_documents_are_called_as_features_are(client: TestClient) -> None:
+    client.put("/v1/rankers/b", json={"n_features": 2, "options": {"missing": 0}, "feature_names": ["1", "2"]})
+    documents = [{"id": str(n), "features": [n, None]} for n in range(1, 4)]
+    shown = client.post("/v1/rankers/b/rank", json={"documents": documents})
+    assert shown.status_code == 200, shown.text
+
+
 def test_null_in_an_additive_model_is_a_value(client: TestClient) -> None:
     client.put("/v1/rankers/b", json={"n_features": 2, "options": {"model": "additive"}})
     documents = [{"id": "a", "features": [None, 1]}, {"id": "b", "features": [2, 3]}]

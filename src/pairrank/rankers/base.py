@@ -285,9 +285,12 @@ class Ranker(Saved, ABC):
         """Whether the state is one to go on with."""
         return True
 
-    def check_features(self, features: Features) -> FloatArray:
-        """``features`` as a finite float64 array (n_docs, n_features) with a row at least, or `FeatureError`."""
-        return self._columns.read(features, may_lack=self._may_lack()).features
+    def check_features(self, features: Features, ids: Iterable[Id] | None = None) -> FloatArray:
+        """``features`` as a finite float64 array (n_docs, n_features) with a row at least, or `FeatureError`.
+
+        With ``ids`` its message names the document.
+        """
+        return self._columns.read(features, ids, self._may_lack()).features
 
     def _check_impression(self, impression: Impression) -> None:
         if not isinstance(impression, Impression):

@@ -297,7 +297,7 @@ def _known(query: Query, ranker: Ranker) -> Query:
     """The request with missing values replaced by what they mean, or a sentence that names the first."""
     if not np.isnan(query.features.min()):
         return query
-    return query._replace(features=ranker.check_features(dict(zip(query.ids, query.features, strict=True))))
+    return query._replace(features=ranker.check_features(query.features, query.ids))
 
 
 def _rest(query: Query, page: Page) -> Query:
