@@ -109,6 +109,10 @@ def test_what_frames_write_for_nothing_is_nothing() -> None:
     assert recency[1] == pytest.approx((recency[0] + recency[2]) / 2)
     assert column("title", "none", documents).tolist() == [0.0, 0.0, 1.0]
     assert not column("title", "nan", documents).any()
+    for gap in (pandas.NaT, pandas.NA, math.nan, np.float32("nan")):
+        other = [{"text": "a", "title": gap, "date": gap, "updated": dates[n]} for n in (0, 2)]
+        assert column("recency", "q", other).tolist() == [recency[0], recency[2]]
+        assert not column("title", "nat na nan", other).any()
 
 
 def test_words_are_folded_and_unspaced_scripts_split() -> None:

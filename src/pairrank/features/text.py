@@ -207,10 +207,16 @@ def words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
+def _is_gap(value: Any) -> bool:
+    """Whether a value is None or, as frames write that, NaN, NaT or NA."""
+    nan = isinstance(value, (float, np.floating, datetime)) and value != value
+    return value is None or bool(nan) or type(value).__name__ == "NAType"
+
+
 def _title(metadata: Mapping[str, Any]) -> str:
-    """The title as a text; none where it is None or, as frames write that, NaN."""
+    """The title as a text; none where there is none."""
     title = metadata.get("title")
-    return "" if title is None or (isinstance(title, float) and math.isnan(title)) else str(title)
+    return "" if _is_gap(title) else str(title)
 
 
 def _early(terms: list[str], text: list[str]) -> list[float]:
@@ -294,13 +300,13 @@ def _number(value: Any) -> float:
 
 def _seconds(metadata: Mapping[str, Any], names: tuple[str, ...]) -> float:
     """A document's date in seconds since 1970, or NaN."""
-    found = next((metadata[name] for name in names if metadata.get(name) is not None), None)
+    found = next((metadata[name] for name in names if not _is_gap(metadata.get(name))), None)
     try:
         if isinstance(found, str) and (len(found) == 8 or math.isnan(_number(found))):  # 20260501 is ISO, too
             found = datetime.fromisoformat(found)
         if isinstance(found, datetime):
             return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    except ValueError:  # no date, or the NaT of a frame
+    except ValueError:  # no date
         return math.nan
     if isinstance(found, date):
         return datetime(found.year, found.month, found.day, tzinfo=UTC).timestamp()
