@@ -122,6 +122,8 @@ def test_lists_of_a_learning_service_are_told_from(
         assert told.left_out == {"without their candidates": 6}
         assert 0.0 <= told.value <= 1.0
         assert told.doubt  # sixty lists are few
+    service.post("/v1/rankers/a/pin", json={"version": 0})  # as an experiment would show it
+    assert pairrank.evaluate(tmp_path / "store.db", ranker="a", against="a").against == "a@0"
     words = ["--ranker", "a"]
     assert main(["evaluate", str(tmp_path / "store.db"), *words, "--json"]) == 0
     printed = capsys.readouterr().out

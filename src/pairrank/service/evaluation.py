@@ -96,7 +96,7 @@ def evaluate(
     store : ``sqlite:///FILE``, a path, or ``postgresql://…``; the service may be running.
     ranker : whose log; None where the store holds one ranker only.
     against : "as-sent", the order in which documents came; a version of the ranker, or another ranker of the store, as
-        it is or a version of it ("other@12"), by score.
+        it is served or a version of it ("other@12"), by score.
     metric : "clicks" per list; "first-click": the reciprocal rank of the first; or "interleaved": in lists that are a
         team draft of the ranker's order by score and the other, clicks on the ranker's picks less those on the other's.
     positions : from the top of a list, that count.
@@ -151,7 +151,7 @@ def _other(store: SqlStore, row: RankerRow, against: str | int) -> tuple[Order, 
         raise InputError(
             f"ranker {owner.name!r} takes other features than {row.name!r}; both must rank the same documents"
         )
-    version = owner.version if arm.version is None else arm.version
+    version = owner.served_version if arm.version is None else arm.version
     kept = store.snapshot(owner.id, version)
     if kept is None and not owner.base <= version <= owner.applied:
         raise OptionError(f"version {version} of ranker {owner.name!r} is not kept, and its log does not reach it")
