@@ -17,6 +17,7 @@ def test_the_order_of_precedence(tmp_path: Path) -> None:
     settings = load_settings({"port": 5, "host": None}, environment)
     assert (settings.port, settings.workers, settings.host, settings.public_events) == (5, 4, "::1", True)
     assert load_settings({}, {}) == Settings()
+    assert load_settings({"key_rate": 3}, {"PAIRRANK_BODY_SECONDS": "2"}) == Settings(key_rate=3.0, body_seconds=2.0)
     file.write_bytes(b"\xef\xbb\xbfport = 7\r\n")  # as some editors on Windows write it
     assert load_settings({}, {}, str(file)).port == 7
 
@@ -39,7 +40,14 @@ def test_wrong_values_are_named(environment: dict[str, str], match: str) -> None
 
 def test_wrong_files_are_named(tmp_path: Path) -> None:
     file = tmp_path / "serve.toml"
-    for text, match in (("prt = 1", "no setting"), ("port = ", "not TOML"), ("port = true", "expected int")):
+    for text, match in (
+        ("prt = 1", "no setting"),
+        ("port = ", "not TOML"),
+        ("port = true", "expected int"),
+        ("port = 80.5", r"port is 80\.5; expected int"),
+        ('allowed_hosts = ["a", "b"]', r"allowed_hosts is \['a', 'b'\]; expected str"),
+        ("public_events = 1", "expected bool"),
+    ):
         file.write_text(text)
         with pytest.raises(OptionError, match=match):
             load_settings({}, {}, str(file))

@@ -138,9 +138,9 @@ def _convert(name: str, value: Any, known: Mapping[str, type], source: str) -> A
     if name not in known:
         raise OptionError(f"{source} sets {name!r}, which is no setting; there are: {', '.join(known)}")
     wanted = known[name]
-    with suppress(TypeError, ValueError, KeyError):
-        if isinstance(value, bool) == (wanted is bool):
+    with suppress(ValueError, KeyError):
+        if isinstance(value, str):
+            return _BOOLEANS[value.lower()] if wanted is bool else wanted(value)
+        if type(value) is wanted or (type(value) is int and wanted is not bool):
             return wanted(value)
-        if wanted is bool and isinstance(value, str):
-            return _BOOLEANS[value.lower()]
     raise OptionError(f"{source}: {name} is {value!r}; expected {wanted.__name__}")
