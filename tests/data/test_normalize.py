@@ -53,6 +53,14 @@ def by_formula(name: str, features: np.ndarray, offsets: np.ndarray) -> np.ndarr
     return result
 
 
+@pytest.mark.parametrize("name", ["query", "global", "standard"])
+def test_values_in_64_bits_keep_their_digits(name: str) -> None:
+    """As times in seconds since 1970, of which float32 tells two minutes apart."""
+    x = np.array([[0.0, 3.0], [30.0, 1.0], [60.0, 2.0]])
+    fitted = [Normaliser.fit(name, statistics(X, np.zeros(3, dtype=np.int64), name)) for X in (x, x + 1.7e9)]
+    np.testing.assert_array_equal(fitted[1].apply(x + 1.7e9), fitted[0].apply(x))
+
+
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=30)
 @given(case=queries(st.integers(-500, 500).map(lambda x: x / 8)), rows=st.sampled_from([1, 3, 4096]))

@@ -8,7 +8,7 @@
 - ``log1p+global``: sign(x) log(1 + |x|), then as ``global``
 - ``log1p+standard``: sign(x) log(1 + |x|), then as ``standard``
 
-A feature without any spread (within the query, or over the training split) becomes 0. Values are float32, sums and
+A feature without any spread (within the query, or over the training split) becomes 0. Results are float32, sums and
 differences are float64, so the largest values that a file can hold do not overflow.
 """
 
@@ -113,11 +113,11 @@ class Normaliser:
 
     def apply(self, features: NDArray[Any]) -> Float32Array:
         """The normalised raw ``features`` (n, n_features) of one query's candidates."""
-        result = np.array(features, dtype=np.float32)
+        result = np.array(features, dtype=np.float64)  # in which times keep their digits
         self.apply_in_place(result, np.array([0, len(result)]))
-        return result
+        return result.astype(np.float32)
 
-    def apply_in_place(self, features: Float32Array, offsets: IntArray) -> None:
+    def apply_in_place(self, features: NDArray[Any], offsets: IntArray) -> None:
         """Normalise ``features`` (n_docs, n_features) where they lie; ``offsets`` as in `Dataset`."""
         if self.shift is not None and self.spread is not None:
             for rows in _blocks(len(features)):
