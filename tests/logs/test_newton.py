@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pairrank
+from pairrank import logs
 from pairrank.errors import DataError, LogError, OptionError, StorageError
 from pairrank.kernel import pairs
 from pairrank.logs import Reason, clicklog, fit, newton, validate
@@ -250,3 +251,24 @@ def test_a_feature_that_never_varies_changes_nothing(write: Callable[..., str]) 
     assert np.isfinite(same.hessian).all()
     # The fourth feature taught next to nothing: THETA has a 0 there.
     np.testing.assert_allclose(same.theta[:3], plain.theta[:3], atol=0.1)
+
+
+@pytest.mark.parametrize("model", ["linear", "additive"])
+@pytest.mark.parametrize("value", [0.0, 1.7e12])
+def test_a_wrong_value_spoils_no_more_than_its_list(model: str, value: float, write: Callable[..., str]) -> None:
+    """A date of 0, or in milliseconds, among seconds since 1970; with it scores hardly knew the feature any more."""
+    rng = np.random.default_rng(0)
+    made = []
+    for _ in range(1000):
+        X = np.column_stack([1.7e9 + 1e5 * rng.random(8), rng.random((8, 3))])
+        made.append((X, rng.random(8) < 1.0 / (1.0 + np.exp(3.0 - 3e-5 * (X[:, 0] - 1.7e9) - X[:, 1]))))
+    right = write("right.parquet", made)
+    made[7][0][3, 0] = value
+    wrong = write("wrong.parquet", made)
+    clean, found = fit([right], model=model), fit([wrong], model=model)
+    np.testing.assert_allclose(found.units.units[:4], clean.units.units[:4], rtol=0.05)
+    ends = np.array([[1.7e9, 0.5, 0.5, 0.5], [1.7e9 + 1e5, 0.5, 0.5, 0.5]])
+    (low, high), (far_low, far_high) = (one.units.columns(ends) @ one.theta for one in (clean, found))
+    assert far_high - far_low == pytest.approx(high - low, rel=0.25 if model == "linear" else 0.4)
+    assert found.theta[1] == pytest.approx(clean.theta[1], rel=0.15)
+    np.testing.assert_allclose(logs.spread([wrong]), logs.spread([right]), rtol=0.05)

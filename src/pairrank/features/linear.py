@@ -21,9 +21,10 @@ from pairrank.types import BoolArray, FloatArray, IntArray
 LISTS = 64
 # Features that differ by less are constant: the square of such a difference has no digits left.
 LEAST = 1e-100
-# In units of its feature no document is seen further from the middle of its list than this, where float32 can still
-# tell the others' widths.
-FURTHEST = 1e3
+# In units of its feature no document is seen further from the middle of its list: it is a wrong value, and clicks on it
+# or beside it would outweigh a thousand lists. In raw counts there are true ones, too: by scores, which have no bounds,
+# models that were learned within 30 units ranked less well than within 100 or 1,000, and no better online.
+FURTHEST = 100.0
 # A list in which a feature differs so many times as much as in the median list holds what is no value of it (a date of
 # 0, say), and sets no unit. Raw counts differ by less from list to list.
 UNUSUAL = 300.0
@@ -186,7 +187,7 @@ class Units(Saved):
         self.values = self.usual([*(self.measure(*seen) for seen in earlier), found])
         return bool((self.values != before)[before > 0.0].any())
 
-    def usual(self, measured: Sequence[FloatArray]) -> FloatArray:
+    def usual(self, measured: Sequence[FloatArray] | FloatArray) -> FloatArray:
         """(d,), the units by what `measure` told of several lists."""
         each = np.array(measured)
         # The lower median of the lists in which a feature varies, since an upper one of two could be the unusual one.

@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pairrank.features.additive import filled
+from pairrank.features.linear import FURTHEST, UNUSUAL, Units
 from pairrank.types import FloatArray, IntArray
 
 # With lam = 3d the prior expects the scores of two usual documents to differ by √(1/3) = 0.58.
@@ -32,13 +34,47 @@ def centred(features: ArrayLike, offsets: IntArray) -> FloatArray:
     return D
 
 
-def spread_sums(D: FloatArray, offsets: IntArray) -> tuple[FloatArray, FloatArray]:
-    """For centred ``D`` (n_docs, d), per feature: Σ over lists of E[(x_i - x_j)_f²], and the number where it varies."""
+def spreads(D: FloatArray, offsets: IntArray) -> FloatArray:
+    """(n_lists, d): E[(x_i - x_j)_f²] of centred ``D`` (n_docs, d) list by list; 0 where a feature does not vary."""
     starts, sizes = _lists(offsets)
     # Σ_ij (x_i - x_j)² = 2k Σ (x_i - mean)², over k(k - 1) pairs.
     squares = np.add.reduceat(D**2, starts, axis=0)
-    means = np.where(squares > LEAST, squares * (2.0 / np.maximum(sizes - 1, 1))[:, None], 0.0)
+    return np.where(squares > LEAST, squares * (2.0 / np.maximum(sizes - 1, 1))[:, None], 0.0)
+
+
+def spread_sums(D: FloatArray, offsets: IntArray, usual: FloatArray | float = np.inf) -> tuple[FloatArray, FloatArray]:
+    """For centred ``D`` (n_docs, d), per feature: Σ over lists of E[(x_i - x_j)_f²], and the number where it varies.
+
+    Lists in which a feature differs by more than `UNUSUAL` times what is ``usual`` (d,) are left out.
+    """
+    means = spreads(D, offsets)
+    means[np.sqrt(means) > UNUSUAL * usual] = 0.0
     return means.sum(axis=0), (means > 0).sum(axis=0).astype(np.float64)
+
+
+def usual(D: FloatArray, offsets: IntArray) -> FloatArray:
+    """(d,): how far documents differ in usual lists, by centred ``D`` (n_docs, d); infinite where they never do."""
+    found = Units(D.shape[1], "spread").usual(np.sqrt(spreads(D, offsets)))
+    return np.where(found > 0.0, found, np.inf)
+
+
+def clipped(features: FloatArray, offsets: IntArray, usual: FloatArray) -> FloatArray:
+    """``features`` (n_docs, d), no document further from its list's lower median than `FURTHEST` times ``usual`` (d,).
+
+    As a ranker sees them (`kernel.confidence.standardised`). Lists that are nowhere wider than that stay as they are.
+    """
+    starts, sizes = _lists(offsets)
+    reach = FURTHEST * usual
+    far = np.fmax.reduceat(features, starts, axis=0) - np.fmin.reduceat(features, starts, axis=0) > reach
+    if not far.any():
+        return features
+    features = features.copy()
+    for q, f in np.argwhere(far):
+        values = features[starts[q] : starts[q] + sizes[q], f]
+        known = np.sort(values[~np.isnan(values)])
+        middle = known[(len(known) - 1) // 2]
+        values[:] = np.clip(values, middle - reach[f], middle + reach[f])
+    return features
 
 
 def mean_spread(total: FloatArray, n_lists: FloatArray) -> FloatArray:
@@ -46,9 +82,16 @@ def mean_spread(total: FloatArray, n_lists: FloatArray) -> FloatArray:
     return np.where(n_lists > 0, total / np.maximum(n_lists, 1.0), 1.0)
 
 
+def clipped_by_usual(features: FloatArray, offsets: IntArray) -> FloatArray:
+    """``features`` (n_docs, d), `clipped` by what is usual in these lists; missing values stay missing."""
+    known = np.concatenate([filled(X) for X in np.split(features, offsets[1:-1])])
+    return clipped(features, offsets, usual(centred(known, offsets), offsets))
+
+
 def of(features: ArrayLike, offsets: IntArray) -> FloatArray:
     """(d,): E[(x_i - x_j)_f²] of the lists of ``features`` (n_docs, d)."""
-    return mean_spread(*spread_sums(centred(features, offsets), offsets))
+    D = centred(features, offsets)
+    return mean_spread(*spread_sums(D, offsets, usual(D, offsets)))
 
 
 def _lists(offsets: IntArray) -> tuple[IntArray, IntArray]:

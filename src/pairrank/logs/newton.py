@@ -29,7 +29,7 @@ from pairrank.estimator import evidence
 from pairrank.features import position
 from pairrank.features.additive import Additive
 from pairrank.features.linear import Units
-from pairrank.features.spread import STRENGTH, mean_spread
+from pairrank.features.spread import STRENGTH, centred, clipped_by_usual, mean_spread, usual
 from pairrank.kernel.confidence import inverse_of
 from pairrank.logs import reader
 from pairrank.logs.problems import Problems, Progress, Reason
@@ -37,7 +37,7 @@ from pairrank.logs.reader import Chunk
 from pairrank.logs.sums import KINDS, Compensated, Sums, sums
 from pairrank.rankers.priors import Prior
 from pairrank.state import restore, state_of
-from pairrank.types import FloatArray
+from pairrank.types import BoolArray, FloatArray
 
 # Newton's steps square the error: below this decrement one more step leaves nothing but rounding.
 DECREMENT = 1e-7
@@ -177,15 +177,24 @@ def spread(
 ) -> FloatArray:
     """(d,): E[(x_i - x_j)_f²] over the documents of a list, of the click logs at ``paths``."""
     chunks = reader.chunks(paths, Problems(), missing)
-    total = _one_pass(chunks, _units("linear", chunks), engine, workers, progress, Problems())
+    total = _one_pass(chunks, _units("linear", chunks), engine, workers, progress, Problems(), look=True)
     return mean_spread(total.spread, total.varied)
 
 
 def _one_pass(
-    chunks: list[Chunk], units: Units, engine: str, workers: int | None, progress: Progress | None, problems: Problems
+    chunks: list[Chunk],
+    units: Units,
+    engine: str,
+    workers: int | None,
+    progress: Progress | None,
+    problems: Problems,
+    *,
+    look: bool = False,
 ) -> Sums:
     job = _Job(chunks, units, 1.0, "all", "skip", None, progress)
     with engines.start(engine, workers) as running:
+        if look:
+            job.look(running)
         return job.sweep(running, np.zeros(job.width), problems)
 
 
@@ -206,6 +215,7 @@ class _Job:
     bends: int = 0
     share: float = 1.0  # of the log, for a first guess: its penalty is as much less
     penalty: FloatArray = field(init=False)  # λ_f, known after the first pass
+    usual: FloatArray | None = None  # (width,), how far the documents of some lists usually differ
 
     @property
     def width(self) -> int:
@@ -214,9 +224,9 @@ class _Job:
 
     def run(self, engine: Engine, problems: Problems) -> Fit:
         theta, done, M, resumed = self._resume(problems)
+        if self.usual is None:
+            self.look(engine)
         if done is None:
-            if isinstance(self.units, Additive) and not self.units.fixed:
-                self.units.lay_pieces(self._some_lists(engine), evidence.LINE)
             theta = self._first_guess(engine)
             done = self.sweep(engine, theta, resumed)
             if not done.n_pairs:
@@ -257,15 +267,23 @@ class _Job:
             self.units,
         )
 
+    def look(self, engine: Engine) -> None:
+        """Find how far columns usually differ, and lay an additive model's pieces."""
+        lists = self._some_lists(engine)
+        if not lists:
+            raise DataError(reader.NO_LIST)
+        X, offsets = np.concatenate(lists), np.append(0, np.cumsum([len(X) for X in lists]))
+        if isinstance(self.units, Additive) and not self.units.fixed:
+            self.units.lay_pieces(np.split(clipped_by_usual(X, offsets), offsets[1:-1]), evidence.LINE)
+        found = usual(centred(self.units.columns(X), offsets), offsets)
+        self.usual = np.append(found, np.full(self.width - len(found), np.inf))
+
     def _some_lists(self, engine: Engine) -> list[FloatArray]:
         """The documents of every n-th good list, `LISTS` to twice as many in all: the same for every engine."""
         every = max(sum(chunk.rows for chunk in self.chunks) // LISTS, 1)
         before = accumulate((chunk.rows for chunk in self.chunks), initial=0)
-        task = partial(_documents, n_features=len(self.units.values), every=every)
-        lists = [X for found in engine.map(task, list(zip(self.chunks, before, strict=False))) for X in found]
-        if not lists:
-            raise DataError(reader.NO_LIST)
-        return lists
+        task = partial(_documents, may_lack=self.units.may_lack(), every=every)
+        return [X for found in engine.map(task, list(zip(self.chunks, before, strict=False))) for X in found]
 
     def _penalty(self) -> FloatArray:
         """(width,), λ_f = lam · spread_f, times how stiff a function is; and that of the bias of position."""
@@ -333,7 +351,8 @@ class _Job:
         """One pass; with ``problems`` the first one, which also adds up M and notes what is wrong with the log."""
         self.passes += 1
         first = problems is not None
-        task = partial(_part, theta=theta, pairs=self.pairs, units=self.units, first=first, powers=powers)
+        known = partial(_part, pairs=self.pairs, units=self.units, usual=self.usual)
+        task = partial(known, theta=theta, first=first, powers=powers)
         total = Compensated(self.width + 2 * powers)
         previous: tuple[str, int] = ("", 0)
         for number, (chunk, part) in enumerate(zip(self.chunks, engine.map(task, self.chunks), strict=True), 1):
@@ -394,20 +413,29 @@ class _Job:
         return arrays["theta"], done, arrays["M"], noted
 
 
-def _part(chunk: Chunk, *, theta: FloatArray, pairs: str, units: Units, first: bool, powers: bool) -> Part:
+def _part(
+    chunk: Chunk,
+    *,
+    theta: FloatArray,
+    pairs: str,
+    units: Units,
+    usual: FloatArray | None,
+    first: bool,
+    powers: bool,
+) -> Part:
     total, problems = Compensated(len(theta) + 2 * powers), Problems()
     earliest = latest = None
     for batch, times in reader.batches(chunk, units.may_lack(), problems):
-        total.add(sums(batch, theta, pairs, units, first=first, powers=powers))
+        total.add(sums(batch, theta, pairs, units, usual, first=first, powers=powers))
         if len(times):
             earliest, latest = times[0] if earliest is None else earliest, times[-1]
     return Part(total.total(), problems, int(earliest or 0), int(latest or 0))
 
 
-def _documents(part: tuple[Chunk, int], *, n_features: int, every: int) -> list[FloatArray]:
+def _documents(part: tuple[Chunk, int], *, may_lack: BoolArray, every: int) -> list[FloatArray]:
     """The documents of every n-th good list of a row group, which comes after so many rows of others."""
     (chunk, place), found = part, []
-    for batch, _ in reader.batches(chunk, np.ones(n_features, dtype=np.bool_), Problems()):
+    for batch, _ in reader.batches(chunk, may_lack, Problems()):
         lists = np.split(batch.features, batch.offsets[1:-1])
         found += [X for X in lists[-place % every :: every] if len(X)]
         place += len(lists)

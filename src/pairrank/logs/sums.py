@@ -8,8 +8,8 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from pairrank.features import position
-from pairrank.features.linear import Units
-from pairrank.features.spread import centred, spread_sums
+from pairrank.features.linear import FURTHEST, Units
+from pairrank.features.spread import centred, clipped, spread_sums
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import Pairs
 from pairrank.logs.reader import Batch
@@ -99,16 +99,28 @@ class Sums:
 
 
 def sums(
-    batch: Batch, theta: FloatArray, kind: str, units: Units, *, first: bool = False, powers: bool = False
+    batch: Batch,
+    theta: FloatArray,
+    kind: str,
+    units: Units,
+    usual: FloatArray | None = None,
+    *,
+    first: bool = False,
+    powers: bool = False,
 ) -> Sums:
     """The sums over a batch: Σ w log(1 + e^-z), -Σ w σ(-z) x, Σ w σ'(z) x xᵀ and Σ w x xᵀ, where z = x·θ.
 
     With b_i = Σ ±w σ(-z) over the pairs of document i the gradient is -Xᵀb, and Σ v x xᵀ = Xᵀ·Laplacian(v)·X: the
     work grows with the documents, however many pairs they make. M and the features' spread are added up in the
     ``first`` pass only: they do not depend on θ. With ``powers`` the score's square and cube are two more columns, the
-    last.
+    last. Documents that are far out for how far the columns ``usual`` (d,) differ in a list are `clipped`.
     """
+    usual = np.full(len(theta), np.inf) if usual is None else usual
     X, pairs = inputs(batch, kind, units), preferences(batch, kind)
+    apart = spread_sums(X, batch.offsets, usual) if first else None
+    if len(X) and (np.maximum(X.max(axis=0), -X.min(axis=0)) > 0.5 * FURTHEST * usual).any():  # few batches
+        features = clipped(batch.features, batch.offsets, usual[: batch.features.shape[1]])
+        X = X if features is batch.features else inputs(batch._replace(features=features), kind, units)
     scores = X @ theta
     if powers:
         s = X[:, : units.n_inputs] @ theta[: units.n_inputs]
@@ -116,15 +128,14 @@ def sums(
     gap = scores[pairs.winner] - scores[pairs.loser]
     force = pairs.weight * sigmoid(-gap)
     n, d = X.shape
-    spread, varied = spread_sums(X, batch.offsets) if first else (np.zeros(d), np.zeros(d))
     pull = np.bincount(pairs.winner, force, n) - np.bincount(pairs.loser, force, n)
     return Sums(
         loss=float(pairs.weight @ np.logaddexp(0.0, -gap)),
         gradient=-(pull @ X),
         hessian=_spread(X, pairs, pairs.weight * slope(gap)),
         M=_spread(X, pairs, pairs.weight) if first else np.zeros((d, d)),
-        spread=spread,
-        varied=varied,
+        spread=np.zeros(d) if apart is None else apart[0],
+        varied=np.zeros(d) if apart is None else apart[1],
         n_lists=len(batch.offsets) - 1,
         n_pairs=len(gap),
         weight=float(pairs.weight.sum()),

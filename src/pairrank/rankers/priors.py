@@ -20,7 +20,7 @@ from scipy.linalg import cho_factor, cho_solve
 from pairrank.checking import check_number_in, check_numbers
 from pairrank.errors import FeatureError, OptionError
 from pairrank.features.additive import Additive
-from pairrank.features.spread import STRENGTH, centred, mean_spread, spread_sums
+from pairrank.features.spread import STRENGTH, centred, clipped_by_usual, mean_spread, spread_sums, usual
 from pairrank.kernel.logistic import slope
 from pairrank.rankers.base import Ranker
 from pairrank.rankers.pairrank import PairRank
@@ -94,11 +94,13 @@ def from_labels(
     d, (labels, bounds) = documents.shape[-1], check_labels(grades, offsets, len(documents))
     penalty = _check_lam(lam, d)
     documents = documents if model == "additive" else centred(documents, bounds)
-    teacher = OfflineRankNet(d, l2=l2, model=model).fit(documents, labels, bounds)
+    teacher = OfflineRankNet(d, l2=l2, model=model)
+    documents = clipped_by_usual(teacher.check_features(documents), bounds)
+    teacher.fit(documents, labels, bounds)
     units = teacher._units
     theta = teacher._weights / units.units
     X = centred(units.columns(documents), bounds)
-    units.fix_units(np.sqrt(mean_spread(*spread_sums(X, bounds))))
+    units.fix_units(np.sqrt(mean_spread(*spread_sums(X, bounds, usual(X, bounds)))))
     J, M = np.zeros((len(theta),) * 2), np.zeros((len(theta),) * 2)
     n_pairs = 0
     for start, stop in pairwise(bounds.tolist()):
