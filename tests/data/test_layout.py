@@ -31,6 +31,13 @@ def test_folds(tmp_path: Path) -> None:
         find(tmp_path, "test", 1)
 
 
+def test_a_folder_is_a_fold_by_its_whole_name_and_a_number_has_one(tmp_path: Path) -> None:
+    touch(tmp_path, "Fold1/train.txt", "Fold1_backup/train.txt", "Fold2/train.txt", "fold 2/train.txt")
+    assert find(tmp_path, "train", 1).path == tmp_path / "Fold1/train.txt"
+    with pytest.raises(DataError, match="several folders are fold 2, Fold2, fold 2; expected one"):
+        find(tmp_path, "train", 2)
+
+
 @pytest.mark.parametrize("name", ["vali", "valid", "validation"])
 @pytest.mark.parametrize("ending", [".txt", "", ".txt.gz", ".txt.bz2", ".txt.zst", ".gz"])
 def test_spellings(tmp_path: Path, name: str, ending: str) -> None:

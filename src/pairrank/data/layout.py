@@ -22,7 +22,7 @@ WHOLE = "all"
 
 _SPELLINGS = {"train": ("train",), "vali": ("vali", "valid", "validation"), "test": ("test",)}
 _FOLD = re.compile(r"fold[ _-]?(\d+)", re.IGNORECASE)
-_SET = re.compile(r"set(\d+)\.\w+", re.IGNORECASE)
+_SET = re.compile(r"set(\d+)\..+", re.IGNORECASE)
 _ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".7z", ".rar")  # as the public sets come
 
 
@@ -72,13 +72,19 @@ def available(text: str, fold: int) -> list[str]:
 def _fold_folder(path: Path, fold: int) -> tuple[Path, str]:
     """The folder that holds the split files of ``fold``, and what their names begin with."""
     for pattern, what in ((_FOLD, "fold"), (_SET, "set")):
-        matches = ((pattern.match(entry.name), entry) for entry in sorted(path.iterdir()))
-        numbered = {int(m[1]): entry for m, entry in matches if m and entry.is_dir() == (pattern is _FOLD)}
+        matches = ((pattern.fullmatch(entry.name), entry) for entry in sorted(path.iterdir()))
+        numbered = [(int(m[1]), entry) for m, entry in matches if m and entry.is_dir() == (pattern is _FOLD)]
         if numbered:
-            if fold not in numbered:
-                known = ", ".join(map(str, sorted(numbered)))
+            asked = [entry for n, entry in numbered if n == fold]
+            if not asked:
+                known = ", ".join(map(str, sorted({n for n, _ in numbered})))
                 raise DataError(f"{path}: there is no {what} {fold}; there are: {known}")
-            return (numbered[fold], "") if pattern is _FOLD else (path, f"set{fold}.")
+            if pattern is _SET:
+                return path, f"set{fold}."
+            if len(asked) > 1:
+                names = ", ".join(entry.name for entry in asked)
+                raise DataError(f"{path}: several folders are fold {fold}, {names}; expected one: rename the others")
+            return asked[0], ""
     if fold != 1:
         raise DataError(f"{path}: has no Fold folders, so only fold 1 can be asked for; fold is {fold}")
     return path, ""
