@@ -33,11 +33,16 @@ def whole(path: Path) -> bytes:
     return b"".join(blocks)
 
 
-@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("suffix", [*COMPRESS, *map(str.upper, COMPRESS)])
 def test_compressed_text_comes_out_whole_even_in_several_members(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.txt{suffix}"
     half = len(TEXT) // 2
-    path.write_bytes(COMPRESS[suffix](TEXT[:half]) + COMPRESS[suffix](TEXT[half:]))
+    compress = COMPRESS[suffix.lower()]
+    path.write_bytes(compress(TEXT[:half]) + compress(TEXT[half:]))
+    assert whole(path) == TEXT
+    with compressed_lines.writer(path) as file:
+        file.write(TEXT)
+    assert path.stat().st_size < len(TEXT) / 2
     assert whole(path) == TEXT
 
 

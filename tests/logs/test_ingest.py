@@ -398,7 +398,7 @@ def test_a_damaged_store_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("opened", [open, gzip.open])
 def test_joining_tells_how_far_it_is(opened: Any, tmp_path: Path) -> None:
     """Months of events were read for hours without a word."""
-    path = tmp_path / ("events.gz" if opened is gzip.open else "events")
+    path = tmp_path / ("events.GZ" if opened is gzip.open else "events")
     told: list[tuple[str, int, int]] = []
     shown = {"type": "impression", "timestamp": 1, "documents": [{"id": "a", "features": [1]}]}
     with opened(path, "wt") as file:

@@ -29,7 +29,7 @@ def lines(path: Path, progress: Callable[[int], None] | None = None) -> Iterator
     """
     rest, mark = b"", BOM_UTF8
     with open(path, "rb") as file:
-        for block in _decompressed(file, path.suffix):
+        for block in _decompressed(file, path.suffix.lower()):
             cut = block.rfind(b"\n") + 1
             if cut:
                 yield (rest + block[:cut]).removeprefix(mark)
@@ -77,6 +77,7 @@ def _unzstandard(file: BinaryIO) -> Iterator[bytes]:
 
 def writer(path: Path) -> BinaryIO:
     """A file to write bytes to, compressed as the ending of its name says."""
-    opener = import_extra("zstandard", "lab").open if path.suffix == ".zst" else _OPENERS.get(path.suffix, open)
+    suffix = path.suffix.lower()
+    opener = import_extra("zstandard", "lab").open if suffix == ".zst" else _OPENERS.get(suffix, open)
     opened: BinaryIO = opener(path, "wb")
     return opened

@@ -177,7 +177,7 @@ def _lines(path: str, problems: Problems, progress: Progress | None) -> Iterator
 
 
 def _opened(path: str | os.PathLike[str]) -> IO[bytes] | gzip.GzipFile:
-    return gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb")
+    return gzip.open(path, "rb") if str(path).lower().endswith(".gz") else open(path, "rb")
 
 
 def _read_event(record: Mapping[str, Any], join: Join, place: str) -> None:
