@@ -9,7 +9,7 @@ from typing import Any
 
 from pairrank.errors import OptionError
 
-_SPELT = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_SPELT = re.compile(r"\s*([A-Za-z][A-Za-z0-9._-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _VALUE = rf'{_TEXT}|\[(?:{_TEXT}|[^"\]])*\]|{{(?:{_TEXT}|[^"}}])*}}|[^,"\[\]]+?'
 _OPTION = re.compile(rf"\s*([A-Za-z_]\w*)\s*=\s*({_VALUE})\s*(?:,|$)")

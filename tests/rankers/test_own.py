@@ -164,12 +164,14 @@ from importlib.metadata import EntryPoint
 from pairrank.rankers import own
 own._entries = lambda: {
     "theirs": EntryPoint("theirs", "mine:Mine", own.GROUP),
+    "Their_own.2": EntryPoint("Their_own.2", "mine:Mine", own.GROUP),
     "lost": EntryPoint("lost", "nowhere:Mine", own.GROUP),
 }
 import pairrank
 from pairrank import rankers
 made = rankers.make("theirs(decay=0.5)", n_features=2)
 print(made.name, "theirs" in rankers.names(), rankers.label("theirs"))
+print(rankers.parse("Their_own.2(decay=0.5)"))
 try:
     rankers.make("lost", n_features=2)
 except pairrank.errors.OptionError as problem:
@@ -182,5 +184,6 @@ def test_entry_points_are_names() -> None:
     done = subprocess.run([sys.executable, "-c", PACKAGE], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "mine True theirs",
+        "('Their_own.2', {'decay': 0.5})",
         "the ranker 'lost' of nowhere:Mine cannot be loaded: ModuleNotFoundError: No module named 'nowhere'",
     ]
