@@ -224,6 +224,7 @@ def test_grade_outside_the_table(text: str, grades: list[int]) -> None:
         ("position(trust=2)", OptionError),
         ("cascade(hostile=1.5)", OptionError),
         ("cascade(hostile=many)", OptionError),
+        ("perfect(hostile=0.1, hostile=0.2)", OptionError),
         ("perfect(drift=0)", OptionError),
         ("perfect(drift=2.5)", OptionError),
         ("perfect(drift=true)", OptionError),

@@ -33,6 +33,8 @@ def parse(text: str) -> tuple[str, dict[str, Any]] | None:
         option = _OPTION.match(rest, place)
         if option is None:
             raise OptionError(f"cannot read the options of {text!r}; expected name=value, name=value")
+        if option[1] in options:
+            raise OptionError(f"{text!r} gives {option[1]} twice; expected each option once")
         options[option[1]] = _value(option[2])
         place = option.end()
     return match[1], options

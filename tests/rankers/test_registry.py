@@ -49,6 +49,8 @@ def test_unknown_and_unreadable_options_are_refused() -> None:
         rankers.parse("pairrank(alpha)")
     with pytest.raises(OptionError, match=r"cannot read \[1, \.5\]; expected JSON"):
         rankers.parse("pairrank(alpha=[1, .5])")
+    with pytest.raises(OptionError, match=r"'pairrank\(z=1, z=2\)' gives z twice; expected each option once"):
+        rankers.parse("pairrank(z=1, z=2)")
 
 
 def test_plain_pairrank_is_the_class_without_arguments() -> None:
