@@ -186,6 +186,18 @@ def test_drift_comes_halfway_and_attacks_in_steps() -> None:
         assert {"pairrank", "pairrank-c", "p2linrank", "posterior-sampling", "pdgd"} <= set(experiment.rankers)
 
 
+def test_users_of_ones_own_keep_what_the_study_does_not_vary() -> None:
+    protocol = Protocol(data="synthetic:tiny", rounds=700)
+    users = ("perfect(drift=9, hostile=0.2)",)
+    assert ablations.experiment("pairs", protocol, command="", users=users).users == users
+    users = ("perfect(hostile=0.2)",)
+    drift = ablations.experiment("drift", protocol, command="", users=users)
+    assert drift.users == (*users, "perfect(drift=350, hostile=0.2)")
+    for study, wrong in (("drift", "perfect(drift=9)"), ("hostile", "perfect(hostile=0.2)")):
+        with pytest.raises(OptionError, match=f"the study varies {study}, .* without it, as in perfect"):
+            ablations.experiment(study, protocol, command="", users=(wrong,))
+
+
 def test_an_ablation_is_one_command_and_one_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--rounds", "12", "--seeds", "2", "--clicks", "perfect", "--engine", "serial"]
     assert main(["ablate", "synthetic:tiny", "--study", "refine", *small, "--out", str(tmp_path)]) == 0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from pairrank import click_models, rankers
-from pairrank.errors import UnknownNameError
+from pairrank import click_models, rankers, short_text
+from pairrank.errors import OptionError, UnknownNameError
 from pairrank.lab.experiment import SCHEDULE, USERS, Experiment
 from pairrank.sim import Protocol
 from pairrank.sim.spec import data_name
@@ -27,23 +27,27 @@ class Study:
 
     variants : options of one ranker; where it has a choice already, that is one of the variants.
     base : the ranker, unless told otherwise. beside : other rankers that take part as they are.
-    hostile : shares of attackers among the users. drift : whether there are also users whose intent changes halfway.
+    hostile : there are also users with such shares of attackers. drift : also users whose intent changes halfway.
     """
 
     variants: tuple[Mapping[str, Any], ...]
     base: str = BASE
     beside: tuple[str, ...] = ()
-    hostile: tuple[float, ...] = (0.0,)
+    hostile: tuple[float, ...] = ()
     drift: bool = False
 
     def users(self, who: str, rounds: int) -> list[str]:
         """The users of the study that ``who`` become."""
-        changes = [f"hostile={share}" for share in self.hostile]
+        who = click_models.canonical(who)
+        name, given = short_text.parse(who) or (who, {})
+        changes: list[dict[str, Any]] = [{"hostile": share} for share in self.hostile]
         if self.drift:
-            changes.append(f"drift={max(rounds // 2, 1)}")
-        name, _, given = who.partition("(")
-        options = [", ".join(filter(None, (given[:-1], change))) for change in changes]
-        return [click_models.canonical(f"{name}({told})") for told in options]
+            changes.append({"drift": max(rounds // 2, 1)})
+        if taken := [option for change in changes for option in change if option in given]:
+            raise OptionError(
+                f"the study varies {taken[0]}, and the users {who!r} say it already; give them without it, as in {name}"
+            )
+        return [who, *(click_models.canonical(short_text.spell(name, given | change)) for change in changes)]
 
 
 # Each of the default's choices that has another answer.
@@ -77,7 +81,7 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
         "z": Study(tuple({"width": "score", "z": z} for z in (0.05, 0.1, 0.2, 0.4, 0.8)), base="pairrank"),
         "options": Study(({}, *_OPTIONS), base="pairrank"),
         "drift": Study(_FORGETTING, base="pairrank", beside=_OTHERS, drift=True),
-        "hostile": Study(({},), base="pairrank", beside=_OTHERS, hostile=(0.0, 0.1, 0.2, 0.3)),
+        "hostile": Study(({},), base="pairrank", beside=_OTHERS, hostile=(0.1, 0.2, 0.3)),
     }
 )
 
