@@ -17,6 +17,7 @@ from pairrank.errors import FileFormatError, OptionError
 from pairrank.lab import executors
 from pairrank.lab.analysis import quality
 from pairrank.lab.experiment import CEILING, DEFAULTS, check_defaults
+from pairrank.lab.outcomes import Failure
 from pairrank.sim import Protocol, RunSpec, Summary
 
 RUNS = [(1, seed) for seed in range(8)]
@@ -298,6 +299,30 @@ def test_a_set_that_cannot_be_read_is_told_before_any_run(
     assert main(["quality", lacking, *WORDS[1:], "--engine", "serial", "--out", str(tmp_path / "out")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("wrong", [["--ranker", "pairank"], ["--rival", "pdgd(rate=1)"], ["--rival", "mg"]])
+def test_a_ranker_that_is_none_is_told_before_any_run(
+    wrong: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*WORDS, *wrong, "--engine", "serial", "--out", str(tmp_path / "out")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_no_run_of_the_subject_ends_its_failures_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attempt = executors.attempt
+
+    def fails(spec: RunSpec, *rest: Any) -> Any:
+        return Failure(spec, "ValueError", "no luck") if spec.ranker == "pairrank" else attempt(spec, *rest)
+
+    monkeypatch.setattr(executors, "attempt", fails)
+    assert main([*WORDS, "--clicks", "perfect", "--engine", "serial", "--out", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "2 of 7 runs failed; the others are unharmed" in told
+    assert "no luck" in told
 
 
 def test_what_is_named_twice_is_compared_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

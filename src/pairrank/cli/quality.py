@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pairrank import archive, click_models
+from pairrank import archive, click_models, rankers
 from pairrank import data as datasets
 from pairrank.cli import experiment_options
 from pairrank.errors import OptionError
@@ -59,13 +59,17 @@ def run(args: argparse.Namespace) -> None:
         users=tuple(dict.fromkeys(click_models.canonical(text) for text in args.clicks or quality.WHO)),
         seeds=args.seeds,
     )
-    for data, fold in sets:
-        datasets.load(data, fold=fold)  # a set that cannot be read is told before hours of runs on the others
+    for data, fold in sets:  # a set or a ranker that is none is told before hours of runs on and of the others
+        n_features = datasets.load(data, fold=fold).n_features
+        for ranker in (args.ranker, *rivals):
+            rankers.make(ranker, n_features=n_features)
     failed = None
     try:
         done: Sequence[Summary] = experiment_options.run_all(specs, args, args.out)
     except RunsFailedError as problem:
         failed, done = problem, problem.summaries
+        if not any(summary.spec.ranker == canonical(args.ranker) for summary in done):
+            raise
     found = quality.contests(done, subject=args.ranker, rivals=rivals)
     made = f"pairrank {__version__}, {args.rounds} rounds, {args.seeds} seeds; {quality.LEGEND}"
     text = f"# {args.ranker} against its rivals\n\n{made}\n\n{quality.as_markdown(found, args.ranker)}\n"
