@@ -126,6 +126,13 @@ def test_a_ranker_that_cannot_be_tuned_is_told_before_the_others_run(tmp_path: P
     assert not (tmp_path / "t").exists()
 
 
+def test_a_ranker_is_tuned_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--ranker", "pdgd", "--ranker", "pdgd(decay=0.5)", "--trials", "1", "--rounds", "1", "--engine", "serial"]
+    assert main(["tune", "synthetic:tiny", *words, "--out", str(tmp_path / "t")]) == 2
+    assert "pdgd is to be tuned twice, and settings hold one answer" in capsys.readouterr().err
+    assert not (tmp_path / "t").exists()
+
+
 def test_from_the_command_to_the_other_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--rounds", "9", "--seeds", "1", "--clicks", "perfect", "--engine", "serial"]
     words = ["tune", "synthetic:tiny", "--ranker", "sgd-ranknet", "--trials", "3", *small, "--out", str(tmp_path / "t")]

@@ -11,7 +11,7 @@ from typing import Any
 from pairrank import rankers
 from pairrank.cli import experiment_options
 from pairrank.engines.ray import connected
-from pairrank.errors import DataError
+from pairrank.errors import DataError, OptionError
 from pairrank.lab import tune, tuned_options
 from pairrank.sim.run import load_splits
 
@@ -48,6 +48,9 @@ def run(args: argparse.Namespace) -> None:
     told: dict[str, Any] = {f.name: getattr(args, f.name) for f in fields(tune.Task) if hasattr(args, f.name)}
     task = tune.Task(**told, users=experiment_options.users(args))
     texts = {ranker: tuned_options.applied(ranker, given) for ranker in args.ranker or tune.RANKERS}
+    names = [rankers.parse(text)[0] for text in texts.values()]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise OptionError(f"{twice[0]} is to be tuned twice, and settings hold one answer for it; tune one at a time")
     for text in texts.values():  # what cannot be run or tuned is told before hours of runs for the others
         rankers.make(text, n_features=1)
         task.specs(text, args.rounds)
