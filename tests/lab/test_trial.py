@@ -14,7 +14,7 @@ import pytest
 from pairrank import click_models as users
 from pairrank.cli import main
 from pairrank.errors import OptionError
-from pairrank.lab import launches, trial
+from pairrank.lab import launches, trial, trial_report
 from pairrank.rng import Purpose, generator
 from pairrank.trials.launch import Guard
 from pairrank.trials.verdict import Evidence, split_outcome
@@ -133,11 +133,12 @@ def test_a_long_split_forgets_no_list_on_the_way(made: tuple[trial.Study, trial.
     assert (at, sign) == (evidence.decided, evidence.sign)
 
 
-def test_between_equal_orders_no_verdict_is_right_and_none_given_is_not_wrong() -> None:
+def test_between_equal_orders_no_verdict_is_right_or_wrong() -> None:
     plan = study(a="as-sent", b="as-sent", experiments=3, lists=50, null_experiments=2, null_lists=30)
     [row] = trial.run(plan)
     for method in ("interleave", "team", "split"):
-        assert (row["sensitivity"][method]["right"], row["sensitivity"][method]["wrong"]) == (0, 0)
+        assert (row["sensitivity"][method]["right"], row["sensitivity"][method]["wrong"]) == (None, None)
+    assert {line[4] for line in trial_report.lists_until_verdict(plan, [row])[1]} == {"–"}
     assert set(row["false_verdicts"].values()) == {0.0}  # fewer lists than between two looks: looked at in the end
 
 

@@ -226,7 +226,10 @@ def halved(lists: Lists, crowd: Crowd, n: int, rng: np.random.Generator) -> Floa
 
 
 def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
-    """Lists until a verdict, by method: quantiles over the experiments, and how many verdicts were right or wrong."""
+    """Lists until a verdict, by method: quantiles over the experiments, and how many verdicts were right or wrong.
+
+    Between two arms of one value there is no right or wrong: None.
+    """
     draws: dict[str, Draw] = {
         "interleave": partial(interleaved, lists, lists.choice, crowd),
         "team": partial(interleaved, lists, lists.team, crowd),
@@ -244,8 +247,8 @@ def sensitivity(study: Study, lists: Lists, crowd: Crowd) -> dict[str, Any]:
         needed, signs = np.array([at for at, _ in ends]), np.array([sign for _, sign in ends])
         found[name] |= {
             "lists": [_whole(q) for q in np.quantile(needed, [0.5, 0.1, 0.9], method="higher")],
-            "right": int((signs * better > 0).sum()),
-            "wrong": int(((signs != 0) & (signs != better)).sum()),
+            "right": int((signs == better).sum()) if better else None,
+            "wrong": int((signs == -better).sum()) if better else None,
             "needed": [_whole(n) for n in needed],
         }
     return found

@@ -30,7 +30,7 @@ def lists_until_verdict(study: Study, rows: Sequence[Outcome]) -> tuple[Row, lis
         for method, told in _TOLD.items():
             found = row["sensitivity"][method]
             middle, low, high = (_size(n, f"more than {study.lists:,}") for n in found["lists"])
-            verdicts = f"{found['right']}, {found['wrong']}"
+            verdicts = "–" if found["right"] is None else f"{found['right']}, {found['wrong']}"
             size = _size(found["fixed_size"])
             lines.append([row["clicks"], told, middle, f"{low} to {high}", verdicts, size])
         if row["off_policy"]:
