@@ -189,6 +189,16 @@ def test_data_in_memory(splits: Splits, tmp_path: Path) -> None:
         simulate(records.spec, data=splits[0])
 
 
+def test_data_in_memory_that_differ_in_more_than_their_documents_are_other_data(splits: Splits, tmp_path: Path) -> None:
+    def label(**more: object) -> str:
+        train = replace(splits[0], **{"scale": 0, "theta": None, **more})
+        return simulate((train, splits[1]), ranker="pdgd", rounds=1, out=tmp_path).spec.data
+
+    ones = np.ones(splits[0].n_features)
+    assert len({label(), label(theta=ones), label(theta=2 * ones), label(scale=5)}) == 4
+    assert label(scale=splits[0].n_grades) == label(), "the grades themselves say as much"
+
+
 def test_the_record_tells_how_data_in_memory_were_loaded() -> None:
     raw = datasets.load("synthetic:tiny", normalise="log1p")
     assert simulate(raw, ranker="pdgd", rounds=2).spec.normalise == "log1p"

@@ -17,7 +17,7 @@ import numpy as np
 
 from pairrank import data as datasets
 from pairrank import rankers, threads
-from pairrank.data.dataset import Dataset
+from pairrank.data.dataset import Dataset, scale_of
 from pairrank.errors import DataError, OptionError
 from pairrank.rankers import Ranker
 from pairrank.sim import engine
@@ -161,12 +161,18 @@ def _label(source: Any) -> str:
     """What the spec says of the data: the path or name, or a hash of data in memory."""
     if source is None:
         raise OptionError("there are no data; expected a path, a synthetic: name, a Dataset or a pair of Datasets")
-    if isinstance(source, (str, os.PathLike)):
-        return os.fspath(source)
-    digest = hashlib.sha256()
-    for dataset in _pair(source) or ():
+    splits = _pair(source)
+    if splits is None:
+        return str(os.fspath(source))
+    digest, train = hashlib.sha256(), splits[0]
+    for dataset in splits:
         for array in (dataset.features, dataset.grades, dataset.offsets):
             digest.update(np.ascontiguousarray(array).data)
+    # Only what the arrays above do not tell, so that runs which were kept without it are still found.
+    if train.n_grades != scale_of(int(train.grades.max(initial=0))):
+        digest.update(f"{train.n_grades} grades".encode())
+    if train.theta is not None:
+        digest.update(np.ascontiguousarray(train.theta).data)
     return f"memory:{digest.hexdigest()[:16]}"
 
 
