@@ -23,7 +23,6 @@ OWN = '''"""A ranker of one's own."""
 from dataclasses import dataclass
 from typing import ClassVar
 
-import neighbour
 from pairrank.rankers.pdgd import PDGD
 
 
@@ -34,7 +33,7 @@ class Mine(PDGD):
     name: ClassVar[str] = "mine"
     SPACE: ClassVar = {"learning_rate": (0.01, 0.1)}
 
-    learning_rate: float = neighbour.RATE
+    learning_rate: float = 0.05
 '''
 TINY = ["synthetic:tiny", "--rounds", "20", "--seeds", "2", "--clicks", "navigational"]
 
@@ -42,7 +41,7 @@ TINY = ["synthetic:tiny", "--rounds", "20", "--seeds", "2", "--clicks", "navigat
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "neighbour.py").write_text("RATE = 0.05\n")
+    (tmp_path / "neighbour.py").touch()
     (tmp_path / "mine.py").write_text(OWN)
     return tmp_path
 
@@ -87,6 +86,11 @@ def test_a_file_that_changes_is_another_ranker(folder: Path) -> None:
     [
         ("def f(:\n", "broken.py, line 1: "),
         ("import numpy\n\nx = 1 / 0\n", "broken.py, line 3: ZeroDivisionError: division by zero"),
+        (
+            "import neighbour\n",
+            "broken.py, line 1: ModuleNotFoundError: No module named 'neighbour'; a ranker's file finds what is "
+            "installed, not what lies beside it",
+        ),
         ("class Other:\n    pass\n", "broken.py has no class Mine; there are: Other"),
         ("\nclass Mine:\n    pass\n", "broken.py, line 2: Mine is no subclass of pairrank.rankers.Ranker"),
         (
@@ -108,7 +112,7 @@ def test_a_broken_file_gets_one_sentence(text: str, sentence: str, capsys: pytes
 def test_what_fails_while_it_runs_is_told_with_its_line() -> None:
     Path("mine.py").write_text(OWN + "\n    def _learn(self, impression, clicks):\n        raise KeyError('late')\n")
     spec = Protocol(data="synthetic:tiny", rounds=50).run("mine.py:Mine", "perfect", 0)
-    with pytest.raises(RunsFailedError, match=r"mine\.py, line 20: KeyError: 'late'"):
+    with pytest.raises(RunsFailedError, match=r"mine\.py, line 19: KeyError: 'late'"):
         run_all([spec])
 
 

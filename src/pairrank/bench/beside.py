@@ -6,6 +6,7 @@ beside it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def measure(folder: str, quick: bool) -> Iterator[Row]:
         raise OptionError(
             f"there is no {path}; expected a class Against in it: a ranker that calls the program beside it"
         )
+    sys.path.insert(0, folder)  # a ranker's file by itself finds nothing beside it
     for n_docs, n_features in SHAPES:
         queries = candidates(n_docs, n_features, 10 if quick else 100)
         names = (f"{path}:Against", *RANKERS)

@@ -14,7 +14,6 @@ import sys
 import traceback
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, cast
 
@@ -126,15 +125,13 @@ def _load(where: Place, content: bytes) -> type[Ranker]:
         module = ModuleType(name)
         module.__file__ = where.path
         sys.modules[name] = module  # dataclasses look their module up
-        folder = str(Path(where.path).resolve().parent)
-        sys.path.insert(0, folder)  # as if the file were run: it may import its neighbours
         try:
             exec(compile(content, where.path, "exec", dont_inherit=True), vars(module))
         except Exception as problem:
             del sys.modules[name]
-            raise OptionError(f"{where.path}, {_told(problem, where.path)}") from problem
-        finally:
-            sys.path.remove(folder)
+            alone = "; a ranker's file finds what is installed, not what lies beside it"  # no digest tells of that
+            why = alone if isinstance(problem, ModuleNotFoundError) else ""
+            raise OptionError(f"{where.path}, {_told(problem, where.path)}{why}") from problem
     found = getattr(module, where.cls, None)
     if found is None:
         known = [n for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == name]
