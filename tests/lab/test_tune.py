@@ -154,6 +154,11 @@ def test_settings_files(tmp_path: Path) -> None:
     assert tuned_options.applied("pdgd", tuned) == "pdgd(learning_rate=0.3)"
     assert tuned_options.applied("pdgd(learning_rate=1)", tuned) == "pdgd(learning_rate=1)"
     assert tuned_options.applied("dbgd", tuned) == "dbgd"
+    own = tmp_path / "mine.py"
+    own.write_text("from pairrank.rankers.pdgd import PDGD\n\nclass Mine(PDGD):\n    name = 'mine'\n")
+    tuned = {rankers.parse(f"{own}:Mine")[0]: {"learning_rate": 0.3}}
+    named = tuned_options.applied(f"{own.parent}/../{own.parent.name}/mine.py:Mine", tuned)
+    assert rankers.parse(named)[1] == {"learning_rate": 0.3}, "a file is the same by any path"
     with pytest.raises(UnknownNameError, match="no settings"):
         tuned_options.load(str(tmp_path / "nowhere"))
     with pytest.raises(NewerFormatError, match="upgrade"):

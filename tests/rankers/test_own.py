@@ -56,6 +56,17 @@ def test_a_file_is_a_name(folder: Path) -> None:
     assert type(rankers.make(str(folder / "mine.py") + ":Mine", n_features=3)).__name__ == "Mine"
 
 
+def test_a_path_may_have_brackets(folder: Path) -> None:
+    (folder / "mine.py").rename("ranker(1).py")
+    name, options = rankers.parse("ranker(1).py:Mine(decay=0.5)")
+    assert name.startswith("ranker(1).py:Mine@")
+    assert options == {"decay": 0.5}
+    assert rankers.parse("ranker(1).py:Mine") == (name, {})
+    assert rankers.parse('pairrank(feature_names=["mine.py:Mine(1)"])')[0] == "pairrank"
+    spec = Protocol(data="synthetic:tiny", rounds=5).run("ranker(1).py:Mine(decay=0.5)", "perfect", 0)
+    assert run_all([spec], engine="serial")[0].spec.ranker == rankers.spell(name, options)
+
+
 def test_saved_and_loaded_again(folder: Path) -> None:
     made = rankers.make("mine.py:Mine", n_features=3)
     made.save("mine.pairrank")

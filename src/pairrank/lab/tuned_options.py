@@ -49,7 +49,9 @@ def parse(text: str | bytes, *, source: str) -> Settings:
 def applied(text: str, settings: Settings) -> str:
     """A ranker's short text with its tuned options; those that the text gives itself come first."""
     name, given = rankers.parse(text)
-    return rankers.spell(name, {**settings.get(name, {}), **given})
+    # Of one's own by class and digest: a file is the same by any path.
+    tuned = {known.rpartition(":")[2]: options for known, options in settings.items()}
+    return rankers.spell(name, {**tuned.get(name.rpartition(":")[2], {}), **given})
 
 
 def _kept() -> Any:

@@ -148,11 +148,10 @@ def parse(text: str, *, files: bool = True) -> tuple[str, dict[str, Any]]:
     """
     if not isinstance(text, str):
         raise UnknownNameError(f"a ranker's name is {text!r}; expected a text, as in 'pairrank'")
-    head, bracket, rest = text.partition("(")
-    where = own.place(head) if files and head.rstrip().find(".py:") > 0 else None
-    spelt = short_text.parse(text if where is None else f"file{bracket}{rest}")
-    if where is not None and spelt is not None:
-        return str(where), spelt[1]
+    file = own.split(text) if files else None
+    spelt = short_text.parse(text if file is None else f"file{file[1]}")
+    if file is not None and spelt is not None:
+        return str(file[0]), spelt[1]
     if spelt is None or (spelt[0] not in _REGISTRY and spelt[0] not in own.entry_names()):
         raise _unknown(text)
     return spelt

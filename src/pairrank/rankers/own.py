@@ -22,7 +22,8 @@ from pairrank.errors import OptionError, StorageError, UnknownNameError
 from pairrank.rankers.base import Ranker
 
 GROUP = "pairrank.rankers"
-_PLACE = re.compile(r"(.+\.py):([A-Za-z_]\w*)(?:@([0-9a-f]{12}))?")
+_PLACE = re.compile(r'([^"]+?\.py):([A-Za-z_]\w*)(?:@([0-9a-f]{12}))?')
+_SPELT = re.compile(rf"({_PLACE.pattern})\s*(\(.*\))?", re.DOTALL)
 
 # Files that came from elsewhere, by digest: a worker on another machine does not have them.
 _sent: dict[str, bytes] = {}
@@ -46,6 +47,13 @@ def place(name: str) -> Place | None:
         return None
     path, cls, digest = match.groups()
     return Place(path, cls, digest or _digest(_read(path)))
+
+
+def split(text: str) -> tuple[Place, str] | None:
+    """The place and the options in brackets, from ``file.py:Class(rate=0.1)``; None for other texts."""
+    match = _SPELT.fullmatch(text.strip())
+    where = place(match[1]) if match else None
+    return None if match is None or where is None else (where, match[5] or "")
 
 
 def source(where: Place) -> bytes:
