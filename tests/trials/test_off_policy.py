@@ -9,12 +9,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pairrank import PairRank
+from pairrank import PairRank, click_models
 from pairrank.errors import InputError
 from pairrank.kernel.exploration import draw_conservative, draw_random
 from pairrank.rng import Purpose, generator
 from pairrank.trials import interleaving
 from pairrank.trials.off_policy import ENOUGH, Draft, Draws, Log, estimates, weigh
+from pairrank.trials.verdict import first_click
 
 CLICK, STOP = np.array([0.1, 0.5, 0.9]), np.array([0.2, 0.5, 0.7])
 
@@ -245,6 +246,19 @@ def test_where_the_log_cannot_tell_it_says_so() -> None:
     for n in (0, 1, 9, 10):  # clicks in all, which may be chance
         rare = estimates(Log((np.arange(500) < n)[:, None].astype(float), *np.ones((3, 500, 1))))
         assert [e.doubt.startswith(f"all lists but {n} earned the same") for e in rare] == 3 * [n < 10]
+
+
+@pytest.mark.parametrize(
+    ("who", "of_first"),
+    [("position(table=informational)", False), ("cascade(table=informational)", True), ("informational", True)],
+)
+def test_of_which_users_a_list_tells_whatever_the_order_above(who: str, of_first: bool) -> None:
+    users = click_models.make(who, n_grades=3)
+    coins = generator(0, 0, Purpose.CLICKS).random((20_000, 3, 2))
+    one, other = (np.array([users.clicks(np.array(g), each) for each in coins]) for g in ([2, 0, 1], [0, 2, 1]))
+    assert one[:, 2].mean() == pytest.approx(other[:, 2].mean(), abs=0.02)
+    first, another = ((first_click(clicks) > 0)[:, 2].mean() for clicks in (one, other))
+    assert (abs(first - another) < 0.02) == of_first
 
 
 def test_wrong_input_says_so() -> None:

@@ -2,9 +2,9 @@
 
 A log holds n lists of k positions and what each position earned (a click, a gain). If the other ranker shows d_1, d_2,
 … then a list of the log tells what position p would have earned if it has d_p there, and above it the documents that
-the other has above it, in whatever order: position-based, cascade and dependent click models are of this kind. It
-counts w_p = 1 / (probability of that in our draw), 0 if it has not, and the mean of Σ_p w_p r_p is the other ranker's
-value, wherever our draw could have shown what it shows.
+the other has above it, in whatever order: clicks of position-based, cascade and dependent click models are of this
+kind, first clicks those of the last two alone. It counts w_p = 1 / (probability of that in our draw), 0 if it has not,
+and the mean of Σ_p w_p r_p is the other ranker's value, wherever our draw could have shown what it shows.
 
 Estimates: inverse propensity scores, the same divided by the mean weights, and doubly robust with a model of the
 earnings (Kiyohara et al., WSDM 2022). Positions that our draw shows like that too seldom for a log of this size are
