@@ -147,7 +147,12 @@ def test_what_write_letor_wrote_loads_as_it_was(folder: Path, tmp_path: Path) ->
     [
         ({"query_ids": np.array(["red shoes", "b"])}, "a query's id is 'red shoes'"),
         ({"query_ids": np.array(["a", "b#2"])}, "a query's id is 'b#2'"),
+        ({"query_ids": np.array(["a", "a"])}, "two of one id"),
+        ({"offsets": np.array([0, 4, 4])}, "one without documents"),
+        ({"grades": np.array([0, 31, 0, 1])}, "a grade is 31; a LETOR file has 0 to 30"),
         ({"feature_ids": np.array([0, 1])}, "a feature has the number 0"),
+        ({"feature_ids": np.array([1, 100_001])}, "one above 100000"),
+        ({"feature_ids": np.array([1, 1])}, "that of another"),
         ({"features": np.array([[1.0, np.nan]] * 4, dtype=np.float32)}, "a value is not finite"),
     ],
 )

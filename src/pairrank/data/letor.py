@@ -89,17 +89,26 @@ def write_letor(dataset: Dataset | Raw, path: str | os.PathLike[str]) -> None:
     width = dataset.features.shape[1]
     ids = dataset.feature_ids if isinstance(dataset, Dataset) else np.arange(1, width + 1)
     pairs = " ".join(f"{i}:%.9g" for i in ids.tolist())
-    for name in dataset.query_ids.tolist():
-        if str(name).split() != [str(name)] or "#" in str(name):
+    queries = [str(name) for name in dataset.query_ids.tolist()]
+    for name in queries:
+        if name.split() != [name] or "#" in name:
             raise DataError(f"a query's id is {name!r}; a LETOR file has ids without blanks and #")
-    if ids.min(initial=1) < 1 or not np.isfinite(dataset.features).all():
-        raise DataError("a feature has the number 0, or a value is not finite; a LETOR file has numbers from 1")
+    if not queries or len(set(queries)) < len(queries) or (np.diff(dataset.offsets) < 1).any():
+        raise DataError("there is no query, one without documents, or two of one id; a LETOR file has lines of each")
+    if (highest := int(dataset.grades.max())) > MAX_GRADE:
+        raise DataError(f"a grade is {highest}; a LETOR file has 0 to {MAX_GRADE}")
+    if ids.min(initial=1) < 1 or ids.max(initial=1) > MAX_INDEX or len(set(ids.tolist())) < len(ids):
+        raise DataError(
+            f"a feature has the number 0, one above {MAX_INDEX} or that of another; expected each from 1 once"
+        )
+    if not np.isfinite(dataset.features).all():
+        raise DataError("a value is not finite; a LETOR file has numbers")
     try:
         opened = compressed_lines.writer(Path(path))
     except OSError as problem:
         raise StorageError(f"{os.fspath(path)}: cannot be written: {problem.strerror or problem}") from problem
     with opened as file:
-        for query, name in enumerate(dataset.query_ids.tolist()):
+        for query, name in enumerate(queries):
             rows = slice(int(dataset.offsets[query]), int(dataset.offsets[query + 1]))
             listed = zip(dataset.grades[rows].tolist(), dataset.features[rows].tolist(), strict=True)
             text = "".join(f"{grade} qid:{name} {pairs % tuple(row)}\n" for grade, row in listed)
