@@ -32,6 +32,12 @@ def test_reproduce_is_the_papers_experiment_unless_told_otherwise() -> None:
     assert experiment.facts["train"]["queries"] > experiment.facts["test"]["queries"] > 0
 
 
+def test_a_ranker_of_the_papers_that_is_named_too_runs_once() -> None:
+    more = ("pdgd()", "pairrank-c(alpha=0.5)", "pairrank-c( alpha=0.5 )")
+    experiment = paper.comparison(Protocol(data="synthetic:tiny"), command="", more=more)
+    assert experiment.rankers == (*paper.RANKERS, "pairrank-c(alpha=0.5)")
+
+
 def test_settings_reach_the_specs() -> None:
     experiment = paper.comparison(
         Protocol(data="synthetic:tiny"), command="", settings={"pdgd": {"learning_rate": 0.3}}

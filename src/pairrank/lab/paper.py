@@ -42,7 +42,7 @@ def comparison(
         **protocol.shared() | {"schedule": SCHEDULE},
         title=title or f"PairRank and its baselines on {data_name(protocol.data)}",
         command=command,
-        rankers=tuple(tuned.applied(name, settings or {}) for name in dict.fromkeys((*RANKERS, *more))),
+        rankers=tuple(dict.fromkeys(tuned.applied(name, settings or {}) for name in (*RANKERS, *more))),
         users=users,
         seeds=seeds,
     ).resolved()
