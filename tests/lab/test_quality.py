@@ -301,7 +301,7 @@ def test_a_set_that_cannot_be_read_is_told_before_any_run(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("wrong", [["--ranker", "pairank"], ["--rival", "pdgd(rate=1)"], ["--rival", "mg"]])
+@pytest.mark.parametrize("wrong", [["--ranker", "pairank"], ["--rival", "pdgd(rate=1)"], ["--rival", CEILING]])
 def test_a_ranker_that_is_none_is_told_before_any_run(
     wrong: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

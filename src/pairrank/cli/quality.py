@@ -11,6 +11,7 @@ from pairrank import data as datasets
 from pairrank.cli import experiment_options
 from pairrank.errors import OptionError
 from pairrank.lab.analysis import quality
+from pairrank.lab.experiment import CEILING
 from pairrank.lab.outcomes import RunsFailedError
 from pairrank.sim import Protocol, Summary
 from pairrank.sim.spec import canonical
@@ -51,6 +52,8 @@ def run(args: argparse.Namespace) -> None:
     rivals = tuple(dict.fromkeys(canonical(rival) for rival in args.rival or quality.RIVALS))
     if canonical(args.ranker) in rivals:
         raise OptionError(f"{args.ranker} is both --ranker and --rival; a ranker cannot be compared with itself")
+    if CEILING in (canonical(args.ranker), *rivals):
+        raise OptionError(f"{CEILING} sees the labels and does not compete; it runs beside the others all the same")
     sets = list(dict.fromkeys(one for text in args.data for one in _folds(text)))
     specs = quality.specs(
         [Protocol(data=data, fold=fold, rounds=args.rounds, panel=0, ideal="") for data, fold in sets],
