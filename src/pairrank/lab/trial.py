@@ -103,26 +103,35 @@ def check_names(study: Study) -> None:
     for text in study.clicks:
         Crowd(text, served.n_grades)
     for arm in (study.a, study.b):
-        if (short_text.parse(arm) or (arm,))[0] not in (AS_SENT, SHUFFLED, WORSE, REVERSED):
-            rankers.parse(arm)
+        if (short_text.parse(arm) or (arm,))[0] in (AS_SENT, SHUFFLED, WORSE, REVERSED):
+            _noise(arm)
+        else:
+            rankers.make(arm, n_features=served.n_features)
+
+
+def _noise(arm: str) -> float:
+    """How much noise ``worse`` adds; the other arms that are no rankers have no options."""
+    name, options = short_text.parse(arm) or (arm, {})
+    noise = options.pop("noise", 0.5) if name == WORSE else 0.5
+    if options or isinstance(noise, bool) or not isinstance(noise, (int, float)) or not 0 < noise < np.inf:
+        told = "worse(noise=0.5), in standard deviations of the scores" if name == WORSE else name
+        raise OptionError(f"the arm is {arm!r}; expected {told}")
+    return noise
 
 
 def scores(study: Study, text: str, train: Dataset, served: Dataset) -> FloatArray:
     """(n,), an arm's scores of all served documents."""
-    if text == AS_SENT:
-        return -np.arange(len(served.grades), dtype=np.float64)
     rng = generator(study.seed, _SPOIL, Purpose.DATA)
-    name, options = short_text.parse(text) or (text, {})
+    name, _ = short_text.parse(text) or (text, {})
+    if name == AS_SENT:
+        return -np.arange(len(served.grades), dtype=np.float64)
     if name == SHUFFLED:
         return rng.random(len(served.grades))
     if name in (WORSE, REVERSED):
         own = scores(study, study.a, train, served)
         if name == REVERSED:
             return -own
-        noise = options.pop("noise", 0.5)
-        if options or isinstance(noise, bool) or not isinstance(noise, (int, float)) or noise <= 0:
-            raise OptionError(f"the arm is {text!r}; expected worse(noise=0.5), in standard deviations of the scores")
-        spoilt: FloatArray = own + noise * own.std() * rng.standard_normal(len(own))
+        spoilt: FloatArray = own + _noise(text) * own.std() * rng.standard_normal(len(own))
         return spoilt
     return taught(study, text, train).score(served.features)
 
