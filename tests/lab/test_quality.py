@@ -283,7 +283,7 @@ def test_what_was_done_before_an_interruption_or_beside_a_failure_is_kept(
     assert len(records(tmp_path)) == 7
 
 
-@pytest.mark.parametrize("folds", ["@", "@x", "@0", "@5-1", "@1,,2"])
+@pytest.mark.parametrize("folds", ["@", "@x", "@0", "@5-1", "@1,,2", "@1,5-3", "@1-2-3"])
 def test_bad_folds_get_one_sentence(folds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["quality", f"synthetic:tiny{folds}", "--out", str(tmp_path / "out")]) != 0
     told = capsys.readouterr().err.strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from pairrank.sim import Protocol, Summary
 from pairrank.sim.spec import canonical
 from pairrank.version import __version__
 
+_RANGE = re.compile(r"([1-9]\d*)(?:-(\d+))?")
 _EPILOG = """\
 DATA is a folder in LETOR format or a synthetic: name; after @ come the folds, as in MQ2008@1-5 (default: fold 1).
 
@@ -87,11 +89,8 @@ def _folds(text: str) -> list[tuple[str, int]]:
     data, at, folds = text.rpartition("@")
     if not at:
         return [(text, 1)]
-    try:
-        bounds = [part.split("-") for part in folds.split(",")]
-        numbers = [n for part in bounds for n in range(int(part[0]), int(part[-1]) + 1)]
-    except ValueError:
-        numbers = []
-    if not data or not numbers or min(numbers) < 1:
+    bounds = [_RANGE.fullmatch(part) for part in folds.split(",")]
+    ranges = [range(int(found[1]), int(found[2] or found[1]) + 1) for found in bounds if found]
+    if not data or len(ranges) < len(bounds) or not all(ranges):
         raise OptionError(f"cannot read the folds of {text!r}; expected DATA@1-5 or DATA@1,3")
-    return [(data, n) for n in numbers]
+    return [(data, n) for numbers in ranges for n in numbers]
