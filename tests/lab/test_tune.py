@@ -86,6 +86,16 @@ def test_where_all_fail_nothing_is_found() -> None:
         tune.tune("sgd-ranknet", TASK, fail)
 
 
+def test_where_a_run_of_every_setting_fails_nothing_is_found() -> None:
+    def fail_one_seed(specs: Sequence[RunSpec], out: str | None) -> list[Summary]:
+        bad = [Failure(spec, "WorkerDied", "its worker died") for spec in specs if spec.seed == tune.FIRST_SEED]
+        good = [spec for spec in specs if spec.seed != tune.FIRST_SEED]
+        raise RunsFailedError(bad, pretend(good, out), out)
+
+    with pytest.raises(RunsFailedError, match="its worker died"):
+        tune.tune("sgd-ranknet", TASK, fail_one_seed)
+
+
 def test_defaults_that_fail_have_no_value(tmp_path: Path) -> None:
     tune.save(tmp_path / "settings.json", TASK, [tune.Tuned("pdgd", {"learning_rate": 0.1}, 0.5, -math.inf, ())], "")
     told = json.loads((tmp_path / "settings.json").read_text(), parse_constant=pytest.fail)

@@ -160,13 +160,15 @@ def _play(
 ) -> list[float]:
     spelt = [rankers.spell(name, options) for options in settings]
     specs = [spec for ranker in spelt for spec in task.specs(ranker, rounds)]
+    failed = None
     try:
         runs: Sequence[Summary] = run_all(specs, out)
     except RunsFailedError as problem:
-        if not problem.summaries:
-            raise
-        runs = problem.summaries
-    return [task.value([run for run in runs if run.spec.ranker == ranker]) for ranker in spelt]
+        failed, runs = problem, problem.summaries
+    values = [task.value([run for run in runs if run.spec.ranker == ranker]) for ranker in spelt]
+    if failed is not None and max(values) == -math.inf:
+        raise failed
+    return values
 
 
 def save(path: str | os.PathLike[str], task: Task, found: Sequence[Tuned], command: str) -> None:
