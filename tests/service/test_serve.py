@@ -476,6 +476,8 @@ def test_commands_on_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["store", "verify", place]) == 1
     assert main(["store", "keys", place, "--revoke", "nobody"]) == 2
     assert main(["store", "keys", place, "--add", "x"]) == 2
+    assert main(["store", "keys", place, "--add", "x", "--role", "rank", "--revoke", "boss"]) == 2
+    assert main(["store", "keys", place, "--role", "rank"]) == 2
     missing = tmp_path / "typo.db"
     assert main(["store", "keys", str(missing)]) == main(["store", "keys", str(missing), "--revoke", "x"]) == 1
     assert not missing.exists()

@@ -106,8 +106,10 @@ def _compact(args: argparse.Namespace) -> None:
 
 
 def _keys(args: argparse.Namespace) -> None:
-    if args.add and not args.role:
-        raise OptionError("--add needs --role rank, feedback or admin")
+    if bool(args.add) != bool(args.role):
+        raise OptionError("--add NAME and --role rank, feedback or admin go together")
+    if args.add and args.revoke:
+        raise OptionError("--add and --revoke are two steps; --add of a name that has a key replaces it")
     with closing(open_store(args.store, create=bool(args.add))) as store:
         if args.add:
             key, secret = new_key(args.add, args.role, time.time())
