@@ -133,6 +133,12 @@ class Against(Ranker):
 """
 
 
+@pytest.mark.parametrize("both", [["--only", "round", "--against", "."], ["serve", "--only", "round"]])
+def test_what_is_measured_apart_is_not_asked_for_together(both: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--quick", *both]) == 2
+    assert "are measured apart" in capsys.readouterr().err
+
+
 def test_another_program_runs_beside_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--against", str(tmp_path), "--quick"]) == 2
     assert "expected a class Against" in capsys.readouterr().err

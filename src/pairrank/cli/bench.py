@@ -14,6 +14,7 @@ import numpy as np
 
 from pairrank import bench, threads
 from pairrank.bench import CLOCK, Row, serve
+from pairrank.errors import OptionError
 from pairrank.kernel import jit
 from pairrank.lab import executors
 from pairrank.lab.report import tables
@@ -59,6 +60,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    if sum(map(bool, (args.what, args.against, args.only or args.until))) > 1:
+        raise OptionError("serve, --against and the benchmarks of --only and --until are measured apart; give one")
     machine, rows = _machine(args.quick), []
     if not (args.json or args.markdown):
         print("\n".join(f"{name}: {value}" for name, value in machine.items()), flush=True)
