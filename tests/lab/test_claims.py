@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -126,6 +128,12 @@ def test_blocks() -> None:
     assert verdict(found, "more slowly for navigational users") == HOLDS
     found = results(*(shrinking(users, 1.1 if users == "navigational" else 5.0) for users in USERS))
     assert verdict(found, "more slowly for navigational users") == FAILS
+
+
+def test_lists_of_two_documents_have_no_middle() -> None:
+    cells = [shrinking(users, 1.1) for users in USERS]
+    found = results(*(replace(c, profiles={1: [np.full(2, 2.0)] * SEEDS, 100: [np.ones(2)] * SEEDS}) for c in cells))
+    assert not [claim for claim in claims.check(found, claims.comparisons(found)) if "Middle" in claim.text]
 
 
 def test_short_runs_do_not_refute_what_needs_time() -> None:

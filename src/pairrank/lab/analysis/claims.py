@@ -109,7 +109,8 @@ def _about_learning(results: Results, ranker: str, ceiling: str | None) -> list[
     if cells:
         made += [_shrinks(cells, rank) for rank in (1, 5, 10)]
         made.append(_slower(ranker, cells))
-        made.append(_middle(ranker, cells))
+        if all(len(sizes) >= 3 for cell in cells for sizes in cell.profiles[min(cell.profiles)]):  # else there is none
+            made.append(_middle(ranker, cells))
     return made
 
 
