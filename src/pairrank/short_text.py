@@ -10,9 +10,9 @@ from typing import Any
 from pairrank.errors import OptionError
 
 _SPELT = re.compile(r"\s*([A-Za-z][A-Za-z0-9._-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
-_TEXT = r'"(?:[^"\\]|\\.)*"'
-_VALUE = rf'{_TEXT}|\[(?:{_TEXT}|[^"\]])*\]|{{(?:{_TEXT}|[^"}}])*}}|[^,"\[\]]+?'
-_OPTION = re.compile(rf"\s*([A-Za-z_]\w*)\s*=\s*({_VALUE})\s*(?:,|$)")
+_OPTION = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*")
+_WORD = re.compile(r'[^,"\[\]]+?(?=\s*(?:,|$))')
+_END = re.compile(r"\s*(?:,|$)")
 _BARE = re.compile(r"[A-Za-z][\w-]*")
 _SHORT = re.compile(r"-?(\.\d+|\d+\.)")  # .5 and 5., which JSON does not know
 _WORDS = {"True": True, "False": False, "None": None}
@@ -31,12 +31,14 @@ def parse(text: str) -> tuple[str, dict[str, Any]] | None:
     rest, place = match[2] or "", 0
     while rest[place:].strip():
         option = _OPTION.match(rest, place)
-        if option is None:
+        value, place = _read(rest, option.end()) if option else (None, -1)
+        end = _END.match(rest, place) if place >= 0 else None
+        if option is None or end is None:
             raise OptionError(f"cannot read the options of {text!r}; expected name=value, name=value")
         if option[1] in options:
             raise OptionError(f"{text!r} gives {option[1]} twice; expected each option once")
-        options[option[1]] = _value(option[2])
-        place = option.end()
+        options[option[1]] = value
+        place = end.end()
     return match[1], options
 
 
@@ -55,12 +57,21 @@ def _spelt(value: Any) -> str:
     return str(value) if bare else json.dumps(value)
 
 
-def _value(text: str) -> Any:
-    if text in _WORDS:
-        return _WORDS[text]
+def _read(text: str, place: int) -> tuple[Any, int]:
+    """The value that stands there, and where it ends; -1 where none does."""
+    if text.startswith(('"', "[", "{"), place):
+        try:
+            return json.JSONDecoder().raw_decode(text, place)
+        except (ValueError, RecursionError):
+            raise OptionError(f"cannot read {text[place:]}; expected JSON, as in [0.5, 1]") from None
+    word = _WORD.match(text, place)
+    return (_value(word[0]), word.end()) if word else (None, -1)
+
+
+def _value(word: str) -> Any:
+    if word in _WORDS:
+        return _WORDS[word]
     try:
-        return json.loads(text)
+        return json.loads(word)
     except ValueError:
-        if text[0] in "[{":
-            raise OptionError(f"cannot read {text}; expected JSON, as in [0.5, 1]") from None
-        return float(text) if _SHORT.fullmatch(text) else text
+        return float(word) if _SHORT.fullmatch(word) else word

@@ -19,7 +19,8 @@ from pairrank.errors import FileFormatError, MissingExtraError, OptionError, Pai
 
 numbers = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 scalars = numbers | st.text()
-values = scalars | st.lists(scalars) | st.dictionaries(st.text(), scalars)  # feature_names, monotone
+# feature_names, monotone; rankers of one's own may have deeper ones
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=6)
 
 
 @given(
@@ -49,6 +50,8 @@ def test_unknown_and_unreadable_options_are_refused() -> None:
         rankers.parse("pairrank(alpha)")
     with pytest.raises(OptionError, match=r"cannot read \[1, \.5\]; expected JSON"):
         rankers.parse("pairrank(alpha=[1, .5])")
+    with pytest.raises(OptionError, match="expected JSON"):
+        rankers.parse(f"pairrank(alpha={'[' * 100_000}])")
     with pytest.raises(OptionError, match=r"'pairrank\(z=1, z=2\)' gives z twice; expected each option once"):
         rankers.parse("pairrank(z=1, z=2)")
 
