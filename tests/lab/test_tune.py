@@ -136,6 +136,21 @@ def test_a_ranker_that_cannot_be_tuned_is_told_before_the_others_run(tmp_path: P
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    ['{"rate": (0.1, 1.0)}', '{"decay": (0.0, 1.0)}', '{"decay": (1.0, 0.5)}', '{"decay": []}', '{"decay": 0.5}'],
+)
+def test_a_space_that_is_none_is_told_before_any_run(
+    tmp_path: Path, wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"from pairrank.rankers.pdgd import PDGD\n\nclass Mine(PDGD):\n    name = 'mine'\n    SPACE = {wrong}\n"
+    (tmp_path / "mine.py").write_text(text)
+    words = ["--ranker", f"{tmp_path}/mine.py:Mine", "--trials", "3", "--rounds", "1", "--engine", "serial"]
+    assert main(["tune", "synthetic:tiny", *words, "--out", str(tmp_path / "t")]) == 2
+    assert "expected its options, each with (low, high) above 0 or a list" in capsys.readouterr().err
+    assert not (tmp_path / "t").exists()
+
+
 def test_a_ranker_is_tuned_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--ranker", "pdgd", "--ranker", "pdgd(decay=0.5)", "--trials", "1", "--rounds", "1", "--engine", "serial"]
     assert main(["tune", "synthetic:tiny", *words, "--out", str(tmp_path / "t")]) == 2

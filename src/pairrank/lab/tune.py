@@ -19,7 +19,7 @@ import numpy as np
 
 from pairrank import archive, metrics, rankers
 from pairrank.checking import check_choice
-from pairrank.errors import UnknownNameError
+from pairrank.errors import OptionError, UnknownNameError
 from pairrank.lab.experiment import USERS
 from pairrank.lab.outcomes import RunsFailedError
 from pairrank.lab.tuned_options import FORMAT
@@ -152,7 +152,23 @@ def space(name: str) -> Space:
         raise UnknownNameError(
             f"{name} has nothing to tune; there are spaces for: {', '.join(sorted(SPACES))}, and for classes with SPACE"
         )
+    known = rankers.options(name)
+    for option, values in told.items():
+        if option not in known or not _has_values(values):
+            raise OptionError(
+                f"the SPACE of {name} has {option!r}: {values!r}; expected its options, each with (low, high) above 0 "
+                "or a list"
+            )
     return told
+
+
+def _has_values(values: object) -> bool:
+    match values:
+        case list():
+            return bool(values)
+        case (int() | float() as low, int() | float() as high):
+            return 0 < low <= high
+    return False
 
 
 def _play(
