@@ -56,6 +56,11 @@ def test_a_file_is_a_name(folder: Path) -> None:
     assert type(rankers.make(str(folder / "mine.py") + ":Mine", n_features=3)).__name__ == "Mine"
 
 
+def test_a_file_may_be_in_another_encoding(folder: Path) -> None:
+    (folder / "mine.py").write_text(f"# coding: latin-1\n# Für uns\n{OWN}", encoding="latin-1")
+    assert rankers.make("mine.py:Mine", n_features=3).name == "mine"
+
+
 def test_a_path_may_have_brackets(folder: Path) -> None:
     (folder / "mine.py").rename("ranker(1).py")
     name, options = rankers.parse("ranker(1).py:Mine(decay=0.5)")
@@ -102,6 +107,7 @@ def test_a_file_that_changes_is_another_ranker(folder: Path) -> None:
             "broken.py, line 1: ModuleNotFoundError: No module named 'neighbour'; a ranker's file finds what is "
             "installed, not what lies beside it",
         ),
+        ("import sys\nsys.exit(3)\n", "broken.py, line 2: SystemExit: 3"),
         ("class Other:\n    pass\n", "broken.py has no class Mine; there are: Other"),
         ("\nclass Mine:\n    pass\n", "broken.py, line 2: Mine is no subclass of pairrank.rankers.Ranker"),
         (

@@ -135,7 +135,7 @@ def _load(where: Place, content: bytes) -> type[Ranker]:
         sys.modules[name] = module  # dataclasses look their module up
         try:
             exec(compile(content, where.path, "exec", dont_inherit=True), vars(module))
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             del sys.modules[name]
             alone = "; a ranker's file finds what is installed, not what lies beside it"  # no digest tells of that
             why = alone if isinstance(problem, ModuleNotFoundError) else ""
@@ -144,7 +144,8 @@ def _load(where: Place, content: bytes) -> type[Ranker]:
     if found is None:
         known = [n for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == name]
         raise UnknownNameError(f"{where.path} has no class {where.cls}; there are: {', '.join(known) or 'none'}")
-    line = next((n for n, text in enumerate(content.decode().splitlines(), 1) if f"class {where.cls}" in text), 1)
+    lines = content.decode(errors="replace").splitlines()
+    line = next((n for n, text in enumerate(lines, 1) if f"class {where.cls}" in text), 1)
     return _checked(found, f"{where.path}, line {line}: {where.cls}")
 
 
