@@ -284,9 +284,9 @@ class LinearRanker(Ranker):
 
     def _take(self, impression: Impression, clicks: BoolArray) -> None:
         before, telling = self._units.settled, self._tells_units(impression)
-        if isinstance(self._units, Additive):  # NaN may have been a value when the list was made, and be none by now
-            X = impression.features
-            impression = impression.with_features(np.where(self._units.may_lack(), X, filled(X)))
+        if isinstance(self._units, Additive) and (X := filled(impression.features)) is not impression.features:
+            # NaN may have been a value when the list was made, and be none by now.
+            impression = impression.with_features(np.where(self._units.may_lack(), impression.features, X))
         earlier = ((shown.features, shown.memory.get("ranges")) for shown, _ in self._first)
         changed = telling and self._units.watch(impression.features, impression.memory.get("ranges"), earlier)
         if before:
