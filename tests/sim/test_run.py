@@ -17,7 +17,7 @@ import pairrank
 from pairrank import data as datasets
 from pairrank import rankers, simulate
 from pairrank.data import Dataset, write_letor
-from pairrank.errors import DataError, FileFormatError, NewerFormatError, OptionError, UnknownNameError
+from pairrank.errors import DataError, FeatureError, FileFormatError, NewerFormatError, OptionError, UnknownNameError
 from pairrank.rankers import priors
 from pairrank.rankers.base import Draw
 from pairrank.rankers.linear import LinearRanker
@@ -197,6 +197,13 @@ def test_data_in_memory_that_differ_in_more_than_their_documents_are_other_data(
     ones = np.ones(splits[0].n_features)
     assert len({label(), label(theta=ones), label(theta=2 * ones), label(scale=5)}) == 4
     assert label(scale=splits[0].n_grades) == label(), "the grades themselves say as much"
+
+
+def test_data_with_gaps_have_no_ideal_weights(splits: Splits) -> None:
+    train = replace(splits[0], features=np.where(splits[0].features > 0.9, np.nan, splits[0].features), theta=None)
+    assert np.isnan(simulate((train, splits[1]), ranker="pairrank(missing=mean)", rounds=3)["cosine"]).all()
+    with pytest.raises(FeatureError, match="for missing values say what they mean"):
+        simulate((train, splits[1]), ranker="pairrank", rounds=3)
 
 
 def test_the_record_tells_how_data_in_memory_were_loaded() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pairrank import click_models, metrics, rankers
 from pairrank.data.dataset import Dataset
-from pairrank.errors import DataError, OptionError
+from pairrank.errors import DataError, FeatureError, OptionError
 from pairrank.rankers import Ranker
 from pairrank.rankers.linear import LinearRanker
 from pairrank.rankers.ranknet import OfflineRankNet
@@ -227,7 +227,7 @@ def ideal_weights(train: Dataset, ranker: str) -> FloatArray | None:
         raise OptionError(f"ideal is {ranker!r}, which does not learn from labels; expected offline-ranknet or nothing")
     try:
         weights: FloatArray | None = getattr(taught(model, train), "weights", None)
-    except DataError:  # labels that prefer nothing to anything have no ideal
+    except (DataError, FeatureError):  # labels that prefer nothing to anything have no ideal, nor have gaps
         return None
     return weights
 
