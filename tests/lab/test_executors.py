@@ -126,6 +126,8 @@ def test_unknown_engine_and_stray_address() -> None:
         run_all(SPECS, engine="abacus")
     with pytest.raises(OptionError, match="ray"):
         run_all(SPECS, engine="serial", address="auto")
+    with pytest.raises(OptionError, match="jobs is 0; expected a whole number, 1 or more"):
+        run_all(SPECS, engine="processes", jobs=0)
 
 
 def test_resume_is_the_default_and_can_be_refused(tmp_path: Path) -> None:

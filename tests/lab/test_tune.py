@@ -63,6 +63,9 @@ def test_objectives() -> None:
     assert TASK.value(runs[:1]) == -math.inf
     with pytest.raises(OptionError, match="offline"):
         tune.Task(data="x", objective="fame")
+    for count in ("trials", "seeds"):
+        with pytest.raises(OptionError, match=f"{count} is 0; expected a whole number, 1 or more"):
+            tune.Task(data="x", **{count: 0})
 
 
 def test_settings_whose_runs_fail_are_out() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pairrank import errors
-from pairrank.checking import check_choice, import_extra
+from pairrank.checking import check_choice, check_whole, import_extra
 from pairrank.engines import ENGINES, cores
 from pairrank.errors import OptionError, PairRankError, StorageError
 from pairrank.lab import cluster, processes
@@ -40,6 +40,8 @@ def run_all(
     reason, that reason is raised.
     """
     check_choice("engine", engine, ENGINES)
+    if jobs is not None:
+        check_whole("jobs", jobs, 1)
     if address is not None and engine != "ray":
         raise OptionError(f"address is {address!r} and the engine is {engine!r}; an address needs the engine ray")
     if out is not None:

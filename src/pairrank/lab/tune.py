@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pairrank import archive, metrics, rankers
-from pairrank.checking import check_choice
+from pairrank.checking import check_choice, check_whole
 from pairrank.errors import OptionError, UnknownNameError
 from pairrank.lab.experiment import USERS
 from pairrank.lab.outcomes import RunsFailedError
@@ -83,14 +83,13 @@ class Task(Protocol):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("objective", self.objective, OBJECTIVES)
+        for name in ("seeds", "trials"):
+            check_whole(name, getattr(self, name), 1)
 
     def rungs(self) -> list[tuple[int, int]]:
         """How many settings are played for how many rounds, first to last."""
-        steps = int(math.log(max(1, self.trials), KEPT) + 1e-9)
-        return [
-            (max(1, self.trials // KEPT**step), max(1, self.rounds // KEPT ** (steps - step)))
-            for step in range(steps + 1)
-        ]
+        steps = int(math.log(self.trials, KEPT) + 1e-9)
+        return [(self.trials // KEPT**step, max(1, self.rounds // KEPT ** (steps - step))) for step in range(steps + 1)]
 
     def draws(self, space: Space) -> list[dict[str, Any]]:
         """The settings that take part: the defaults first, then what chance gives."""
