@@ -76,9 +76,9 @@ class Setting(NamedTuple):
         return self._draw(self.arms[arm], None).ranking
 
     def _draw(self, ranker: Ranker, k: int | None) -> Impression:
-        limits = self.limits
-        explore = explores(self.number, limits.explore_share)
-        return ranker.rank(self.features, k, number=self.number, explore=explore, locked=limits.locked)
+        explore = explores(self.number, self.limits.explore_share)
+        locked = max(self.limits.locked - len(self.page.before), 0)  # of the whole list, not of each page
+        return ranker.rank(self.features, k, number=self.number, explore=explore, locked=locked)
 
 
 class Drawn(NamedTuple):
