@@ -71,6 +71,13 @@ def test_the_layout_in_memory_changes_no_bit() -> None:
     assert len(set(scores)) == 1
 
 
+def test_the_name_of_the_only_feature_may_be_an_id() -> None:
+    ranker = PairRank(1, feature_names=["a"])
+    assert ranker.rank({"a": [1.0], "b": [2.0]}, explore=False).ids == ("a", "b")
+    with pytest.raises(FeatureError, match="the keys are the features, a; expected documents by id"):
+        ranker.rank({"a": [1.0]})
+
+
 def test_ids_change_nothing_of_what_is_learned() -> None:
     named, bare = PairRank(3, seed=3), PairRank(3, seed=3)
     for _ in range(70):  # beyond the first lists, which are kept whole

@@ -88,6 +88,7 @@ class Columns:
             rows, found = _array(given), None
         elif isinstance(given, Mapping):
             columns = self.names is not None and all(name in given for name in self.names)
+            columns = columns and (self.n > 1 or len(given) == 1)  # of one feature ids may well have its name
             if columns and not any(isinstance(row, Mapping) for row in given.values()):
                 told = _some(self.names or ())
                 raise FeatureError(f"the keys are the features, {told}; expected documents by id, or a frame")

@@ -33,7 +33,7 @@ def test_clipped_is_the_formula(seed: int) -> None:
     for start, stop in itertools.pairwise(offsets):
         for f in range(3):
             known = sorted(x for x in X[start:stop, f] if not np.isnan(x))
-            if known and known[-1] - known[0] > FURTHEST * usual[f]:
+            if known and max(abs(x - np.mean(known)) for x in known) > FURTHEST * usual[f]:
                 middle = known[(len(known) - 1) // 2]
                 low, high = middle - FURTHEST * usual[f], middle + FURTHEST * usual[f]
                 expected[start:stop, f] = [x if np.isnan(x) else min(max(x, low), high) for x in X[start:stop, f]]
@@ -54,9 +54,20 @@ def test_a_wrong_value_leaves_the_spread_as_it_was(value: float) -> None:
 
 
 def test_lists_in_which_a_feature_is_unusual_are_left_out() -> None:
-    D, offsets = np.array([[-1.0], [1.0], [-3.0], [3.0], [-1e4], [1e4]]), np.array([0, 2, 4, 6])
+    values = [1.0] * 15 + [1e4]
+    D, offsets = np.outer(values, [-1.0, 1.0]).reshape(-1, 1), np.arange(0, 33, 2)
     total, n_lists = spread.spread_sums(D, offsets, spread.usual(D, offsets))
-    assert (total.tolist(), n_lists.tolist()) == ([4.0 + 36.0], [2.0])
-    assert spread.spread_sums(D, offsets)[1] == 3.0
-    assert spread.spread_sums(D, offsets, np.array([2e4 / UNUSUAL]))[1] == 3.0
+    assert (total.tolist(), n_lists.tolist()) == ([4.0 * 15], [15.0])
+    assert spread.spread_sums(D, offsets)[1] == 16.0
+    assert spread.spread_sums(D, offsets, np.array([2e4 / UNUSUAL]))[1] == 16.0
     assert np.isinf(spread.usual(np.zeros((4, 1)), np.array([0, 2, 4])))
+    assert spread.of(np.empty((0, 2)), np.array([0, 0])).tolist() == [1.0, 1.0]
+
+
+def test_without_far_has_the_median_in_the_place_of_what_is_too_far() -> None:
+    lists = [np.column_stack([np.arange(5.0), [1.0, np.nan, 2.0, 4.0, 3.0]]) for _ in range(32)]
+    wrong = [X.copy() for X in lists]
+    wrong[3][4], wrong[8][0, 1] = [1e9, -1e9], 1e9
+    found = spread.without_far(wrong)
+    lists[3][4], lists[8][0, 1] = [2.0, 1.0], 3.0
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, lists, strict=True))

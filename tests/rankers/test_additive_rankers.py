@@ -12,6 +12,7 @@ import slow_twins
 from pairrank import PairRank, rankers, simulate
 from pairrank.errors import FeatureError, NoWeightsError, OptionError, UnknownNameError
 from pairrank.estimator import evidence
+from pairrank.features.additive import Additive
 from pairrank.features.linear import LISTS
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.rankers import Ranker, pairwise, priors
@@ -443,18 +444,22 @@ def test_the_order_in_which_monotone_features_are_told_changes_no_bit() -> None:
     assert one.to_bytes() == other.to_bytes()
 
 
-@pytest.mark.parametrize("name", ["pairrank", "posterior-sampling", "pdgd"])
+@pytest.mark.parametrize("name", ["pairrank", "p2linrank", "posterior-sampling", "pdgd"])
 def test_a_gap_in_flight_while_the_pieces_are_fixed_counts_as_the_mean_of_its_list(name: str) -> None:
     ranker, rng = rankers.make(name, n_features=2, model="additive"), np.random.default_rng(0)
     shown = [ranker.rank(rng.random((6, 2)), 4) for _ in range(64)]
     gap = ranker.rank([[np.nan, 1.0], [0.5, 0.5], [1.0, 0.0]])
-    for impression in shown:
-        ranker.learn(impression, impression.features[:, 0] > np.median(impression.features[:, 0]))
+    log = [(impression, impression.features[:, 0] > np.median(impression.features[:, 0])) for impression in shown]
+    for entry in log:
+        ranker.learn(*entry)
     loaded, plain = (type(ranker).from_bytes(ranker.to_bytes()) for _ in range(2))
     plain.learn(gap.with_features(np.nan_to_num(gap.features, nan=0.75)), [True, False, False])
     for one in (loaded, ranker):
         assert one.learn(gap, [True, False, False])
         assert one.to_bytes() == plain.to_bytes()
+        light = type(one).from_bytes(one.to_bytes(history=False))
+        assert light.recall([(gap, np.array([True, False, False])), *reversed(log)])
+        assert light.to_bytes() == plain.to_bytes()
         for wrong in (np.inf, -np.inf):
             unsound = gap.with_features(np.nan_to_num(gap.features, nan=wrong))
             with pytest.raises(FeatureError, match="expected finite numbers"):
@@ -512,3 +517,22 @@ def test_a_monotone_feature_stays_the_same_when_names_are_numbers() -> None:
         assert one.settings.monotone == {"2": -1}
         assert one.weights[0] > 1.0
         assert abs(one.weights[1]) < 1e-6
+
+
+def test_a_wrong_value_among_the_first_hides_no_product() -> None:
+    found = []
+    for wrong in (None, 1e9):
+        rng, ranker = np.random.default_rng(0), PairRank(4, model="additive", interactions=1)
+        for number in range(LISTS + 10):
+            X = rng.standard_normal((8, 4))
+            clicked = rng.random(8) < sigmoid(3.0 * X[:, 0] * X[:, 1] - 1.0)
+            X[3, 0] = wrong if wrong and number == 7 else X[3, 0]
+            impression = ranker.rank(X)
+            ranker.learn(impression, clicked[impression.ranking])
+        units = ranker._units
+        assert isinstance(units, Additive)
+        found.append(units)
+    clean, spoilt = found
+    assert spoilt.products.tolist() == clean.products.tolist() == [[0, 1]]
+    np.testing.assert_allclose(spoilt.knots, clean.knots, atol=0.1)
+    np.testing.assert_allclose(spoilt.tilts, clean.tilts, atol=0.02)

@@ -131,6 +131,8 @@ def test_wrong_priors_are_refused() -> None:
     for features in ("a", [["a"]], [1.0, 2.0]):
         with pytest.raises(FeatureError, match="features"):
             priors.from_labels(features, [0, 1], [0, 2])
+    with pytest.raises(FeatureError, match="row 1, column 0 of the features is -inf"):
+        priors.from_labels([[1.0], [-np.inf]], [0, 1], [0, 2])
     for mean, precision in (("a", np.eye(1)), ([1.0], "a"), ([1j], np.eye(1))):
         with pytest.raises(OptionError, match="cannot be read as numbers"):
             pairrank.PairRank(1).set_prior(mean, precision)

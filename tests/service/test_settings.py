@@ -20,6 +20,8 @@ def test_the_order_of_precedence(tmp_path: Path) -> None:
     assert load_settings({"key_rate": 3}, {"PAIRRANK_BODY_SECONDS": "2"}) == Settings(key_rate=3.0, body_seconds=2.0)
     file.write_bytes(b"\xef\xbb\xbfport = 7\r\n")  # as some editors on Windows write it
     assert load_settings({}, {}, str(file)).port == 7
+    file.write_text("port = 8000.0\n")
+    assert load_settings({}, {}, str(file)).port == 8000
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from pairrank.features.linear import FURTHEST, Seen, Units, centred
+from pairrank.features.linear import FURTHEST, Seen, Units, centred, filled
 from pairrank.kernel.confidence import standardised
 from pairrank.types import BoolArray, FloatArray, IntArray
 
@@ -83,6 +83,11 @@ class Additive(Units):
         """(d,), features in which NaN is a value: all while the first lists come, then those in which it came."""
         return self.missing if self.fixed or self.settled else np.ones(len(self.values), dtype=np.bool_)
 
+    def _known(self, X: FloatArray) -> FloatArray:
+        """X (n, d) with the list's mean for NaN that is no value any more; it was one when the list was made."""
+        full = filled(X)
+        return X if full is X else np.where(self.may_lack(), X, full)
+
     def knots_of(self, feature: int) -> FloatArray:
         own: FloatArray = self.knots[feature]
         return own[~np.isnan(own)]
@@ -127,7 +132,7 @@ class Additive(Units):
     def asleep(self, X: FloatArray) -> FloatArray:
         """(n, n_asleep), the columns that sleep, as `inputs` would give them."""
         others, d = self._others, X.shape[1]
-        columns = np.ascontiguousarray(others.columns(X)[:, d : d + self.n_asleep])
+        columns = np.ascontiguousarray(others.columns(self._known(X))[:, d : d + self.n_asleep])
         return standardised(columns, others.units[d : d + self.n_asleep], FURTHEST)
 
     @property
@@ -160,6 +165,7 @@ class Additive(Units):
         """(n, n_inputs): φ(X) centred, in units."""
         if self.n_inputs == X.shape[1]:
             return super().inputs(filled(X))
+        X = self._known(X)
         columns, d = self.columns(X), X.shape[1]
         if not self._vary_first(X):
             return standardised(columns, self.units, FURTHEST)
@@ -310,15 +316,6 @@ class Table(NamedTuple):
         piece = np.add.reduce(x >= self.bounds[:, None], dtype=np.intp) + self.first
         found: FloatArray = self.at.take(piece) + self.slope.take(piece) * (x - self.starts.take(piece))
         return found
-
-
-def filled(X: FloatArray) -> FloatArray:
-    """X (n, d) with missing values in the place of their column's mean, 0 where a column has no other."""
-    lacking = np.isnan(X)
-    if not lacking.any():
-        return X
-    there = np.maximum(np.sum(~lacking, axis=0), 1)
-    return np.where(lacking, np.where(lacking, 0.0, X).sum(axis=0) / there, X)
 
 
 def knots(values: FloatArray) -> FloatArray:

@@ -25,12 +25,21 @@ LEAST = 1e-100
 # or beside it would outweigh a thousand lists. In raw counts there are true ones, too: by scores, which have no bounds,
 # models that were learned within 30 units ranked less well than within 100 or 1,000, and no better online.
 FURTHEST = 100.0
-# A list in which a feature differs so many times as much as in the median list holds what is no value of it (a date of
-# 0, say), and sets no unit. Raw counts differ by less from list to list.
+# A list in which a feature differs so many times as much as in all but a sixteenth of them holds what is no value of it
+# (a date of 0, say), and sets no unit. Of fewer than 16 lists any may be as most will be.
 UNUSUAL = 300.0
 
 # Documents (k, d) of a list, and the ranges (d,) of its candidates, if known.
 Seen = tuple[FloatArray, FloatArray | None]
+
+
+def filled(X: FloatArray) -> FloatArray:
+    """X (n, d) with missing values in the place of their column's mean, 0 where a column has no other."""
+    lacking = np.isnan(X)
+    if not lacking.any():
+        return X
+    there = np.maximum(np.sum(~lacking, axis=0), 1)
+    return np.where(lacking, np.where(lacking, 0.0, X).sum(axis=0) / there, X)
 
 
 def centred(X: FloatArray) -> FloatArray:
@@ -190,9 +199,10 @@ class Units(Saved):
     def usual(self, measured: Sequence[FloatArray] | FloatArray) -> FloatArray:
         """(d,), the units by what `measure` told of several lists."""
         each = np.array(measured)
-        # The lower median of the lists in which a feature varies, since an upper one of two could be the unusual one.
-        falling, half = -np.sort(-each, axis=0), np.count_nonzero(each, axis=0) // 2
-        each[each > UNUSUAL * np.take_along_axis(falling, half[None], axis=0)] = 0.0
+        if not len(each):
+            return np.zeros(len(self.values))
+        falling, few = -np.sort(-each, axis=0), np.count_nonzero(each, axis=0) // 16
+        each[each > UNUSUAL * np.take_along_axis(falling, few[None], axis=0)] = 0.0
         if self.kind == "range":
             return np.asarray(each.max(axis=0))
         return np.asarray(np.sqrt(np.square(each).sum(axis=0) / np.maximum(np.count_nonzero(each, axis=0), 1)))

@@ -8,11 +8,12 @@ every score stays as it was.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pairrank.features.additive import filled
-from pairrank.features.linear import FURTHEST, UNUSUAL, Units
+from pairrank.features.linear import FURTHEST, UNUSUAL, Units, filled
 from pairrank.types import FloatArray, IntArray
 
 # With lam = 3d the prior expects the scores of two usual documents to differ by √(1/3) = 0.58.
@@ -61,31 +62,48 @@ def usual(D: FloatArray, offsets: IntArray) -> FloatArray:
 def clipped(features: FloatArray, offsets: IntArray, usual: FloatArray) -> FloatArray:
     """``features`` (n_docs, d), no document further from its list's lower median than `FURTHEST` times ``usual`` (d,).
 
-    As a ranker sees them (`kernel.confidence.standardised`). Lists that are nowhere wider than that stay as they are.
+    As a ranker sees them (`kernel.confidence.standardised`). Lists that are nowhere as far from their mean stay as they
+    are.
     """
+    return _moved(features, offsets, usual, drop=False)
+
+
+def clipped_by_usual(features: FloatArray, offsets: IntArray) -> FloatArray:
+    """``features`` (n_docs, d), `clipped` by what is usual in these lists; missing values stay missing."""
+    return clipped(features, offsets, _usual(features, offsets))
+
+
+def without_far(lists: Sequence[FloatArray]) -> list[FloatArray]:
+    """``lists`` (k, d) with the lower median in the place of what `clipped` would move: the rest is what comes."""
+    X, offsets = np.concatenate(lists), np.append(0, np.cumsum([len(X) for X in lists]))
+    return np.split(_moved(X, offsets, _usual(X, offsets), drop=True), offsets[1:-1])
+
+
+def _usual(features: FloatArray, offsets: IntArray) -> FloatArray:
+    known = np.concatenate([filled(X) for X in np.split(features, offsets[1:-1])])
+    return usual(centred(known, offsets), offsets)
+
+
+def _moved(features: FloatArray, offsets: IntArray, usual: FloatArray, *, drop: bool) -> FloatArray:
     starts, sizes = _lists(offsets)
     reach = FURTHEST * usual
-    far = np.fmax.reduceat(features, starts, axis=0) - np.fmin.reduceat(features, starts, axis=0) > reach
-    if not far.any():
-        return features
-    features = features.copy()
-    for q, f in np.argwhere(far):
-        values = features[starts[q] : starts[q] + sizes[q], f]
+    wide = np.fmax.reduceat(features, starts, axis=0) - np.fmin.reduceat(features, starts, axis=0) > reach
+    result = features
+    for q, f in np.argwhere(wide):
+        rows = slice(starts[q], starts[q] + sizes[q])
+        values = features[rows, f]
         known = np.sort(values[~np.isnan(values)])
-        middle = known[(len(known) - 1) // 2]
-        values[:] = np.clip(values, middle - reach[f], middle + reach[f])
-    return features
+        if np.abs(known - known.mean()).max() > reach[f]:
+            result = features.copy() if result is features else result
+            middle = known[(len(known) - 1) // 2]
+            far = np.abs(values - middle) > reach[f]
+            result[rows, f] = np.where(far, middle + (0.0 if drop else np.copysign(reach[f], values - middle)), values)
+    return result
 
 
 def mean_spread(total: FloatArray, n_lists: FloatArray) -> FloatArray:
     """(d,): E[(x_i - x_j)_f²] from `spread_sums`; 1 for a feature that never varied, whose unit nobody can know."""
     return np.where(n_lists > 0, total / np.maximum(n_lists, 1.0), 1.0)
-
-
-def clipped_by_usual(features: FloatArray, offsets: IntArray) -> FloatArray:
-    """``features`` (n_docs, d), `clipped` by what is usual in these lists; missing values stay missing."""
-    known = np.concatenate([filled(X) for X in np.split(features, offsets[1:-1])])
-    return clipped(features, offsets, usual(centred(known, offsets), offsets))
 
 
 def of(features: ArrayLike, offsets: IntArray) -> FloatArray:

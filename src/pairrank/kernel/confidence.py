@@ -94,7 +94,7 @@ def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray
     away *= 1.0 / unit
     if away.max() > furthest or away.min() < -furthest:
         far = np.flatnonzero((np.abs(away) > furthest).any(axis=0))
-        middle = np.sort(X[:, far], axis=0)[(len(X) - 1) // 2]
+        middle = np.sort(X[:, far], axis=0)[(len(X) - 1) // 2] + 0.0  # which of two zeros is not told
         away[:, far] = np.minimum(np.maximum((X[:, far] - middle) * (1.0 / unit[far]), -furthest), furthest)
     return away
 

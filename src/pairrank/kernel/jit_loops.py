@@ -65,7 +65,7 @@ def standardised(X: FloatArray, unit: FloatArray, furthest: float) -> FloatArray
     if far:
         for j in range(d):
             if np.abs(inputs[:, j]).max() > furthest:
-                middle = np.sort(X[:, j])[(n - 1) // 2]
+                middle = np.sort(X[:, j])[(n - 1) // 2] + 0.0
                 for i in range(n):
                     inputs[i, j] = min(max((X[i, j] - middle) * scale[j], -furthest), furthest)
     return inputs

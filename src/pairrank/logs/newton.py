@@ -28,8 +28,8 @@ from pairrank.errors import DataError, LogError, OptionError, PairRankError
 from pairrank.estimator import evidence
 from pairrank.features import position
 from pairrank.features.additive import Additive
-from pairrank.features.linear import Units
-from pairrank.features.spread import STRENGTH, centred, clipped_by_usual, mean_spread, usual
+from pairrank.features.linear import UNUSUAL, Units
+from pairrank.features.spread import STRENGTH, centred, mean_spread, usual, without_far
 from pairrank.kernel.confidence import inverse_of
 from pairrank.logs import reader
 from pairrank.logs.problems import Problems, Progress, Reason
@@ -270,11 +270,13 @@ class _Job:
     def look(self, engine: Engine) -> None:
         """Find how far columns usually differ, and lay an additive model's pieces."""
         lists = self._some_lists(engine)
-        if not lists:
-            raise DataError(reader.NO_LIST)
+        if isinstance(self.units, Additive):
+            if not lists:
+                raise DataError(reader.NO_LIST)
+            self.units.lay_pieces(without_far(lists), evidence.LINE)
+        if not lists:  # the first pass tells why
+            return
         X, offsets = np.concatenate(lists), np.append(0, np.cumsum([len(X) for X in lists]))
-        if isinstance(self.units, Additive) and not self.units.fixed:
-            self.units.lay_pieces(np.split(clipped_by_usual(X, offsets), offsets[1:-1]), evidence.LINE)
         found = usual(centred(self.units.columns(X), offsets), offsets)
         self.usual = np.append(found, np.full(self.width - len(found), np.inf))
 
@@ -376,7 +378,7 @@ class _Job:
         # Without folders: other logs are joined anew, in another one, when a fit goes on.
         files = [(Path(path).name, *rows, Path(path).stat().st_size) for path, *rows in self.chunks]
         kind = type(self.units).__name__
-        text = json.dumps([files, len(self.units.values), self.lam, self.pairs, self.on_error, kind])
+        text = json.dumps([files, len(self.units.values), self.lam, self.pairs, self.on_error, kind, UNUSUAL])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _save(self, theta: FloatArray, done: Sums, M: FloatArray, problems: Problems) -> None:
@@ -385,7 +387,8 @@ class _Job:
         values: dict[str, Any] = {"job": self._identity, "passes": self.passes, "bends": self.bends}
         values |= {name: getattr(done, name) for name in _NUMBERS}
         values |= {"counts": dict(problems.counts), "examples": dict(problems.examples)}
-        arrays = {"theta": theta, "gradient": done.gradient, "hessian": done.hessian, "M": M}
+        usual = np.full(self.width, np.inf) if self.usual is None else self.usual
+        arrays = {"usual": usual, "theta": theta, "gradient": done.gradient, "hessian": done.hessian, "M": M}
         arrays |= {f"units.{name}": np.asarray(value) for name, value in state_of(self.units).items()}
         archive.write_atomically(self.checkpoint, archive.sealed(archive.pack("fit-checkpoint", values, arrays)))
 
@@ -400,6 +403,7 @@ class _Job:
                 f"{self.checkpoint} belongs to another fit (other logs or options): delete it, or name another file"
             )
         self.passes, self.bends = values["passes"], values["bends"]
+        self.usual = arrays["usual"]
         restore(self.units, {name.removeprefix("units."): value for name, value in arrays.items()})
         self.penalty = self._penalty()
         numbers = {name: values[name] for name in _NUMBERS}

@@ -4,7 +4,7 @@ model makes of each feature: its function with a band, and each document's score
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -17,8 +17,9 @@ from pairrank.checking import check_choice, check_whole, nearest
 from pairrank.documents import Features, numbers
 from pairrank.errors import FeatureError, NoWeightsError, OptionError, UnknownNameError
 from pairrank.estimator.evidence import LINE
-from pairrank.features.additive import Additive, filled
-from pairrank.features.linear import Units
+from pairrank.features.additive import Additive
+from pairrank.features.linear import Units, filled
+from pairrank.features.spread import without_far
 from pairrank.kernel import jit
 from pairrank.rankers.base import Ranker, State
 from pairrank.rankers.first_lists import FirstLists, packed, unpacked
@@ -284,9 +285,6 @@ class LinearRanker(Ranker):
 
     def _take(self, impression: Impression, clicks: BoolArray) -> None:
         before, telling = self._units.settled, self._tells_units(impression)
-        if isinstance(self._units, Additive) and (X := filled(impression.features)) is not impression.features:
-            # NaN may have been a value when the list was made, and be none by now.
-            impression = impression.with_features(np.where(self._units.may_lack(), impression.features, X))
         earlier = ((shown.features, shown.memory.get("ranges")) for shown, _ in self._first)
         changed = telling and self._units.watch(impression.features, impression.memory.get("ranges"), earlier)
         if before:
@@ -294,9 +292,9 @@ class LinearRanker(Ranker):
         elif telling:  # others could be any number before units are settled
             self._first = (*self._first, (impression, clicks))
         if self._units.settled and not before and isinstance(self._units, Additive):
-            products = self._products() if self.interactions else None
-            lists, stiffness = [shown.features for shown, _ in self._first], LINE if self._bends else 1.0
-            self._units.fix_pieces(lists, stiffness, products, asleep=self._sleeps)
+            lists = without_far([shown.features for shown, _ in self._first])
+            products = self._products(lists) if self.interactions else None
+            self._units.fix_pieces(lists, LINE if self._bends else 1.0, products, asleep=self._sleeps)
             changed = True
         if changed:
             self._learn_anew()
@@ -316,8 +314,8 @@ class LinearRanker(Ranker):
         if self._signs:
             self._weights = projected(self._weights, constraints(self._units, self._signs), self._covariance())
 
-    def _products(self) -> IntArray | None:
-        """(n, 2), the features whose products are to be asked about."""
+    def _products(self, lists: Sequence[FloatArray]) -> IntArray | None:
+        """(n, 2), the features whose products are to be asked about, by the documents of the first ``lists``."""
         return None
 
     def _seen(self, impression: Impression) -> Impression:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -11,7 +11,8 @@ import numpy as np
 from pairrank.checking import check_choice, check_lam
 from pairrank.estimator import evidence
 from pairrank.estimator.posterior import Posterior
-from pairrank.features.additive import Additive, filled
+from pairrank.features.additive import Additive
+from pairrank.features.linear import filled
 from pairrank.kernel import pairs
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import Pairs
@@ -75,18 +76,19 @@ class PairwiseRanker(LinearRanker):
     def _covariance(self) -> FloatArray:
         return self._posterior.inverse[: self.n_inputs, : self.n_inputs]
 
-    def _products(self) -> IntArray:
+    def _products(self, lists: Sequence[FloatArray]) -> IntArray:
         """(interactions, 2), by the score test: the largest g²/v of a product's gradient g and its variance v.
 
         v is what the product's own curvature leaves beside all inputs; both are over the first lists, at θ̂.
         """
         f, g = np.triu_indices(self.n_features, 1)
-        middle = np.median(np.concatenate([filled(shown.features) for shown, _ in self._first]), axis=0)
+        lists = [filled(X) for X in lists]
+        middle = np.median(np.concatenate(lists), axis=0)
         theta, inverse = self._posterior.theta, self._posterior.inverse
         gradient, own, both = np.zeros(len(f)), np.zeros(len(f)), np.zeros((len(theta), len(f)))
-        for impression, clicks in self._first:
+        for (impression, clicks), X in zip(self._first, lists, strict=True):
             found = preferred(self.pairs, impression, clicks)
-            design, away = self._seen(impression).features, filled(impression.features) - middle
+            design, away = self._seen(impression).features, X - middle
             products = away[:, f] * away[:, g]
             x, z = (rows[found.winner] - rows[found.loser] for rows in (design, products))
             gap = x @ theta

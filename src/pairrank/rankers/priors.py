@@ -93,8 +93,10 @@ def from_labels(
         raise FeatureError(f"features have shape {documents.shape}; expected (n_docs, d)")
     d, (labels, bounds) = documents.shape[-1], check_labels(grades, offsets, len(documents))
     penalty = _check_lam(lam, d)
-    documents = documents if model == "additive" else centred(documents, bounds)
     teacher = OfflineRankNet(d, l2=l2, model=model)
+    if model != "additive":
+        teacher.check_features(np.where(np.isfinite(documents), 0.0, documents))  # told at its place, before it spreads
+        documents = centred(documents, bounds)
     documents = clipped_by_usual(teacher.check_features(documents), bounds)
     teacher.fit(documents, labels, bounds)
     units = teacher._units

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from pairrank.checking import check_choice, check_number_in
 from pairrank.errors import DataError
 from pairrank.features.additive import Additive
+from pairrank.features.spread import without_far
 from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw
@@ -141,7 +142,7 @@ class OfflineRankNet(LinearRanker):
         units = type(self._units)(self.n_features, self._unit_kind)
         units.fix(np.where(widest > 0.0, widest, 1.0))
         if isinstance(units, Additive):
-            units.fix_pieces(queries)
+            units.fix_pieces(without_far(queries))
         X = np.concatenate([units.inputs(rows) for rows in queries])
         # By query, then by falling grade: the pairs of a grade are then two slices.
         query = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))

@@ -141,6 +141,7 @@ def _convert(name: str, value: Any, known: Mapping[str, type], source: str) -> A
     with suppress(ValueError, KeyError):
         if isinstance(value, str):
             return _BOOLEANS[value.lower()] if wanted is bool else wanted(value)
-        if type(value) is wanted or (type(value) is int and wanted is not bool):
+        whole = type(value) is int or (type(value) is float and value.is_integer())
+        if type(value) is wanted or (whole and wanted is not bool):
             return wanted(value)
     raise OptionError(f"{source}: {name} is {value!r}; expected {wanted.__name__}")

@@ -168,7 +168,7 @@ def _label(source: Any) -> str:
     for dataset in splits:
         for array in (dataset.features, dataset.grades, dataset.offsets):
             digest.update(np.ascontiguousarray(array).data)
-    # Only what the arrays above do not tell, so that runs which were kept without it are still found.
+    # Only what the arrays above do not tell: most runs that were kept without it are still found.
     if train.n_grades != scale_of(int(train.grades.max(initial=0))):
         digest.update(f"{train.n_grades} grades".encode())
     if train.theta is not None:
