@@ -136,6 +136,23 @@ def test_lists_of_a_learning_service_are_told_from(
     assert "Left out: 6 lists without their candidates." in capsys.readouterr().out
 
 
+def test_lists_with_gaps_that_the_other_ranker_does_not_take_are_left_out(tmp_path: Path) -> None:
+    with running_app(tmp_path / "store.db") as app:
+        config = {"n_features": 2, "keep_candidates": 4}
+        app.put("/v1/rankers/bent", json={**config, "options": {"model": "additive"}})
+        app.put("/v1/rankers/line", json=config)
+        for number in range(12):
+            gap = [None if number < 5 else 0.5, 1.0]
+            documents = [{"id": "d0", "features": [0.0, 0.0]}, {"id": "d1", "features": gap}]
+            shown = app.post("/v1/rankers/bent/rank", json={"documents": documents}).json()
+            body = {"impression_id": shown["impression_id"], "clicks": ["d1"]}
+            assert app.post("/v1/rankers/bent/feedback", json=body).status_code == 200
+        app.get("/v1/rankers/bent?wait=30")
+    found = pairrank.evaluate(tmp_path / "store.db", ranker="bent", against="line")
+    assert (found.lists, found.left_out) == (7, {"with values that line@0 does not take": 5})
+    assert pairrank.evaluate(tmp_path / "store.db", ranker="bent").lists == 12
+
+
 def test_candidates_are_not_what_lists_of_an_experiment_lack(service: TestClient, tmp_path: Path) -> None:
     assert service.put("/v1/experiments/e", json={"a": "a", "b": "as-sent"}).status_code < 300
     documents = [{"id": f"d{i}", "features": x} for i, x in enumerate(X.tolist())]

@@ -19,7 +19,7 @@ import numpy as np
 
 from pairrank import threads
 from pairrank.checking import check_choice, check_number_in, check_whole
-from pairrank.errors import InputError, OptionError
+from pairrank.errors import FeatureError, InputError, OptionError
 from pairrank.metrics import mean_interval
 from pairrank.rankers import Ranker
 from pairrank.rankers.pairrank import PairRank
@@ -109,7 +109,7 @@ def evaluate(
         if not isinstance(row.config.make(), PairRank):
             raise InputError(f"ranker {row.name!r} is {row.config.ranker}: only PairRank's draws have known chances")
         order, name = _other(opened, row, against)
-        rows, left_out = _rows(opened, row, order, metric, positions)
+        rows, left_out = _rows(opened, row, (order, name), metric, positions)
     if not rows:
         reasons = ", ".join(f"{count} {why}" for why, count in left_out.items())
         hint = "; lists with all of their candidates are logged from when on its limit keep_candidates is set"
@@ -164,10 +164,10 @@ _Told = tuple[FloatArray, ...]
 
 
 def _rows(
-    store: SqlStore, row: RankerRow, order: Order, metric: str, positions: int
+    store: SqlStore, row: RankerRow, against: tuple[Order, str], metric: str, positions: int
 ) -> tuple[list[_Told], Counter[str]]:
     """Every list that can be told from, in the order of the versions that served them."""
-    wanted, left_out = _wanted(store, row)
+    (order, name), (wanted, left_out) = against, _wanted(store, row)
     rows: list[_Told] = []
     for model in walked(store, row):
         numbers = wanted.pop(model.version, [])
@@ -177,7 +177,10 @@ def _rows(
                 if impression.locked:
                     left_out["shown by score"] += 1
                     continue
-                rows.append(_told(model.ranker, impression, clicks, candidates, order, metric, positions))
+                try:
+                    rows.append(_told(model.ranker, impression, clicks, candidates, order, metric, positions))
+                except FeatureError:  # gaps, which the ranker that showed them takes
+                    left_out[f"with values that {name} does not take"] += 1
     gone = sum(len(numbers) for numbers in wanted.values())
     if gone:
         left_out["served by versions from before the log"] += gone
