@@ -87,11 +87,10 @@ class Columns:
         if isinstance(given, np.ndarray):
             rows, found = _array(given), None
         elif isinstance(given, Mapping):
-            columns = self.names is not None and all(name in given for name in self.names)
-            columns = columns and (self.n > 1 or len(given) == 1)  # of one feature ids may well have its name
+            names, single = self.names or (), len(given) > self.n == 1  # ids may well have the name of one feature
+            columns = bool(names) and set(names) <= given.keys() and not single
             if columns and not any(isinstance(row, Mapping) for row in given.values()):
-                told = _some(self.names or ())
-                raise FeatureError(f"the keys are the features, {told}; expected documents by id, or a frame")
+                raise FeatureError(f"the keys are the features, {_some(names)}; expected documents by id, or a frame")
             rows, found = self._rows(self._named(given.values())), tuple(given)
         elif hasattr(given, "to_numpy") and hasattr(given, "columns"):
             rows, found = self._frame(given, ids)

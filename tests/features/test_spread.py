@@ -49,8 +49,11 @@ def test_a_wrong_value_leaves_the_spread_as_it_was(value: float) -> None:
     wrong = X.copy()
     wrong[3] = value
     assert spread.of(wrong, offsets) == pytest.approx(spread.of(X, offsets), rel=0.05)
-    assert np.abs(np.diff(spread.clipped_by_usual(wrong, offsets)[:6, 0])).max() < 1.01 * FURTHEST * 1e5
-    assert np.array_equal(spread.clipped_by_usual(X, offsets), X)
+    assert (
+        np.abs(np.diff(spread.clipped(wrong, offsets, spread.usual(wrong, offsets))[:6, 0])).max()
+        < 1.01 * FURTHEST * 1e5
+    )
+    assert np.array_equal(spread.clipped(X, offsets, spread.usual(X, offsets)), X)
 
 
 def test_lists_in_which_a_feature_is_unusual_are_left_out() -> None:

@@ -189,12 +189,13 @@ class Units(Saved):
         if ranges is None and (len(X) < 2 or (self.settled and not self._vary_first(X))):
             return False
         found, before = self.measure(X, ranges), self.values
-        self.lists += not (settled := self.settled)
-        if settled or self.lists & (self.lists - 1):
-            self.values = np.where(before == 0.0, found, before)
-            return False
-        self.values = self.usual([*(self.measure(*seen) for seen in earlier), found])
-        return bool((self.values != before)[before > 0.0].any())
+        if not self.settled:
+            self.lists += 1
+            if not self.lists & (self.lists - 1):
+                self.values = self.usual([*(self.measure(*seen) for seen in earlier), found])
+                return bool((self.values != before)[before > 0.0].any())
+        self.values = np.where(before == 0.0, found, before)
+        return False
 
     def usual(self, measured: Sequence[FloatArray] | FloatArray) -> FloatArray:
         """(d,), the units by what `measure` told of several lists."""

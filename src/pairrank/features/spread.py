@@ -53,38 +53,19 @@ def spread_sums(D: FloatArray, offsets: IntArray, usual: FloatArray | float = np
     return means.sum(axis=0), (means > 0).sum(axis=0).astype(np.float64)
 
 
-def usual(D: FloatArray, offsets: IntArray) -> FloatArray:
-    """(d,): how far documents differ in usual lists, by centred ``D`` (n_docs, d); infinite where they never do."""
+def usual(features: FloatArray, offsets: IntArray) -> FloatArray:
+    """(d,): how far the documents ``features`` (n_docs, d) differ in usual lists; infinite where they never do."""
+    D = centred(np.concatenate([filled(X) for X in np.split(features, offsets[1:-1])]), offsets)
     found = Units(D.shape[1], "spread").usual(np.sqrt(spreads(D, offsets)))
     return np.where(found > 0.0, found, np.inf)
 
 
-def clipped(features: FloatArray, offsets: IntArray, usual: FloatArray) -> FloatArray:
+def clipped(features: FloatArray, offsets: IntArray, usual: FloatArray, *, drop: bool = False) -> FloatArray:
     """``features`` (n_docs, d), no document further from its list's lower median than `FURTHEST` times ``usual`` (d,).
 
-    As a ranker sees them (`kernel.confidence.standardised`). Lists that are nowhere as far from their mean stay as they
-    are.
+    As a ranker sees them (`kernel.confidence.standardised`): lists that are nowhere as far from their mean, and missing
+    values, stay as they are. With ``drop`` the median takes the place of what is too far, and the rest is what comes.
     """
-    return _moved(features, offsets, usual, drop=False)
-
-
-def clipped_by_usual(features: FloatArray, offsets: IntArray) -> FloatArray:
-    """``features`` (n_docs, d), `clipped` by what is usual in these lists; missing values stay missing."""
-    return clipped(features, offsets, _usual(features, offsets))
-
-
-def without_far(lists: Sequence[FloatArray]) -> list[FloatArray]:
-    """``lists`` (k, d) with the lower median in the place of what `clipped` would move: the rest is what comes."""
-    X, offsets = np.concatenate(lists), np.append(0, np.cumsum([len(X) for X in lists]))
-    return np.split(_moved(X, offsets, _usual(X, offsets), drop=True), offsets[1:-1])
-
-
-def _usual(features: FloatArray, offsets: IntArray) -> FloatArray:
-    known = np.concatenate([filled(X) for X in np.split(features, offsets[1:-1])])
-    return usual(centred(known, offsets), offsets)
-
-
-def _moved(features: FloatArray, offsets: IntArray, usual: FloatArray, *, drop: bool) -> FloatArray:
     starts, sizes = _lists(offsets)
     reach = FURTHEST * usual
     wide = np.fmax.reduceat(features, starts, axis=0) - np.fmin.reduceat(features, starts, axis=0) > reach
@@ -101,6 +82,12 @@ def _moved(features: FloatArray, offsets: IntArray, usual: FloatArray, *, drop: 
     return result
 
 
+def without_far(lists: Sequence[FloatArray]) -> list[FloatArray]:
+    """``lists`` (k, d) without what is too far out for one: `clipped` with ``drop``, by what is usual in them."""
+    X, offsets = np.concatenate(lists), np.append(0, np.cumsum([len(X) for X in lists]))
+    return np.split(clipped(X, offsets, usual(X, offsets), drop=True), offsets[1:-1])
+
+
 def mean_spread(total: FloatArray, n_lists: FloatArray) -> FloatArray:
     """(d,): E[(x_i - x_j)_f²] from `spread_sums`; 1 for a feature that never varied, whose unit nobody can know."""
     return np.where(n_lists > 0, total / np.maximum(n_lists, 1.0), 1.0)
@@ -108,8 +95,8 @@ def mean_spread(total: FloatArray, n_lists: FloatArray) -> FloatArray:
 
 def of(features: ArrayLike, offsets: IntArray) -> FloatArray:
     """(d,): E[(x_i - x_j)_f²] of the lists of ``features`` (n_docs, d)."""
-    D = centred(features, offsets)
-    return mean_spread(*spread_sums(D, offsets, usual(D, offsets)))
+    X = np.asarray(features, dtype=np.float64)
+    return mean_spread(*spread_sums(centred(X, offsets), offsets, usual(X, offsets)))
 
 
 def _lists(offsets: IntArray) -> tuple[IntArray, IntArray]:

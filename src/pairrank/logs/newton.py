@@ -29,7 +29,7 @@ from pairrank.estimator import evidence
 from pairrank.features import position
 from pairrank.features.additive import Additive
 from pairrank.features.linear import UNUSUAL, Units
-from pairrank.features.spread import STRENGTH, centred, mean_spread, usual, without_far
+from pairrank.features.spread import STRENGTH, mean_spread, usual, without_far
 from pairrank.kernel.confidence import inverse_of
 from pairrank.logs import reader
 from pairrank.logs.problems import Problems, Progress, Reason
@@ -163,7 +163,9 @@ def validate(
     if not (chunks := reader.chunks(paths, problems, missing)):
         return problems, 0, 0
     units = _units(model, chunks, otherwise=1)  # without a document any will do to say what is wrong
-    total = _one_pass(chunks, units, engine, workers, progress, problems)
+    job = _Job(chunks, units, 1.0, "all", "skip", None, progress)
+    with engines.start(engine, workers) as running:
+        total = job.sweep(running, np.zeros(job.width), problems)
     return problems, total.n_lists, total.n_pairs
 
 
@@ -177,25 +179,11 @@ def spread(
 ) -> FloatArray:
     """(d,): E[(x_i - x_j)_f²] over the documents of a list, of the click logs at ``paths``."""
     chunks = reader.chunks(paths, Problems(), missing)
-    total = _one_pass(chunks, _units("linear", chunks), engine, workers, progress, Problems(), look=True)
-    return mean_spread(total.spread, total.varied)
-
-
-def _one_pass(
-    chunks: list[Chunk],
-    units: Units,
-    engine: str,
-    workers: int | None,
-    progress: Progress | None,
-    problems: Problems,
-    *,
-    look: bool = False,
-) -> Sums:
-    job = _Job(chunks, units, 1.0, "all", "skip", None, progress)
+    job = _Job(chunks, _units("linear", chunks), 1.0, "all", "skip", None, progress)
     with engines.start(engine, workers) as running:
-        if look:
-            job.look(running)
-        return job.sweep(running, np.zeros(job.width), problems)
+        job.look(running)
+        total = job.sweep(running, np.zeros(job.width), Problems())
+    return mean_spread(total.spread, total.varied)
 
 
 def _units(model: str, chunks: Sequence[Chunk], *, otherwise: int = 0) -> Units:
@@ -277,7 +265,7 @@ class _Job:
         if not lists:  # the first pass tells why
             return
         X, offsets = np.concatenate(lists), np.append(0, np.cumsum([len(X) for X in lists]))
-        found = usual(centred(self.units.columns(X), offsets), offsets)
+        found = usual(self.units.columns(X), offsets)
         self.usual = np.append(found, np.full(self.width - len(found), np.inf))
 
     def _some_lists(self, engine: Engine) -> list[FloatArray]:
@@ -387,8 +375,8 @@ class _Job:
         values: dict[str, Any] = {"job": self._identity, "passes": self.passes, "bends": self.bends}
         values |= {name: getattr(done, name) for name in _NUMBERS}
         values |= {"counts": dict(problems.counts), "examples": dict(problems.examples)}
-        usual = np.full(self.width, np.inf) if self.usual is None else self.usual
-        arrays = {"usual": usual, "theta": theta, "gradient": done.gradient, "hessian": done.hessian, "M": M}
+        known = np.full(self.width, np.inf) if self.usual is None else self.usual
+        arrays = {"usual": known, "theta": theta, "gradient": done.gradient, "hessian": done.hessian, "M": M}
         arrays |= {f"units.{name}": np.asarray(value) for name, value in state_of(self.units).items()}
         archive.write_atomically(self.checkpoint, archive.sealed(archive.pack("fit-checkpoint", values, arrays)))
 

@@ -19,8 +19,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from pairrank.checking import check_number_in, check_numbers
 from pairrank.errors import FeatureError, OptionError
+from pairrank.features import spread
 from pairrank.features.additive import Additive
-from pairrank.features.spread import STRENGTH, centred, clipped_by_usual, mean_spread, spread_sums, usual
+from pairrank.features.spread import STRENGTH, centred
 from pairrank.kernel.logistic import slope
 from pairrank.rankers.base import Ranker
 from pairrank.rankers.pairrank import PairRank
@@ -97,12 +98,14 @@ def from_labels(
     if model != "additive":
         teacher.check_features(np.where(np.isfinite(documents), 0.0, documents))  # told at its place, before it spreads
         documents = centred(documents, bounds)
-    documents = clipped_by_usual(teacher.check_features(documents), bounds)
+    documents = teacher.check_features(documents)
+    documents = spread.clipped(documents, bounds, spread.usual(documents, bounds))
     teacher.fit(documents, labels, bounds)
     units = teacher._units
     theta = teacher._weights / units.units
-    X = centred(units.columns(documents), bounds)
-    units.fix_units(np.sqrt(mean_spread(*spread_sums(X, bounds, usual(X, bounds)))))
+    columns = units.columns(documents)
+    X = centred(columns, bounds)
+    units.fix_units(np.sqrt(spread.of(columns, bounds)))
     J, M = np.zeros((len(theta),) * 2), np.zeros((len(theta),) * 2)
     n_pairs = 0
     for start, stop in pairwise(bounds.tolist()):
