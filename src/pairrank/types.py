@@ -62,9 +62,23 @@ class Impression:
 
     def __post_init__(self) -> None:
         for array in (self.features, self.ranking, self.blocks, *self.memory.values()):
-            array.flags.writeable = False
+            array.setflags(write=False)
         ids = None if self.ids is None else tuple(self.ids)
         vars(self).update(memory=MappingProxyType(dict(self.memory)), ids=ids)
+
+    @classmethod
+    def of(cls, **values: Any) -> Impression:
+        """An impression with ``values`` for all fields, in a third of the time of one by its fields' order.
+
+        >>> from pairrank import PairRank
+        >>> shown = PairRank(n_features=1).rank([[0.2]])
+        >>> Impression.of(**vars(shown)).n_docs
+        1
+        """
+        made = object.__new__(cls)
+        vars(made).update(values)
+        made.__post_init__()
+        return made
 
     def __len__(self) -> int:
         return len(self.ranking)
@@ -89,7 +103,7 @@ class Impression:
 
         ``memory`` is what it remembers beside what it did.
         """
-        features.flags.writeable = False
+        features.setflags(write=False)
         return self._but(features=features, memory={**self.memory, **memory} if memory else self.memory)
 
     def tail(self) -> Impression:

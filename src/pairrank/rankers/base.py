@@ -182,7 +182,7 @@ class Ranker(Saved, ABC):
             number = check_whole("number", self._number if number is None else number, 0, 2**63 - 1)
             draw = self._draw_numbered(X, shown, number) if fixed == 0 else self._draw_below(X, shown, fixed, number)
             self._number = max(self._number, number + 1)
-        impression = self._newest = Impression(
+        impression = self._newest = Impression.of(
             ranker=self.fingerprint,
             seed=self.seed,
             number=number,

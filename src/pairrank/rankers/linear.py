@@ -276,7 +276,8 @@ class LinearRanker(Ranker):
         return self._units.inputs(X)
 
     def _may_lack(self, ever: bool = False) -> BoolArray:
-        return self._units.may_lack() | (ever and isinstance(self._units, Additive))
+        lacking = self._units.may_lack()
+        return lacking | isinstance(self._units, Additive) if ever else lacking
 
     def _remember(self, X: FloatArray) -> Mapping[str, AnyArray]:
         if self._units.settled or self._units.kind != "range":
