@@ -118,14 +118,6 @@ def _values(args: argparse.Namespace) -> dict[str, Any]:
 def click_logs(args: argparse.Namespace) -> Iterator[tuple[list[str], dict[str, Any], dict[str, Any]]]:
     """Parquet as it came, everything else joined into a click log that is gone afterwards unless kept; what was found
     on the way; and who goes through them, with a progress bar."""
-    with progress(0, "reading") as tell:
-        how = {"progress": lambda what, done, total: tell(done, total, what)}
-        with _joined(args, **how) as (paths, facts):
-            yield paths, facts, {"engine": args.engine, "workers": args.workers, **how}
-
-
-@contextmanager
-def _joined(args: argparse.Namespace, **how: Any) -> Iterator[tuple[list[str], dict[str, Any]]]:
     for path in filter(None, (getattr(args, name, None) for name in ("out", "report", "keep", "checkpoint"))):
         if not Path(path).absolute().parent.is_dir():
             raise OptionError(f"cannot write {path}: there is no folder {Path(path).parent}")
@@ -135,31 +127,37 @@ def _joined(args: argparse.Namespace, **how: Any) -> Iterator[tuple[list[str], d
         raise DataError(f"{', '.join(args.logs)}: there are no files in there")
     ready = [path for path in files if kind_of(path) == "parquet"]
     others = [path for path in files if path not in ready]
-    if not others:
-        yield ready, {"problems": Problems()}
-        return
     kept = args.keep or args.out
     near = Path(kept).absolute().parent if kept else None  # --check needs no folder of the user's
-    with tempfile.TemporaryDirectory(prefix=".pairrank-fit-", dir=near) as folder:
-        joined = args.keep or str(Path(folder) / "joined.parquet")
-        done = ingest(
-            others,
-            joined,
-            features=args.features,
-            actions=_actions(args.action) or ACTIONS,
-            ranker=args.store_ranker,
-            on_error="skip" if args.check else args.on_error,
-            missing=_values(args) != {"model": "linear", "missing": None},
-            **how,
-        )
-        for action, count in done.passed_over.items():
-            print(f"  {count:>8}  passed over: events of the action {action!r}", file=sys.stderr)
-        facts = {"clicks": done.n_clicks, "passed_over": dict(done.passed_over), "problems": done.problems}
-        try:
-            yield [*ready, joined], facts
-        except LogError as problem:  # what was left out before may be why
-            problem.problems.merge(done.problems)
-            raise
+    with progress(0, "reading") as bar:
+
+        def tell(what: str, done: int, total: int) -> None:
+            bar(done, total, what)
+
+        how = {"engine": args.engine, "workers": args.workers, "progress": tell}
+        if not others:
+            yield ready, {"problems": Problems()}, how
+            return
+        with tempfile.TemporaryDirectory(prefix=".pairrank-fit-", dir=near) as folder:
+            joined = args.keep or str(Path(folder) / "joined.parquet")
+            done = ingest(
+                others,
+                joined,
+                features=args.features,
+                actions=_actions(args.action) or ACTIONS,
+                ranker=args.store_ranker,
+                on_error="skip" if args.check else args.on_error,
+                missing=_values(args) != {"model": "linear", "missing": None},
+                progress=tell,
+            )
+            for action, count in done.passed_over.items():
+                print(f"  {count:>8}  passed over: events of the action {action!r}", file=sys.stderr)
+            facts = {"clicks": done.n_clicks, "passed_over": dict(done.passed_over), "problems": done.problems}
+            try:
+                yield [*ready, joined], facts, how
+            except LogError as problem:  # what was left out before may be why
+                problem.problems.merge(done.problems)
+                raise
 
 
 def _actions(given: Sequence[str] | None) -> dict[str, float]:

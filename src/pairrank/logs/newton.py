@@ -163,7 +163,7 @@ def validate(
     if not (chunks := reader.chunks(paths, problems, missing)):
         return problems, 0, 0
     units = _units(model, chunks, otherwise=1)  # without a document any will do to say what is wrong
-    job = _Job(chunks, units, 1.0, "all", "skip", None, progress)
+    job = _Job(chunks, units, progress=progress)
     with engines.start(engine, workers) as running:
         total = job.sweep(running, np.zeros(job.width), problems)
     return problems, total.n_lists, total.n_pairs
@@ -179,7 +179,7 @@ def spread(
 ) -> FloatArray:
     """(d,): E[(x_i - x_j)_f²] over the documents of a list, of the click logs at ``paths``."""
     chunks = reader.chunks(paths, Problems(), missing)
-    job = _Job(chunks, _units("linear", chunks), 1.0, "all", "skip", None, progress)
+    job = _Job(chunks, _units("linear", chunks), progress=progress)
     with engines.start(engine, workers) as running:
         job.look(running)
         total = job.sweep(running, np.zeros(job.width), Problems())
@@ -194,11 +194,11 @@ def _units(model: str, chunks: Sequence[Chunk], *, otherwise: int = 0) -> Units:
 class _Job:
     chunks: list[Chunk]
     units: Units
-    lam: float
-    pairs: str
-    on_error: str
-    checkpoint: str | None
-    progress: Progress | None
+    lam: float = 1.0
+    pairs: str = "all"
+    on_error: str = "skip"
+    checkpoint: str | None = None
+    progress: Progress | None = None
     passes: int = 0
     bends: int = 0
     share: float = 1.0  # of the log, for a first guess: its penalty is as much less
