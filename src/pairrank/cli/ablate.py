@@ -32,22 +32,19 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Vary one choice of PairRank's with all else equal, and draw one figure of what it changes."
     parser.epilog = _EPILOG
-    parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument("--study", required=True, choices=tuple(ablations.STUDIES), help="what varies")
     parser.add_argument("--ranker", metavar="NAME", help="whose choice (default: the study's own)")
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figure and report go")
-    experiment_options.add(parser, rounds=2000, seeds=10, **experiment_options.ON_DATA)
-    experiment_options.add_options(parser)
+    experiment_options.add_on_data(parser, rounds=2000, seeds=10)
 
 
 def run(args: argparse.Namespace) -> None:
-    tuned = tuned_options.load(args.settings) if args.settings else {}
     base = args.ranker or ablations.STUDIES[args.study].base
     experiment = ablations.experiment(
         args.study,
         experiment_options.protocol(args),
         command=experiment_options.command(args),
-        base=tuned_options.applied(base, tuned),
+        base=tuned_options.applied(base, experiment_options.settings(args)),
         users=experiment_options.users(args),
         seeds=args.seeds,
     )

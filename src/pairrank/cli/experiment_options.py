@@ -14,13 +14,14 @@ from typing import Any
 from pairrank import click_models
 from pairrank.data.normalize import NAMES
 from pairrank.engines import ENGINES
-from pairrank.lab import executors
-from pairrank.lab.executors import prepare
+from pairrank.lab import executors, tuned_options
 from pairrank.lab.experiment import CEILING, USERS, Experiment, check_defaults
 from pairrank.lab.outcomes import RunsFailedError
 from pairrank.lab.report import headline, report, tables
 from pairrank.progress import phase, progress
 from pairrank.sim import Protocol, RunSpec, Summary
+
+DATA = "a folder or file in LETOR format, or a synthetic: name"
 
 
 def add_options(parser: argparse.ArgumentParser, *, engine: str = "processes") -> None:
@@ -83,8 +84,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "settings": {"metavar": "FILE", "help": "tuned options of the rankers: a file of pairrank tune, or a kept name"},
     "jobs": {"type": positive, "metavar": "N", "help": "processes (default: one per core)"},
 }
-# What the commands that run an experiment on given data have in common.
-ON_DATA: dict[str, Any] = {"fold": 1, "k": 10, "normalise": "query", "stop": "click", "clicks": None, "settings": None}
 
 
 def add(parser: argparse.ArgumentParser, **defaults: Any) -> None:
@@ -94,6 +93,18 @@ def add(parser: argparse.ArgumentParser, **defaults: Any) -> None:
         if default is not None:
             option["help"] += f" (default: {default})"
         parser.add_argument(f"--{name}", default=default, **option)
+
+
+def add_on_data(parser: argparse.ArgumentParser, **defaults: Any) -> None:
+    """Add DATA, the options of these names, and all others of a command that runs an experiment on given data."""
+    parser.add_argument("data", metavar="DATA", help=DATA)
+    add(parser, **defaults, fold=1, k=10, normalise="query", stop="click", clicks=None, settings=None)
+    add_options(parser)
+
+
+def settings(args: argparse.Namespace) -> tuned_options.Settings:
+    """The tuned options of rankers that the options name."""
+    return tuned_options.load(args.settings) if args.settings else {}
 
 
 def command(args: argparse.Namespace) -> str:
@@ -114,7 +125,7 @@ def users(args: argparse.Namespace) -> tuple[str, ...]:
 def run_experiment(experiment: Experiment, args: argparse.Namespace) -> None:
     """Run an experiment and report on it; runs that fail do not keep the others from the report."""
     specs = experiment.specs()
-    prepare(args.out, "runs", "pyarrow", "matplotlib")
+    executors.prepare(args.out, "runs", "pyarrow", "matplotlib")
     check_defaults(args.out, experiment.rankers, args.resume)  # `run_all` asks, too, when that file is another already
     experiment.save(args.out)
     try:

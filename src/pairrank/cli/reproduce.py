@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pairrank.cli import experiment_options
-from pairrank.lab import paper, tuned_options
+from pairrank.lab import paper
 from pairrank.lab.experiment import ROUNDS, SEEDS
 
 _EPILOG = """\
@@ -23,13 +23,11 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Run all of the paper's experiments, draw its figures, test its claims and write a report."
     parser.epilog = _EPILOG
-    parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument(
         "--ranker", action="append", metavar="NAME", help="beside the paper's, also file.py:Class; may be repeated"
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="where records, figures and report go")
-    experiment_options.add(parser, rounds=ROUNDS, seeds=SEEDS, **experiment_options.ON_DATA)
-    experiment_options.add_options(parser)
+    experiment_options.add_on_data(parser, rounds=ROUNDS, seeds=SEEDS)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -39,6 +37,6 @@ def run(args: argparse.Namespace) -> None:
         more=tuple(args.ranker or ()),
         users=experiment_options.users(args),
         seeds=args.seeds,
-        settings=tuned_options.load(args.settings) if args.settings else None,
+        settings=experiment_options.settings(args),
     )
     experiment_options.run_experiment(experiment, args)

@@ -46,9 +46,7 @@ _DEFAULTS = {"rounds": 1000, "seeds": 1, "fold": 1, "k": 10, "normalise": "query
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Run rankers against simulated users and say how well they rank and how well they learned."
     parser.epilog = _EPILOG
-    parser.add_argument(
-        "data", nargs="?", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name"
-    )
+    parser.add_argument("data", nargs="?", metavar="DATA", help=experiment_options.DATA)
     parser.add_argument(
         "--ranker", action="append", metavar="NAME", help="also file.py:Class; may be repeated (default: pairrank)"
     )
@@ -85,7 +83,7 @@ def _tell(summaries: Sequence[Summary], as_json: bool) -> None:
 def _specs(args: argparse.Namespace) -> list[RunSpec]:
     if args.data is None:
         raise InputError("there are no data; expected DATA (a folder, a file or a synthetic: name) or --spec")
-    tuned = tuned_options.load(args.settings) if args.settings else {}
+    tuned = experiment_options.settings(args)
     # One spelling each, in the order given; what is named twice is run once.
     texts = [tuned_options.applied(text, tuned) for text in args.ranker or ["pairrank"]]
     names = dict.fromkeys(rankers.spell(*rankers.parse(text)) for text in texts)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pairrank import archive
-from pairrank.cli.experiment_options import add, positive
+from pairrank.cli.experiment_options import DATA, add, positive
 from pairrank.engines import cores
 from pairrank.errors import OptionError
 from pairrank.lab import executors, launches, trial, trial_report
@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Simulate experiments and launches, and say what they take and how far they can be trusted."
     parser.epilog = _EPILOG
     plain = trial.Study(data="")
-    parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
+    parser.add_argument("data", metavar="DATA", help=DATA)
     parser.add_argument("--a", default=plain.a, metavar="ARM", help=f"(default: {plain.a})")
     parser.add_argument("--b", default=plain.b, metavar="ARM", help=f"(default: {plain.b})")
     counts = {

@@ -30,7 +30,6 @@ example:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Find the options of rankers that do best on the validation split."
     parser.epilog = _EPILOG
-    parser.add_argument("data", metavar="DATA", help="a folder or file in LETOR format, or a synthetic: name")
     parser.add_argument(
         "--ranker",
         action="append",
@@ -39,12 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--objective", choices=tune.OBJECTIVES, default="mix", help="(default: mix)")
     parser.add_argument("--out", required=True, metavar="DIR", help="where settings.json and the runs go")
-    experiment_options.add(parser, trials=18, rounds=2000, seeds=3, **experiment_options.ON_DATA)
-    experiment_options.add_options(parser)
+    experiment_options.add_on_data(parser, trials=18, rounds=2000, seeds=3)
 
 
 def run(args: argparse.Namespace) -> None:
-    given = tuned_options.load(args.settings) if args.settings else {}
+    given = experiment_options.settings(args)
     told: dict[str, Any] = {f.name: getattr(args, f.name) for f in fields(tune.Task) if hasattr(args, f.name)}
     task = tune.Task(**told, users=experiment_options.users(args))
     texts = {ranker: tuned_options.applied(ranker, given) for ranker in args.ranker or tune.RANKERS}

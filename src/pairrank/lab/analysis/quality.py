@@ -136,18 +136,18 @@ def contests(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Se
     found = [(key, of) for key, of in runs.items() if canonical(subject) in of]
     if not found:
         raise OptionError(f"there are no runs of {subject}; nothing can be compared")
-    names = _short_names({data for (data, _), _ in found})
-    versus = {metric: _corrected([of for _, of in found], canonical(subject), rivals, metric) for metric in METRICS}
+    subject, names = canonical(subject), _short_names({data for (data, _), _ in found})
+    versus = {metric: _corrected([of for _, of in found], subject, rivals, metric) for metric in METRICS}
     return [
         Contest(
             data=names[data],
             users=who,
-            runs=len(of[canonical(subject)]),
+            runs=len(of[subject]),
             ndcg={ranker: _mean(of[ranker].values(), "ndcg") for ranker in of},
             cndcg={ranker: _mean(of[ranker].values(), "cndcg") for ranker in of},
             offline=versus["ndcg"][i],
             online=versus["cndcg"][i],
-            fell=_fell(of[canonical(subject)].values()),
+            fell=_fell(of[subject].values()),
             ceiling=float(np.mean(ceilings.get(data, [math.nan]))),
         )
         for i, ((data, who), of) in enumerate(found)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pairrank.lab.analysis.aggregate import LEVEL as CERTAIN
-from pairrank.lab.analysis.aggregate import METRICS, Comparison, Results, paired
+from pairrank.lab.analysis.aggregate import METRICS, Cell, Comparison, Results, paired
 from pairrank.lab.experiment import CEILING
 from pairrank.lab.report import styles
 from pairrank.metrics import mean_interval, with_interval
@@ -41,26 +41,23 @@ def summary(results: Results) -> list[dict[str, Any]]:
 
 
 def winner(results: Results, users: str, metric: str) -> str | None:
-    """The ranker with the highest mean; the ceiling, which sees labels, does not compete, nor what has no mean."""
-    means = {
-        ranker: mean
-        for ranker in results.rankers
-        if styles.base(ranker) != CEILING
-        and (cell := results.get(ranker, users))
-        and not math.isnan(mean := float(cell.final(metric).mean()))
-    }
-    return max(means, key=lambda ranker: means[ranker]) if means else None
+    """The ranker with the highest mean; what has no mean does not compete."""
+    means = {cell.ranker: float(cell.final(metric).mean()) for cell in _competing(results, users)}
+    known = [ranker for ranker, mean in means.items() if not math.isnan(mean)]
+    return max(known, key=lambda ranker: means[ranker], default=None)
 
 
 def level(results: Results, users: str, metric: str) -> set[str]:
     """The winner, and every ranker that a paired t test over seeds does not tell from it (p ≥ 0.05)."""
     best = winner(results, users, metric)
-    first = None if best is None else results.get(best, users)
-    if best is None or first is None:
-        return set()
-    others = [r for r in results.rankers if r != best and styles.base(r) != CEILING]
-    cells = [cell for ranker in others if (cell := results.get(ranker, users)) is not None]
-    return {best} | {cell.ranker for cell in cells if paired(first, cell, metric).p >= 1 - CERTAIN}
+    cells = {cell.ranker: cell for cell in _competing(results, users)}
+    return {r for r in cells if best and (r == best or paired(cells[best], cells[r], metric).p >= 1 - CERTAIN)}
+
+
+def _competing(results: Results, users: str) -> list[Cell]:
+    """All but the ceiling, which sees labels."""
+    cells = (results.get(ranker, users) for ranker in results.rankers if styles.base(ranker) != CEILING)
+    return [cell for cell in cells if cell is not None]
 
 
 def by_kind(users: Sequence[str]) -> dict[str, tuple[str, ...]]:
