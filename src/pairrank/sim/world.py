@@ -185,12 +185,8 @@ class World:
 
     def blocks(self, ranker: Ranker) -> Blocks | None:
         """Block statistics over the panel, or None for a ranker without blocks."""
-        sizes = []
-        for query in self.panel:
-            found = ranker.block_sizes(self.train.query(query)[0])
-            if found is None:
-                return None
-            sizes.append(found)
+        found = (ranker.block_sizes(self.train.query(query)[0]) for query in self.panel)
+        sizes = [one for one in found if one is not None]
         if not sizes:
             return None
         by_rank = metrics.mean_by_rank([metrics.block_size_by_rank(s) for s in sizes])
