@@ -51,7 +51,6 @@ class ErrorStream:
         atexit.register(self._drain)
 
     def write(self, line: str) -> None:
-        """Have a line written."""
         with suppress(queue.Full):
             self._lines.put_nowait(line.encode(errors="replace"))
 

@@ -91,7 +91,6 @@ class Settings:
 
     @property
     def rerank_endpoint(self) -> RerankEndpoint | None:
-        """The other re-ranker, where there is one."""
         return RerankEndpoint(self.upstream, self.upstream_model, self.upstream_key or None) if self.upstream else None
 
     @property

@@ -81,7 +81,6 @@ async def create_ranker(worker: WorkerState, name: str, body: CreateBody, actor:
 
 
 def describe(row: RankerRow) -> dict[str, Any]:
-    """A ranker as the API shows it."""
     config = asdict(row.config)
     return shown(
         RankerAnswer,

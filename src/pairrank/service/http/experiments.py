@@ -26,7 +26,6 @@ from pairrank.trials.launch import Guard, Launch
 
 
 def describe(row: ExperimentRow) -> dict[str, Any]:
-    """An experiment as the API shows it: its definition and what the log has shown."""
     course = course_of(row)
     told = course.tally.answer()
     if not told["impressions"]:

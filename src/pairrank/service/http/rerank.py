@@ -35,7 +35,6 @@ INFINITY = "/infinity/rerank"
 
 
 def routes(worker: WorkerState) -> APIRouter:
-    """The router with the endpoint, under each of its addresses."""
     router = APIRouter(tags=["ranking"], dependencies=[KEY])
     upstream = worker.settings.rerank_endpoint
 

@@ -188,7 +188,6 @@ class Trials:
 
     @classmethod
     def restore(cls, store: SqlStore, ranker_id: int, texts: Mapping[int, str]) -> Trials:
-        """The states that `texts` gave."""
         values = {key: json.loads(text) for key, text in texts.items()}
         launch = LaunchCourse.from_json(values.pop(LAUNCH)) if LAUNCH in values else None
         return cls(store, ranker_id, {key: Course.from_json(state) for key, state in values.items()}, launch)

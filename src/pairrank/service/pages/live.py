@@ -61,7 +61,6 @@ def _panel(worker: WorkerState, name: str, shown: ImpressionRow, model: Ranker, 
 
 
 def impression_page(name: str, item: ImpressionRow, panel: Panel | None, nav: Nav) -> Markup:
-    """One impression by itself, with its drawing."""
     title = f"Impression {item.number} of {name}"
     at = time.strftime("%d %b %H:%M:%S", time.localtime(item.time))  # where the server stands
     about = f"Query: {item.query_id or 'none given'}. Served by model {item.model_version} on {at}."

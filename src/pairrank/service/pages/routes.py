@@ -25,7 +25,6 @@ _SNIPPET = Path(__file__).parent.parent / "pairrank.js"  # what a shop's own pag
 
 
 def html(text: Markup) -> Response:
-    """A page, under the policy of the pages."""
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
     return Response(text, media_type="text/html", headers=headers)
 

@@ -65,12 +65,10 @@ class Document:
 
     @property
     def private(self) -> bool:
-        """Whether any part of the qualified name starts with an underscore."""
         return any(part.startswith("_") for part in self.qualified.split("."))
 
     @property
     def deprecated(self) -> bool:
-        """Whether the docstring says so."""
         return "deprecated" in self.text.lower()
 
 

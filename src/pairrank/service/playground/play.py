@@ -57,7 +57,6 @@ class Playground:
         await self._worker.models.refresh()
 
     async def reset(self) -> None:
-        """Forget everything that was learned."""
         await self._worker.administer(self._worker.store.delete, RANKER, self._worker.clock(), "playground")
         await self._create()
 
@@ -177,7 +176,6 @@ class Playground:
         return self._index.documents[int(document)].qualified[:256]
 
     def _card(self, document: int) -> dict[str, Any]:
-        """What a result shows of a document."""
         found = self._index.documents[document]
         return {
             "id": self._id(document),

@@ -103,7 +103,6 @@ class Database(ABC):
             return self._answer(sql, values)
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """The rows that a statement answers."""
         return self.answer(sql, values)[1]
 
     def named(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
@@ -115,7 +114,6 @@ class Database(ABC):
         return self.answer(f"SELECT * FROM {table} LIMIT 0")[0]
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
-        """The first row, or None."""
         rows = self.all(sql, values)
         return rows[0] if rows else None
 

@@ -106,7 +106,6 @@ class ExperimentTables(RankerTables):
         return self._experiments(f"WHERE e.ended IS NULL OR e.id IN ({newest}) ORDER BY e.id DESC", (limit,))
 
     def running(self) -> list[ExperimentRow]:
-        """The experiments that take lists."""
         return self._experiments("WHERE e.ended IS NULL ORDER BY e.id")
 
     def experiments_of(self, ranker_id: int) -> list[ExperimentRow]:

@@ -53,7 +53,6 @@ class SqlStore(ImpressionTables):
         return {int(row[0]) for row in rows}
 
     def snapshot(self, ranker_id: int, version: int) -> Snapshot | None:
-        """One version of a model, or None when it is not kept."""
         found = self._snapshots(f"{_VERSION}, body", "AND version = ?", ranker_id, version)
         return found[0] if found else None
 

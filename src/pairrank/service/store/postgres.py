@@ -140,7 +140,6 @@ class PostgresDatabase(Database):
             raise unavailable(problem) from problem
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """One statement for many rows of values, in one round trip."""
         connection = self._connect()
         try:
             with connection.cursor() as cursor:
@@ -260,14 +259,12 @@ class PostgresDatabase(Database):
         self.all(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), coalesce(max(id), 0) + 1) FROM {table}")
 
     def vacuum(self) -> None:
-        """Make the space of dropped rows reusable."""
         self.all("SET statement_timeout = 0")
         for table in ("log", "snapshots"):
             self.all(f"VACUUM {table}")
         self.all(f"SET statement_timeout = {STATEMENT_MS}")
 
     def close(self) -> None:
-        """Close the connection; its locks go with it."""
         with self._turn:
             if self._connection is not None:
                 self._connection.close()

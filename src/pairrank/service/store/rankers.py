@@ -95,7 +95,6 @@ class RankerTables:
         return _row(rows[0]) if rows else None
 
     def rankers(self, among: Collection[int] | None = None) -> list[RankerRow]:
-        """All rankers, or some, by name."""
         return [_row(row) for row in self.database.named(f"{_RANKER} WHERE {_of(among)} ORDER BY r.name")]
 
     def chosen(self, name: str | None) -> list[RankerRow]:
@@ -103,7 +102,6 @@ class RankerTables:
         return self.rankers() if name is None else [self.ranker(name)]
 
     def ranker_by_id(self, ranker_id: int) -> RankerRow | None:
-        """The ranker with this number, or None."""
         rows = self.database.named(f"{_RANKER} WHERE r.id = ?", (ranker_id,))
         return _row(rows[0]) if rows else None
 

@@ -302,7 +302,6 @@ class SqliteDatabase(Database):
                 raise self._unavailable(problem) from problem
 
     def check(self) -> list[str]:
-        """SQLite's own check of every page and index."""
         lines = [str(row[0]) for row in self.all("PRAGMA integrity_check")]
         lines += [f"broken reference: {row}" for row in self.all("PRAGMA foreign_key_check")]
         return [line for line in lines if line != "ok"]
@@ -319,7 +318,6 @@ class SqliteDatabase(Database):
         """Nothing: SQLite numbers new rows from above the highest by itself."""
 
     def vacuum(self) -> None:
-        """Give freed pages back to the file system."""
         self.all("VACUUM")
         self.tend()
 
@@ -332,7 +330,6 @@ class SqliteDatabase(Database):
             raise StorageError(f"cannot copy {self.path} to {path}: {problem}") from problem
 
     def close(self) -> None:
-        """Close the connection and free the learner's lock."""
         with self._turn:
             self._connection.close()
             for handle in (self._lead, self._beside):

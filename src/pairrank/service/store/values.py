@@ -79,7 +79,6 @@ class Config:
         return ranker
 
     def to_json(self) -> str:
-        """The text that `from_json` reads."""
         values = asdict(self)
         if self.prior is None:  # as it was written before there were priors
             del values["prior"]

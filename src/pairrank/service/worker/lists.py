@@ -95,7 +95,6 @@ class Drawn(NamedTuple):
 
 
 def draw(setting: Setting) -> Drawn:
-    """The list to show."""
     experiment = _experiment(setting)
     if experiment is not None:
         split = experiment.definition.kind == "split"

@@ -59,11 +59,9 @@ class Metrics:
             self._handle, self._file = tempfile.mkstemp(dir=folder)
 
     def answered(self, status: int) -> None:
-        """Count one request by the status of its answer."""
         self._add(0, {_PLACES.get(("requests", str(status)), _PLACES["requests", "other"]): 1.0})
 
     def took(self, row: RankerRow, seconds: float) -> None:
-        """Count one rank request by the time that it took."""
         self._add(self._place(row), {bisect_left(BUCKETS, seconds): 1.0, len(BUCKETS): seconds})
 
     def listed(self, row: RankerRow, documents: int, blocks: int, explored: bool) -> None:

@@ -42,7 +42,6 @@ class Recent:
             self._drop(next(iter(self._kept)))
 
     def find(self, ranker: str, number: int) -> KeptCandidates | None:
-        """The candidates, or None when they were never here or have left."""
         return self._kept.get((ranker, number))
 
     def _drop(self, key: tuple[str, int]) -> None:
