@@ -13,7 +13,7 @@ from pairrank.checking import nearest
 from pairrank.errors import InputError, UnknownNameError
 from pairrank.service.answers import RefusalError, answer
 from pairrank.service.auth import check_name
-from pairrank.service.http.endpoints import KEY, B, answers, body_of, parse, reading
+from pairrank.service.http.endpoints import KEY, B, answers, body_of, creating, parse, reading
 from pairrank.service.http.schemas import (
     CreateBody,
     FreezeBody,
@@ -106,14 +106,7 @@ def routes(worker: WorkerState) -> APIRouter:
     async def index() -> Response:
         return answer({"rankers": [describe(row) for row in await worker.models.read(worker.store.rankers)]})
 
-    @router.put(
-        "/{name}",
-        openapi_extra=body_of(CreateBody),
-        summary="Create a ranker",
-        description="201 when it is new, 200 when it was there with the same configuration.",
-        status_code=201,
-        responses=answers(RankerAnswer, 409, status=201, also=200, body=True),
-    )
+    @creating(router, "Create a ranker", CreateBody, RankerAnswer, "configuration")
     async def create(name: str, request: Request) -> Response:
         actor = worker.allow(request, "admin")
         check_name(name, "ranker")

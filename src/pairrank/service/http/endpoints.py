@@ -44,14 +44,14 @@ _PROBLEM = {"content": {"application/json": {"schema": {"$ref": "#/components/sc
 
 
 def answers(
-    model: Any, *refused: int, status: int = 200, also: int | None = None, body: bool = False, key: bool = True
+    model: Any, *refused: int, good: tuple[int, ...] = (200,), body: bool = False, key: bool = True
 ) -> dict[int | str, dict[str, Any]]:
     """The ``responses`` of a route: its answer (None: the response class tells it) and the refusals it can give."""
-    good = {number: {"model": model} for number in (status, also) if number is not None and model is not None}
+    told = {} if model is None else {number: {"model": model} for number in good}
     own = {*refused, *_ALWAYS, *(_BODY if body else ()), *(_KEYED if key else ())}
     # A route that does not answer JSON still refuses in JSON.
     how: dict[str, Any] = {"model": Problem} if model is not None else _PROBLEM
-    return {**good, **{number: {**how, "description": _REFUSED[number]} for number in sorted(own)}}
+    return {**told, **{number: {**how, "description": _REFUSED[number]} for number in sorted(own)}}
 
 
 Endpoint = Callable[..., Awaitable[Response]]
@@ -73,6 +73,20 @@ def reading(
         return router.get(path, summary=summary, responses=responses, dependencies=[Depends(allowed)], **more)
 
     return get
+
+
+def creating(
+    router: APIRouter, summary: str, body: type[Body], model: Any, what: str
+) -> Callable[[Endpoint], Endpoint]:
+    """A decorator of the endpoint that makes something under a name, or finds it with the same ``what``."""
+    return router.put(
+        "/{name}",
+        openapi_extra=body_of(body),
+        summary=summary,
+        description=f"201 when it is new, 200 when it was there with the same {what}.",
+        status_code=201,
+        responses=answers(model, 409, good=(201, 200), body=True),
+    )
 
 
 B = TypeVar("B", bound=Body)

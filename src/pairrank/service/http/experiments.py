@@ -15,7 +15,7 @@ from pairrank.errors import UnknownNameError
 from pairrank.service.answers import answer
 from pairrank.service.auth import check_name
 from pairrank.service.http.administration import WAIT_SECONDS, Wait
-from pairrank.service.http.endpoints import KEY, answers, body_of, parse, reading
+from pairrank.service.http.endpoints import KEY, answers, body_of, creating, parse, reading
 from pairrank.service.http.schemas import listed
 from pairrank.service.http.trial_schemas import ExperimentAnswer, ExperimentBody, LaunchAnswer, LaunchBody
 from pairrank.service.learning.trials import LAUNCH, LaunchCourse, course_of
@@ -59,14 +59,7 @@ def routes(worker: WorkerState) -> APIRouter:
         found = await worker.models.read(worker.store.experiments, limit)
         return answer({"experiments": [describe(row) for row in found]})
 
-    @router.put(
-        "/{name}",
-        openapi_extra=body_of(ExperimentBody),
-        summary="Start an experiment",
-        description="201 when it is new, 200 when it was there with the same definition.",
-        status_code=201,
-        responses=answers(ExperimentAnswer, 409, status=201, also=200, body=True),
-    )
+    @creating(router, "Start an experiment", ExperimentBody, ExperimentAnswer, "definition")
     async def start(name: str, request: Request) -> Response:
         actor = worker.allow(request, "admin")
         check_name(name, "experiment")
@@ -134,13 +127,12 @@ def describe_launch(row: RankerRow, head: LaunchHead, course: LaunchCourse | Non
         guard = Guard(decided["margin"], decided["holdout"], decided["delta"])
         course = LaunchCourse(Launch(guard, head.mode, decided["auto"]), head.epoch, row.version)
     launch = course.launch
-    share = {"free": 1.0, "guarded": head.share}.get(head.mode, 0.0)
     return {
         "mode": head.mode,
         **asdict(launch.guard),
         "most_lost": head.most_lost,
         "auto": launch.auto,
-        "share": share,
+        "share": row.launch_share,
         "lists": launch.lists,
         "guarded_lists": launch.guarded,
         "gain": list(launch.gain_interval),
@@ -149,7 +141,7 @@ def describe_launch(row: RankerRow, head: LaunchHead, course: LaunchCourse | Non
         "agreement": course.agreed / course.shadowed if course.shadowed else None,
         "good_version": course.good,
         "breaches": head.breaches,
-        "sentence": sentence(head.mode, share, launch),
+        "sentence": sentence(head.mode, row.launch_share, launch),
     }
 
 

@@ -35,9 +35,19 @@ def svg(text: str) -> Response:
     return Response(text, media_type="image/svg+xml", headers=headers)
 
 
-def routes(worker: WorkerState) -> list[BaseRoute]:
-    """The routes of the live page and of what all pages load."""
+def keyed(
+    worker: WorkerState, request: Request, role: str | None, title: str, body: Path, address: str, script: str
+) -> Response:
+    """A page around the file ``body`` for who may see it, or the page that asks for a key."""
+    nav = request.app.state.nav
+    try:
+        worker.allow(request, role)
+    except NoKeyError:
+        return html(closed_page(nav, address, script))
+    return html(page(title, filled(body), nav=nav, current=address, script=script))
 
+
+def routes(worker: WorkerState) -> list[BaseRoute]:
     async def home(request: Request) -> Response:
         try:
             worker.allow(request, None)
@@ -59,13 +69,8 @@ def routes(worker: WorkerState) -> list[BaseRoute]:
         return html(page("Live", body, nav=nav, current="./", script="static/live.js", data_ranker=name))
 
     async def experiments(request: Request) -> Response:
-        nav, script = request.app.state.nav, "static/experiments.js"
-        try:
-            worker.allow(request, None)
-        except NoKeyError:
-            return html(closed_page(nav, "experiments", script))
-        body = filled(HTML / "experiments.html")
-        return html(page("Experiments", body, nav=nav, current="experiments", script=script))
+        script = "static/experiments.js"
+        return keyed(worker, request, None, "Experiments", HTML / "experiments.html", "experiments", script)
 
     async def impression(request: Request) -> Response:
         return html(impression_page(request.path_params["name"], *await _drawn(request), request.app.state.nav))

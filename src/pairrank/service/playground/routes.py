@@ -14,12 +14,9 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from pairrank.service.answers import RefusalError
-from pairrank.service.auth import NoKeyError
 from pairrank.service.http.endpoints import parse
 from pairrank.service.http.schemas import Body
-from pairrank.service.pages.layout import filled, page
-from pairrank.service.pages.live import closed_page
-from pairrank.service.pages.routes import html, json_of
+from pairrank.service.pages.routes import json_of, keyed
 from pairrank.service.playground.index import Index
 from pairrank.service.playground.play import MOST_SHOWN, SHOWN, Playground
 from pairrank.service.worker.state import WorkerState
@@ -46,13 +43,7 @@ def routes(worker: WorkerState, index: Index) -> list[BaseRoute]:
     play = Playground(worker, index)
 
     async def home(request: Request) -> Response:
-        nav = request.app.state.nav
-        try:
-            worker.allow(request, "admin")
-        except NoKeyError:
-            return html(closed_page(nav, "play", SCRIPT))
-        body = filled(Path(__file__).parent / "play.html")
-        return html(page("Playground", body, nav=nav, current="play", script=SCRIPT))
+        return keyed(worker, request, "admin", "Playground", Path(__file__).parent / "play.html", "play", SCRIPT)
 
     async def state(request: Request) -> Response:
         worker.allow(request, "admin")

@@ -188,6 +188,11 @@ class RankerRow:
         """How many entries are logged and not yet applied."""
         return self.log_seq - self.applied
 
+    @property
+    def launch_share(self) -> float:
+        """The share of the lists that get this ranker's order, and not the present one."""
+        return 1.0 if self.launch is None else {"free": 1.0, "guarded": self.launch.share}.get(self.launch.mode, 0.0)
+
 
 class Head(NamedTuple):
     """Where a ranker stands: its model's version, the last entry applied, the last one logged, impressions waiting."""

@@ -156,12 +156,6 @@ def _counters(requests: FloatArray, sums: Mapping[str, FloatArray]) -> Iterator[
         yield family
 
 
-def _share(row: RankerRow) -> float:
-    if row.launch is None or row.launch.mode == "free":
-        return 1.0
-    return row.launch.share if row.launch.mode == "guarded" else 0.0
-
-
 def _gauges(rows: Collection[RankerRow], lags: Mapping[str, float]) -> Iterator[Metric]:
     for name, text, value in (
         ("model_version", "Log entry of the newest model", lambda row: row.version),
@@ -173,7 +167,7 @@ def _gauges(rows: Collection[RankerRow], lags: Mapping[str, float]) -> Iterator[
         ("set_aside_entries", "Entries that the ranker refused or failed on", lambda row: row.set_aside),
         ("stopped", "1 when the log is damaged and not followed", lambda row: int(row.stopped is not None)),
         ("frozen", "1 when the ranker does not learn", lambda row: int(row.frozen)),
-        ("launch_share", "Share of the lists that get this ranker's order", _share),
+        ("launch_share", "Share of the lists that get this ranker's order", lambda row: row.launch_share),
         ("launch_breaches", "Launches stopped by a breach", lambda row: row.launch.breaches if row.launch else 0),
     ):
         family = GaugeMetricFamily(f"pairrank_{name}", text, labels=["ranker"])
