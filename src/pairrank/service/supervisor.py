@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -139,7 +139,7 @@ class _Child:
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     quick_deaths: int = 0
-    due: float = field(default=0.0)  # not before this time
+    due: float = 0.0  # not before this time
 
 
 class Supervisor:

@@ -83,20 +83,18 @@ class Models:
 
     async def get(self, name: str) -> LoadedModel:
         """The ranker of this name, ready to rank."""
-        found = self._items.get(name) or await self._loaded(name)
+        found = await self._loaded(name)
         while found.next_number >= found.end_number:
             await self._number(found)
         return found
 
     async def _loaded(self, name: str) -> LoadedModel:
-        found = self._items.get(name)
-        if found is None:
-            task = self._loading.get(name)
-            if task is None:
-                task = self._loading[name] = asyncio.create_task(self._load(name))
-                task.add_done_callback(lambda _: self._loading.pop(name, None))
-            found = await asyncio.shield(task)
-        return found
+        if name in self._items:
+            return self._items[name]
+        if name not in self._loading:
+            self._loading[name] = task = asyncio.create_task(self._load(name))
+            task.add_done_callback(lambda _: self._loading.pop(name, None))
+        return await asyncio.shield(self._loading[name])
 
     def experiments(self, ranker_id: int) -> Sequence[ExperimentRow]:
         """The running experiments that a ranker's requests take part in."""
@@ -168,10 +166,7 @@ class Models:
             for experiment in await self.read(self._store.running):
                 running.setdefault(experiment.ranker_id, []).append(experiment)
             self._experiments = running
-            arms = [arm for rows in running.values() for row in rows for arm in row.definition.arms]
-            owned = [(self._items.get(arm.ranker or ""), arm.version) for arm in arms]
-            shown = {(owner.row.id, version) for owner, version in owned if owner and version is not None}
-            self._pinned = {key: self._pinned[key] for key in shown & self._pinned.keys()}
+            self._pinned.clear()  # they come back with the next list that needs them
             self._keep([item.row for item in self._items.values()])
             self._epoch = epoch
         for item in list(self._items.values()):
