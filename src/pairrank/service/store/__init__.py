@@ -9,6 +9,7 @@ from pathlib import Path
 from pairrank.errors import MissingExtraError, OptionError, StorageError
 from pairrank.service.store.log import SqlStore
 from pairrank.service.store.schema import OLD_MODELS
+from pairrank.service.store.sqlite import SqliteDatabase
 from pairrank.store_log import check_postgres, place
 
 __all__ = ["SqlStore", "open_impatient", "open_store", "sqlite_path"]
@@ -24,11 +25,7 @@ def sqlite_path(url: str) -> Path | None:
 def open_impatient(url: str | os.PathLike[str]) -> SqlStore | None:
     """A connection that raises `BusyError` instead of waiting for another writer; None where there is no such thing."""
     path = sqlite_path(os.fspath(url))
-    if path is None:
-        return None
-    from pairrank.service.store.sqlite import SqliteDatabase
-
-    return SqlStore(SqliteDatabase(path, create=False, busy_seconds=0.0))
+    return None if path is None else SqlStore(SqliteDatabase(path, create=False, busy_seconds=0.0))
 
 
 def open_store(url: str | os.PathLike[str], *, create: bool = True) -> SqlStore:
@@ -36,8 +33,6 @@ def open_store(url: str | os.PathLike[str], *, create: bool = True) -> SqlStore:
     text = os.fspath(url)
     path = sqlite_path(text)
     if path is not None:
-        from pairrank.service.store.sqlite import SqliteDatabase
-
         if not create and not path.exists():
             raise StorageError(f"there is no store at {path}")
         store = SqlStore(SqliteDatabase(path, create=create))
