@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -338,6 +339,18 @@ def test_counters_of_all_workers_are_added_up(tmp_path: Path, monkeypatch: pytes
     workers[0].took(replace(rows[0], id=99, name="new"), 1.0)  # in its place
     assert sum(file.stat().st_size for file in (tmp_path / "counted").iterdir()) == size
     assert 'pairrank_rank_seconds_sum{ranker="new"} 1.0' in Metrics().render([], {}).decode()
+
+
+def test_a_worker_counts_on_without_the_folder_of_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tidies up /tmp takes it away after some days without a request."""
+    monkeypatch.setenv(METRICS_FOLDER, str(tmp_path / "counted"))
+    (tmp_path / "counted").mkdir()
+    workers = [Metrics()]
+    shutil.rmtree(tmp_path / "counted")
+    workers.append(Metrics())  # a worker that starts later
+    for worker in workers:
+        worker.answered(200)
+        assert 'pairrank_requests_total{status="200"} 1.0' in worker.render([], {}).decode()
 
 
 def test_impressions_and_audit(client: TestClient) -> None:

@@ -56,7 +56,8 @@ class Metrics:
         self._handle: int | None = None
         self._file = ""
         if folder := os.environ.get(METRICS_FOLDER):
-            self._handle, self._file = tempfile.mkstemp(dir=folder)
+            with suppress(OSError):  # a full disk, or whoever tidies up has taken the folder: counted in memory alone
+                self._handle, self._file = tempfile.mkstemp(dir=folder)
 
     def answered(self, status: int) -> None:
         self._add(0, {_PLACES.get(("requests", str(status)), _PLACES["requests", "other"]): 1.0})
@@ -116,10 +117,11 @@ class Metrics:
     def _sums(self) -> tuple[FloatArray, dict[str, FloatArray]]:
         """What all workers have counted: of requests, and by the names of rankers."""
         parts = [self._rows]
-        for file in Path(self._file).parent.iterdir() if self._file else ():
-            if file != Path(self._file):
-                read = file.read_bytes()
-                parts.append(np.frombuffer(read, dtype=_ROW, count=len(read) // _ROW.itemsize))
+        with suppress(OSError):
+            for file in Path(self._file).parent.iterdir() if self._file else ():
+                if file != Path(self._file):
+                    read = file.read_bytes()
+                    parts.append(np.frombuffer(read, dtype=_ROW, count=len(read) // _ROW.itemsize))
         rankers: dict[str, FloatArray] = {}
         for row in (row for part in parts for row in part[1:] if row["ranker"]):
             name = row["ranker"].decode()
