@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app, running_server
 
@@ -23,7 +24,7 @@ from pairrank.service.auth import new_key
 from pairrank.service.http.ranking import parse_impression
 from pairrank.service.settings import METRICS_FOLDER
 from pairrank.service.store import SqlStore, open_store
-from pairrank.service.store.values import Config, Limits, Status
+from pairrank.service.store.values import Config, Limits, Status, Verdict
 from pairrank.service.worker.lists import explores
 from pairrank.service.worker.metrics import Metrics
 from pairrank.service.worker.models import Models
@@ -243,6 +244,23 @@ def test_health_metrics_headers_and_ids(client: TestClient) -> None:
     assert "sendBeacon" in client.get("/pairrank.js").text
 
 
+def test_a_later_page_counts_at_the_positions_of_the_whole_list(client: TestClient) -> None:
+    first = ranked(client, k=2)
+    clicked(client, first)
+    rest = ranked(client, k=2, page_of=first["impression_id"])
+    assert rest["ranking"][1]["position"] == 4
+    clicked(client, rest, rest["ranking"][1]["id"])
+    state(client)
+    text = client.get("/metrics").text
+    shown = [f'pairrank_shown_at_position_total{{position="{place}",ranker="a"}} 1.0' for place in range(1, 5)]
+    assert all(line in text for line in shown)
+    (line,) = (line for line in text.splitlines() if line.startswith("pairrank_clicks_at_position_total"))
+    assert 'position="4"' in line
+    newest = client.get("/v1/rankers/a/statistics").json()["newest"]
+    assert newest["ndcg"] == pytest.approx(1 / np.log2(5))
+    assert newest["size_1"] is None
+
+
 def test_rankers_that_come_and_go_leave_nothing_behind(client: TestClient) -> None:
     worker, sizes = client.app.state.worker, set()
     for number in range(12):
@@ -311,7 +329,7 @@ def test_counters_of_all_workers_are_added_up(tmp_path: Path, monkeypatch: pytes
     for number, worker in enumerate(workers):
         for row in rows:
             worker.took(row, 0.003)
-            worker.clicked(row, [0, 25], shown=30)
+            worker.clicked(row, Verdict(Status.ACCEPTED, positions=(0, 25), shown=30))
             worker.count(row, "feedback", [Status.ACCEPTED, Status.LATE, Status.LATE])
         worker.listed(rows[0], documents=7, blocks=2, explored=number > 0)
         worker.answered(200)

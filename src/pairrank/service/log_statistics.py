@@ -32,18 +32,19 @@ def summarise(entry: Entry) -> list[float] | None:
         return None
     impression = Impression.from_bytes(entry.body)
     clicks = np.frombuffer(entry.clicks, dtype=np.uint8)
-    n_clicks, worth = int(clicks.sum()), metrics.discount(len(clicks))
+    above = int(impression.memory.get("above", 0))  # on earlier pages: positions are those of the whole list
+    n_clicks, worth = int(clicks.sum()), metrics.discount(above + len(clicks))
     sizes = block_sizes(impression)
     return [
         entry.created,
         entry.seq,
         n_clicks > 0,
         # The clicks' discounted gain over that of the same number of clicks at the top.
-        float(worth @ clicks / worth[:n_clicks].sum()) if n_clicks else math.nan,
+        float(worth[above:] @ clicks / worth[:n_clicks].sum()) if n_clicks else math.nan,
         len(impression),
         int((sizes > 1).sum()) if impression.explored else 0,
         int(impression.blocks[-1]) + 1,
-        *(float(sizes[rank - 1]) if rank <= len(sizes) else math.nan for rank in RANKS),
+        *(float(sizes[rank - 1 - above]) if above < rank <= above + len(sizes) else math.nan for rank in RANKS),
     ]
 
 

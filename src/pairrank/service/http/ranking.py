@@ -99,7 +99,7 @@ def routes(worker: WorkerState) -> APIRouter:
             raise RefusalError(code, kind, told.format(foreign=verdict.foreign))
         if found is not None and verdict.status is Status.ACCEPTED:
             telemetry.impression("answered", name, item.row.secret, found[0])
-            worker.metrics.clicked(item.row, verdict.positions, verdict.shown)
+            worker.metrics.clicked(item.row, verdict)
         return answer({"status": verdict.status.value, **({"late": True} if verdict.late else {})})
 
     @router.post(

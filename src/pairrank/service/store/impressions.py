@@ -44,6 +44,12 @@ class _Waiting(NamedTuple):
     clicks: bytes | None  # whole feedback that waits for the window
     experiment_id: int
     client: int | None  # of a split
+    trial: str | None
+
+    @property
+    def above(self) -> int:
+        """How many documents earlier pages of the list have shown."""
+        return 0 if self.trial is None else len(json.loads(self.trial).get("before", ()))
 
 
 class _LockedRanker(NamedTuple):
@@ -333,4 +339,5 @@ def _judge(locked: _LockedRanker, item: Feedback, now: float) -> Verdict:
     if found.clicks is not None:
         return Verdict(Status.DUPLICATE)
     positions = tuple(place for place, name in enumerate(found.ids) if name in item.clicks)
-    return Verdict(Status.ACCEPTED, late=found.closes <= now, positions=positions, shown=len(found.ids))
+    late, shown = found.closes <= now, len(found.ids)
+    return Verdict(Status.ACCEPTED, late=late, positions=positions, shown=shown, above=found.above)

@@ -279,13 +279,18 @@ class Event(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The answer to feedback or to an event. ``late``: accepted after the window. ``foreign``: what was not shown."""
+    """The answer to feedback or to an event.
+
+    late : accepted after the window. positions, shown : those clicked, of so many; above : so many stood on earlier
+    pages. foreign : what was not shown.
+    """
 
     status: Status
     late: bool = False
     positions: tuple[int, ...] = ()
     shown: int = 0
     foreign: str = ""
+    above: int = 0
 
 
 class Entry(NamedTuple):

@@ -24,7 +24,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.utils import floatToGoString
 
 from pairrank.service.settings import METRICS_FOLDER
-from pairrank.service.store.values import RankerRow, Status
+from pairrank.service.store.values import RankerRow, Status, Verdict
 from pairrank.types import AnyArray, FloatArray
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -73,10 +73,11 @@ class Metrics:
         """Count "feedback" or "events" by what became of them."""
         self._add(self._place(row), {_PLACES[name, status]: n for status, n in Counter(statuses).items()})
 
-    def clicked(self, row: RankerRow, positions: Iterable[int], shown: int) -> None:
+    def clicked(self, row: RankerRow, verdict: Verdict) -> None:
         """Count one list with feedback: click-through by position is clicks over shown."""
-        seen = [_PLACES["shown_at_position", position] for position in _POSITIONS[:shown]]
-        clicks = [_PLACES["clicks_at_position", _POSITIONS[place]] for place in positions if place < MAX_POSITION]
+        names = _POSITIONS[verdict.above :][: verdict.shown]
+        seen = [_PLACES["shown_at_position", position] for position in names]
+        clicks = [_PLACES["clicks_at_position", names[place]] for place in verdict.positions if place < len(names)]
         self._add(self._place(row), dict.fromkeys([*seen, *clicks], 1.0))
 
     def keep(self, rows: Iterable[RankerRow]) -> None:
