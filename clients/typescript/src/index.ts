@@ -18,6 +18,8 @@ export type Reranking = Schemas["RerankAnswer"];
 export type Ranker = Schemas["RankerAnswer"];
 export type NewRanker = Put<"/v1/rankers/{name}">;
 export type Event = Posted<"/v1/rankers/{name}/events">[number];
+/** Of one document: numbers, or by name where the ranker has feature names; null where one is missing. */
+export type Features = (number | null)[] | Record<string, number | null>;
 
 /** The service refused: `status` is that of HTTP, `code` one word for programs, the message a sentence. */
 export class ServiceError extends Error {
@@ -56,15 +58,17 @@ export class PairRank {
   }
 
   /**
-   * Order documents: features by id, as numbers or by name where the ranker has feature names, null where one is missing.
-   * With `explain` the answer has an explanation.
+   * Order documents: features by id. Experiments and launches take the documents' own order for the present system's, and
+   * an object puts keys that are whole numbers first, by size: give such ids in a Map. With `explain` the answer has an
+   * explanation.
    */
   rank(
     ranker: string,
-    documents: Record<string, (number | null)[] | Record<string, number | null>>,
+    documents: Record<string, Features> | Map<string, Features>,
     more: Omit<RankRequest, "documents"> = {},
   ): Promise<Ranking> {
-    const rows = Object.entries(documents).map(([id, features]) => ({ id, features }));
+    const pairs = documents instanceof Map ? [...documents] : Object.entries(documents);
+    const rows = pairs.map(([id, features]) => ({ id, features }));
     return this.#call("POST", ["rankers", ranker, "rank"], { ...more, documents: rows });
   }
 

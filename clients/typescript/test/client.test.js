@@ -15,6 +15,19 @@ test("rank and feedback", async () => {
   assert.equal((await client.ranker("node")).feedback_count, 1);
 });
 
+test("a Map keeps the order in which documents come", async () => {
+  const sent = [];
+  const listens = new PairRank(process.env.PAIRRANK_URL, {
+    fetch: (address, request) => {
+      sent.push(...JSON.parse(request.body).documents.map((one) => one.id));
+      return fetch(address, request);
+    },
+  });
+  const ids = ["31", "boots", "7", "12"];
+  await listens.rank("node", new Map(ids.map((id) => [id, [0, 1]])));
+  assert.deepEqual(sent, ids);
+});
+
 test("explain", async () => {
   const shown = await client.rank("node", { a: [0, 1], b: [1, 0] }, { explain: true });
   assert.deepEqual(Object.keys(shown.explanation.contributions.a), ["age", "match"]);
