@@ -21,10 +21,13 @@
     if (navigator.sendBeacon && navigator.sendBeacon(url, body)) return;
     fetch(url, { method: "POST", body: body, keepalive: true, mode: "no-cors" });
   }
-  document.addEventListener("click", function (event) {
+  function clicked(event) {
+    if (event.button > 1) return; // the right one opens a menu
     var item = event.target.closest && event.target.closest("[data-document]");
     var list = item && item.closest("[data-impression]");
     if (list) click(list.dataset.impression, item.dataset.document);
-  }, true);
+  }
+  document.addEventListener("click", clicked, true);
+  document.addEventListener("auxclick", clicked, true); // the middle button, which opens the page beside this one
   window.pairrank = { click: click };
 })();
