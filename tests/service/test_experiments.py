@@ -298,6 +298,20 @@ def test_an_arm_that_is_gone_stops_nobody(app: TestClient) -> None:
     assert rows(app, "experiment_id") == [(None,)]
 
 
+def test_a_list_with_gaps_that_an_arm_does_not_take_is_served(app: TestClient) -> None:
+    for name in "bc":
+        app.put(f"/v1/rankers/{name}", json={"n_features": 2, "options": {"model": "additive"}})
+    documents = [*DOCUMENTS, {"id": "gap", "features": [None, 0.5]}]
+    for other, asked, takes_part in (("a", documents, False), ("a", DOCUMENTS, True), ("c", documents, True)):
+        started(app, f"b-{other}-{takes_part}", a="b", b=other)
+        answer = app.post("/v1/rankers/b/rank", json={"documents": asked})
+        assert answer.status_code == 200, answer.text
+        number = int(answer.json()["impression_id"].partition("-")[0])
+        served = rows(app, "experiment_id", f"impressions WHERE number = {number} AND trial IS NOT NULL")
+        assert len(served) == takes_part
+        app.post(f"/v1/experiments/b-{other}-{takes_part}/stop")
+
+
 def test_both_rankers_learn_from_one_list(app: TestClient, file: str) -> None:
     app.put("/v1/rankers/other", json={"n_features": 2, "seed": 3})
     started(app, b="other")

@@ -173,6 +173,9 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
     # A newer model may be loaded while this waits: one list is one model's.
     row, ranker, number, batch, version = item.row, item.ranker, item.next_number, item.batch, item.version
     query = _known(query, ranker)
+    if np.isnan(query.features.min()):  # gaps, which an arm may not take: users get their list all the same
+        refusing = {arm for arm, model in arms.items() if not _takes(model, query)}
+        experiments = [one for one in experiments if refusing.isdisjoint(one.definition.arms)]
     explaining = explained(ranker, row.name, min(query.k or len(query.ids), len(query.ids))) if query.explain else None
     arms[Arm(row.name)] = ranker
     try:
@@ -298,6 +301,15 @@ def _known(query: Query, ranker: Ranker) -> Query:
     if not np.isnan(query.features.min()):
         return query
     return query._replace(features=ranker.check_features(query.features, query.ids))
+
+
+def _takes(ranker: Ranker, query: Query) -> bool:
+    """Whether a ranker can order the documents, gaps and all."""
+    try:
+        ranker.check_features(query.features)
+    except InputError:
+        return False
+    return True
 
 
 def _rest(query: Query, page: Page) -> Query:
