@@ -155,6 +155,8 @@ def test_wrong_input_says_so() -> None:
         Guard(margin=0)
     with pytest.raises(OptionError, match="holdout"):
         Guard(holdout=0.7)
+    with pytest.raises(OptionError, match="delta is 1e-310"):
+        Guard(delta=1e-310)
     with pytest.raises(InputError, match="value is 2"):
         Launch().after(False, 2)
     with pytest.raises(InputError, match="expected value is -1"):

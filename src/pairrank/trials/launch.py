@@ -68,7 +68,7 @@ class Guard:
     def __post_init__(self) -> None:
         check_number_in("margin", self.margin, 0.0, 1.0, open_low=True)
         check_number_in("holdout", self.holdout, 0.0, 0.5, open_low=True)
-        check_number_in("delta", self.delta, 0.0, 1.0, open_low=True)
+        check_number_in("delta", self.delta, 1e-300, 1.0)  # 1 / δ must be a number
 
     @property
     def stages(self) -> tuple[float, ...]:
