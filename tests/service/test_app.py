@@ -236,6 +236,7 @@ def test_health_metrics_headers_and_ids(client: TestClient) -> None:
     assert "default-src 'self'" in answer.headers["content-security-policy"]
     assert answer.headers["x-request-id"] != client.get("/nowhere").headers["x-request-id"]
     assert client.post("/healthz").status_code == 405
+    assert client.get("/v1/rankers/", follow_redirects=False).json()["error"] == "http"
     assert client.patch("/v1/rankers/a").headers["allow"] == "DELETE, GET, HEAD, PUT"
     assert client.get("/v1/rankers/a/rank").headers["allow"] == "POST"
     for path in ("/healthz", "/v1/rankers/a"):

@@ -68,6 +68,7 @@ def make_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # it would lead away from https and from the path that a proxy puts before ours
         # All other errors are told by the envelope.
         exception_handlers={RequestValidationError: _on_invalid, HTTPException: _on_http},
     )
