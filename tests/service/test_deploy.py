@@ -133,6 +133,17 @@ def test_the_chart_renders_objects_that_kubernetes_takes(helm: str) -> None:
     assert lint.returncode == 0, lint.stdout
 
 
+def test_numbers_in_a_file_of_values_are_settings(helm: str, tmp_path: Path) -> None:
+    given = {"max_body_bytes": 16 * 2**20, "key_rate": 0.5, "public_events": True, "upstream": 'http://a/?x=1&y="2"'}
+    file = tmp_path / "values.json"
+    file.write_text(json.dumps({"env": {f"{PREFIX}{name.upper()}": value for name, value in given.items()}}))
+    done = template(helm, *SOUND, "--values", str(file))
+    (pod,) = (thing["spec"] for thing in yaml().safe_load_all(done.stdout) if thing["kind"] == "Deployment")
+    (container,) = pod["template"]["spec"]["containers"]
+    settings = load_settings({}, {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry})
+    assert {name: getattr(settings, name) for name in given} == given
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
