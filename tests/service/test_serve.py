@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -13,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -26,7 +28,9 @@ from pairrank.cli import main
 from pairrank.client import Client, ServiceError, UnreachableError
 from pairrank.errors import PairRankError, StorageError
 from pairrank.service.learning.verify import verify
+from pairrank.service.settings import Settings
 from pairrank.service.store import SqlStore, open_store
+from pairrank.service.supervisor import Supervisor
 
 DOCUMENTS = {f"d{i}": [i / 5, 1 - i / 5] for i in range(5)}
 
@@ -132,6 +136,21 @@ def test_the_service_outlives_whoever_read_its_log(place: str, reads: bool) -> N
         if reads:
             os.close(reader)
         tree.process.kill()
+
+
+def test_a_process_that_cannot_be_started_is_tried_again_and_ends_no_other(tmp_path: Path) -> None:
+    """As where a container may have no more processes."""
+    full = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        supervisor = Supervisor(Settings(), listener, tmp_path)
+        (worker, _) = supervisor._children
+        with mock.patch.object(supervisor, "_start", side_effect=[full, mock.sentinel.process]) as start:
+            supervisor._tend(worker)
+            supervisor._tend(worker)
+            assert start.call_count == 1
+            worker.due = 0.0
+            supervisor._tend(worker)
+        assert worker.process is mock.sentinel.process
 
 
 @pytest.mark.slow

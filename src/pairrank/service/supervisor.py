@@ -180,7 +180,11 @@ class Supervisor:
             child.due = now + min(0.1 * 2**child.quick_deaths, 5.0) if child.quick_deaths else now
             child.process = None
         if child.process is None and now >= child.due:
-            child.process, child.started = self._start(child.role), now
+            try:
+                child.process, child.started = self._start(child.role), now
+            except OSError as problem:  # no room for one more process: those that are there go on
+                _tell(f"cannot start a {child.role}: {problem.strerror or problem}")
+                child.due = now + 1.0
 
     def _start(self, role: str) -> subprocess.Popen[bytes]:
         # Modules come from where this process has them; -m alone would look into the present folder first.
