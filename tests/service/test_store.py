@@ -30,7 +30,7 @@ from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.model import Log, load_head
 from pairrank.service.learning.replay import load_whole, replay
 from pairrank.service.learning.verify import verify
-from pairrank.service.store import SqlStore, database, log, open_store, sqlite
+from pairrank.service.store import SqlStore, database, log, open_store, sqlite, sqlite_path
 from pairrank.service.store.log import NEWEST_KEPT
 from pairrank.service.store.schema import MIGRATIONS, TABLES, VERSION
 from pairrank.service.store.sqlite import SqliteDatabase
@@ -202,6 +202,19 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path, path: str) -> None:
         open_store(tmp_path / path)
     assert str(tmp_path / path) not in [os.path.realpath(handle) for handle in Path("/proc/self/fd").iterdir()]
     del told  # whose frames would have kept a connection open
+
+
+def test_what_is_no_store_is_not_made_one_by_who_wants_to_read(store_url: str) -> None:
+    """An empty file, as a full disk leaves it, is no backup that is whole; nor does another's database get tables."""
+    path = sqlite_path(store_url)
+    if path is not None:
+        path.touch()
+    with pytest.raises(StorageError, match="there is no store at"):
+        open_store(store_url, create=False)
+    with closing(open_store(store_url)) as made:
+        assert made.rankers() == []
+    with closing(open_store(store_url, create=False)) as read:
+        assert read.rankers() == []
 
 
 def test_numbers_are_never_given_twice(store: SqlStore, open_another: Callable[[], SqlStore]) -> None:

@@ -29,7 +29,8 @@ def open_impatient(url: str | os.PathLike[str]) -> SqlStore | None:
 
 
 def open_store(url: str | os.PathLike[str], *, create: bool = True) -> SqlStore:
-    """A store by its address; its tables are made or brought up to date. One instance is one connection."""
+    """A store by its address; its tables are brought up to date, and made if ``create``. One instance is one
+    connection."""
     text = os.fspath(url)
     path = sqlite_path(text)
     if path is not None:
@@ -46,6 +47,8 @@ def open_store(url: str | os.PathLike[str], *, create: bool = True) -> SqlStore:
     else:
         raise OptionError(f"the store is {place(text)!r}; expected sqlite:///FILE, a path, or postgresql://…")
     try:
+        if not create and not store.database.has_table("meta"):  # an empty file, or somebody else's database
+            raise StorageError(f"there is no store at {place(text) if path is None else path}")
         if store.database.migrate() in OLD_MODELS:
             store.upgrade_models(time.time())
     except BaseException:
