@@ -227,6 +227,24 @@ def test_a_key_that_sends_too_much_hears_it_and_no_other_does(tmp_path: Path) ->
     assert set(refused) == {429}
 
 
+def test_requests_that_are_sent_together_count_for_the_rate_of_a_key(tmp_path: Path) -> None:
+    key, secret = new_key("shop", ["rank"], 0.0)
+    refused: list[int] = []
+
+    class Protocol(HttpProtocol):
+        door = Door(9, 9, 0.5, refused=refused.append, keys=lambda: [key])
+
+    with running_server(tmp_path / "store.db", Protocol) as url:
+        request = LINE + b"Authorization: Bearer %s\r\n\r\n" % secret.encode()
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as connection:
+            connection.sendall(request * 5 + LINE + b"\r\n")
+            answers = b""
+            while answers.count(b"HTTP/1.1 ") < 6 or not answers.endswith(b"}"):
+                answers += connection.recv(65_536)
+    assert [int(part[:3]) for part in answers.split(b"HTTP/1.1 ")[1:]] == [200, 429, 429, 429, 429, 200]
+    assert refused == [429] * 4
+
+
 def test_a_slow_body_holds_no_place(tmp_path: Path) -> None:
     class Protocol(HttpProtocol):
         door = Door(1, 1)

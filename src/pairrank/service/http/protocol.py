@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from pairrank.service.answers import RefusalError, refusal
 from pairrank.service.worker.admission import Door, Place, Refusal
 
 MAX_HEAD_BYTES = 64 * 2**10
@@ -160,9 +161,12 @@ class HttpProtocol(HttpToolsProtocol):
         asked: Place | Refusal | None = None
         if self._known is not None:
             asked, self._known = self._known[0], None
-        elif self.door is not None and self._is_alone():
+        elif self.door is not None:
             key = next((value for name, value in self.headers if name == b"authorization"), b"")
-            asked = self.door.ask(self.url, key)
+            asked = self.door.ask(self.url, key, alone=self._is_alone())
+        if isinstance(asked, Refusal) and not self._is_alone():
+            self._refuse_in_turn(asked)
+            return
         self._refused = isinstance(asked, Refusal)
         self._asked = asked if isinstance(asked, Place) else None
         if not isinstance(asked, Refusal):
@@ -226,6 +230,16 @@ class HttpProtocol(HttpToolsProtocol):
             if not missing:
                 self._pause()
         return True
+
+    def _refuse_in_turn(self, refused: Refusal) -> None:
+        """Answer after the requests of this connection that came before."""
+        assert self.door is not None
+        self._asked = None
+        status, app = int(refused.status[:3]), self.app
+        self.door.refused(status, self.loop.time())
+        self.app = refusal(RefusalError(status, refused.code, refused.message))
+        super().on_headers_complete()
+        self.app = app
 
     def _tell(self, refusal: bytes) -> None:
         assert self.door is not None

@@ -144,15 +144,18 @@ class Door:
         many = max(self._last, self._this) / MANY_REFUSALS
         return many if many < RETRY_SECONDS else RETRY_SECONDS
 
-    def ask(self, url: bytes, authorization: bytes) -> Place | Refusal | None:
-        """The place that a request needs, None where it needs none, or why it may not come in."""
+    def ask(self, url: bytes, authorization: bytes, *, alone: bool = True) -> Place | Refusal | None:
+        """The place that a request needs, None where it needs none, or why it may not come in.
+
+        One that is not ``alone`` waits for answers to earlier ones of its connection, and holds no place meanwhile.
+        """
         key = self._key(authorization) if authorization else ""
         if self._rates is not None and key and (wait := self._rates.wait(key)):
             message = f"the key {key!r} has sent more than {self._key_rate:g} requests per second; wait a moment"
             return Refusal("429 Too Many Requests", "rate", message, math.ceil(wait))
         name, work = _parts(url)
         room, who = self._rooms.get(work), (name, key)
-        if room is None:
+        if room is None or not alone:
             return None
         return Place(room, who) if room.fits(who) else FULL
 
