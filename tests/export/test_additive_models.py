@@ -254,9 +254,18 @@ def test_products_go_out_as_json_and_onnx_alone(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="cannot hold products"):
         export.dumps(model, "xgboost")
     damaged = json.loads(export.dumps(model, "json"))
-    damaged["products"][0]["features"] = [0, 9]
-    with pytest.raises(ExportError, match="a product of the features 0 and 9"):
-        additive.loads(json.dumps(damaged).encode())
+    for wrong, told in (
+        ({"features": [0, 9]}, r"a product of the features \[0, 9\]"),
+        ({"features": [0, True]}, "expected two of each"),
+        ({"features": [0]}, "expected two of each"),
+        ({"middles": [0.0]}, "expected two of each"),
+    ):
+        one = {**damaged["products"][0], **wrong}
+        with pytest.raises(ExportError, match=told):
+            additive.loads(json.dumps({**damaged, "products": [one]}).encode())
+    for wrong_list in ([3], {"a": 1}, None):
+        with pytest.raises(ExportError, match=r"'(features|products)'"):
+            additive.loads(json.dumps({**damaged, "products": wrong_list}).encode())
 
 
 def test_what_is_refused(ranker: PairRank, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,22 @@ def test_engines_rank_as_we_do(format: str, model: LinearModel, features: np.nda
 def test_ranklib_holds_no_line_breaks_of_any_kind(name: str) -> None:
     with pytest.raises(ExportError, match="line break"):
         export.dumps(LinearModel.of([1.0], feature_names=[name]), "ranklib")
+
+
+@pytest.mark.parametrize(
+    ("format", "place", "told"),
+    [
+        ("elasticsearch", ("model", "model", "feature_normalizers"), "'feature_normalizers' holds a list"),
+        ("solr", ("features", 0, "norm", "params"), "'params' holds a list"),
+    ],
+)
+def test_what_is_no_object_where_one_belongs_is_told(format: str, place: tuple[Any, ...], told: str) -> None:
+    model = LinearModel.of([1.0], feature_names=["a"], normaliser=(MinMax(0.0, 2.0),))
+    document = json.loads(export.dumps(model, format))
+    *way, last = place
+    functools.reduce(lambda inner, key: inner[key], way, document)[last] = [1]
+    with pytest.raises(ExportError, match=told):
+        export.loads(json.dumps(document).encode(), format)
 
 
 def test_ranklib_ranks_as_we_do_once_folded(model: LinearModel, features: np.ndarray) -> None:

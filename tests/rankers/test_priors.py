@@ -139,7 +139,7 @@ def test_wrong_priors_are_refused() -> None:
     with pytest.raises(OptionError, match="cannot take a prior"):
         priors.from_weights([1.0], lam=1.0, strength=1.0).apply(rankers.make("pdgd", n_features=1))
     X, grades = np.eye(4), [0, 1, 0, 1]
-    for lam in (0.0, -1.0, "a"):
+    for lam in (0.0, 1e-13, -1.0, "a"):
         with pytest.raises(OptionError, match=r"^lam is .*; expected a number"):
             priors.from_weights([1.0], lam=lam, strength=1.0)  # type: ignore[arg-type]
         with pytest.raises(OptionError, match=r"^lam is .*; expected a number"):

@@ -33,6 +33,8 @@ def test_the_order_of_precedence(tmp_path: Path) -> None:
         ({"PAIRRANK_LOG_LEVEL": "loud"}, "log_level"),
         ({"PAIRRANK_UPSTREAM": "localhost:8080"}, "the upstream's address is 'localhost:8080'; expected http://"),
         ({"PAIRRANK_WORKERS": "0"}, "workers"),
+        ({"PAIRRANK_ALLOW_ORIGINS": "https://a.example, https://b.example/"}, "allow_origins has 'https://b"),
+        ({"PAIRRANK_ALLOW_ORIGINS": "shop.example"}, "such as https://shop"),
     ],
 )
 def test_wrong_values_are_named(environment: dict[str, str], match: str) -> None:

@@ -209,11 +209,16 @@ def loads(blob: bytes, *, source: str = "this model") -> AdditiveModel:
         slope = strict_json.number(feature.get("slope"), f"the slope of {names[-1]!r}")
         functions.append(Function(x, y, slope, missing, feature.get("few") is True))
     products = []
-    for product in content.get("products", ()):
-        f, g = (int(v) for v in strict_json.entry(product, "features", list, source))
-        if not 0 <= min(f, g) <= max(f, g) < len(functions):
-            raise ExportError(f"{source}: a product of the features {f} and {g}; there are {len(functions)}")
-        a, b = (strict_json.number(v, "a middle") for v in strict_json.entry(product, "middles", list, source))
+    for product in strict_json.entry({"products": [], **content}, "products", list, source):
+        pair, middles = (strict_json.entry(product, key, list, source) for key in ("features", "middles"))
+        known = all(type(f) is int and 0 <= f < len(functions) for f in pair)
+        if not known or len(pair) != 2 or len(middles) != 2:
+            raise ExportError(
+                f"{source}: a product of the features {pair} with the middles {middles}; expected two of each, and "
+                f"there are {len(functions)} features, from 0"
+            )
+        f, g = pair
+        a, b = (strict_json.number(v, "a middle") for v in middles)
         products.append(Product((f, g), (a, b), strict_json.number(product.get("weight"), "the weight of a product")))
     name = strict_json.entry(content, "name", str, source)
     return AdditiveModel(name, tuple(names), tuple(functions), tuple(products))

@@ -43,7 +43,7 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
     if inner.get("type") != TYPE:
         raise ExportError(f"{source} is of type {inner.get('type')!r}; expected {TYPE!r}")
     definition = strict_json.parse(strict_json.entry(inner, "definition", str, source), f"the definition in {source}")
-    normalisers = inner.get("feature_normalizers", {})
+    normalisers = strict_json.entry({"feature_normalizers": {}, **inner}, "feature_normalizers", dict, source)
     strangers = set(normalisers) - set(definition)
     if strangers:
         raise ExportError(f"{source} normalises features that it does not weigh: {', '.join(sorted(strangers))}")

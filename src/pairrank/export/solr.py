@@ -68,6 +68,6 @@ def _read(norm: object, feature: str) -> Normalisation:
         return None
     if name in NORMS:
         kind, keys = NORMS[name]
-        params = given.get("params", {})
+        params = strict_json.entry({"params": {}, **given}, "params", dict, f"the norm of {feature!r}")
         return kind(*(float32_text.read(params.get(key), f"{key} in the norm of {feature!r}") for key in keys))
     raise ExportError(f"the norm of {feature!r} is {norm!r}; expected MinMaxNormalizer or StandardNormalizer")

@@ -40,8 +40,10 @@ def model(blob: bytes, format: str, version: int, source: str) -> tuple[dict[str
     return content, features
 
 
-def entry(document: Mapping[str, Any], key: str, kind: type, source: str) -> Any:
+def entry(document: object, key: str, kind: type, source: str) -> Any:
     """``document[key]``, which must be there and of type ``kind``."""
+    if not isinstance(document, dict):
+        raise ExportError(f"{source}: a JSON {type(document).__name__} stands where an object with {key!r} should")
     value = document.get(key)
     if not isinstance(value, kind):
         found = "nothing" if value is None else f"a {type(value).__name__}"

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
 
-from pairrank.checking import check_number_in, check_numbers
+from pairrank.checking import check_lam, check_number_in, check_numbers
 from pairrank.errors import FeatureError, OptionError
 from pairrank.features import spread
 from pairrank.features.additive import Additive
@@ -188,7 +188,7 @@ def _spread(X: FloatArray, value: FloatArray) -> FloatArray:
 
 
 def _check_lam(lam: float | None, d: int) -> float:
-    return STRENGTH * d if lam is None else check_number_in("lam", lam, 0.0, 1e12, open_low=True)
+    return STRENGTH * d if lam is None else check_lam(lam)
 
 
 def _check_strength(strength: float) -> float:

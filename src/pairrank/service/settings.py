@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +18,7 @@ from pairrank.upstream import RerankEndpoint
 PREFIX = "PAIRRANK_"
 METRICS_FOLDER = "PAIRRANK_METRICS_FOLDER"  # where the supervisor has its workers keep what they count
 MIN_SECRET = 16
+ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\s]+")  # as browsers name one
 _BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off", ""), False)
 
 
@@ -86,6 +88,9 @@ class Settings:
             raise OptionError(f"admin_key has {len(self.admin_key)} characters; expected {MIN_SECRET} or more")
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise OptionError(f"log_level is {self.log_level!r}; expected debug, info, warning or error")
+        for origin in self.origins:
+            if not ORIGIN.fullmatch(origin):
+                raise OptionError(f"allow_origins has {origin!r}; expected * or origins such as https://shop.example")
 
         _ = self.rerank_endpoint  # an address that is none
 
@@ -103,7 +108,7 @@ class Settings:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        return tuple(part.strip() for part in self.allow_origins.split(",") if part.strip())
+        return tuple(part.strip().lower() for part in self.allow_origins.split(",") if part.strip())
 
     @property
     def hosts(self) -> tuple[str, ...]:
