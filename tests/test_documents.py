@@ -139,6 +139,20 @@ def test_documents_may_be_called_as_features_are() -> None:
     assert np.array_equal(new().score(rows), new().score(ROWS[:3]))
 
 
+@pytest.mark.parametrize("options", [{"missing": "mean"}, {"model": "additive"}])
+def test_a_feature_that_is_constant_but_for_gaps_does_not_vary(options: dict[str, Any]) -> None:
+    rng, ranker = np.random.default_rng(0), PairRank(n_features=2, **options)
+    for _ in range(70):
+        X = np.column_stack([rng.random(10), np.where(rng.random(10) < 0.3, np.nan, 0.1)])
+        ranker.learn(ranker.rank(X), X[:, 0] > 0.5)
+    assert ranker._units.values[1] == 0.0  # the mean of several 0.1 is not 0.1
+
+
+def test_of_a_gap_and_an_infinite_value_the_value_is_wrong() -> None:
+    with pytest.raises(FeatureError, match=r"document 'b', feature 'price' of the features is inf"):
+        new(missing="mean").rank({"a": [np.nan, 1, 2], "b": [np.inf, 3, 4]})
+
+
 def test_a_feature_that_a_document_lacks_is_missing_and_one_that_all_lack_is_a_mistake() -> None:
     rows: list[dict[str, float]] = [{"price": 1.0, "rating": 2.0, "stock": 3.0}, {"price": 4.0, "rating": 5.0}]
     assert new(missing="mean").check_features(rows).tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 3.0]]

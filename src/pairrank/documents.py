@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from pairrank.checking import NotGiven, check_number_in, check_whole, nearest
 from pairrank.errors import ClickError, FeatureError, OptionError
 from pairrank.kernel.confidence import within
+from pairrank.kernel.gaps import filled
 from pairrank.types import BoolArray, FloatArray, Id, check_clicks
 
 # Squares of features stay finite, and so do sums of them. Times in milliseconds since 1970 are below.
@@ -152,12 +153,9 @@ class Columns:
 
     def filled(self, X: FloatArray) -> FloatArray:
         """``X`` with missing values replaced by what they mean."""
-        if self.missing is None or not (gaps := np.isnan(X)).any():
+        if self.missing is None:
             return X
-        if self.missing != "mean":
-            return np.where(gaps, self.missing, X)
-        counts = np.maximum((~gaps).sum(axis=0), 1)  # a column without any value becomes 0, like any constant
-        return np.where(gaps, np.where(gaps, 0.0, X).sum(axis=0) / counts, X)
+        return filled(X) if self.missing == "mean" else np.where(np.isnan(X), self.missing, X)
 
     # Documents by feature name.
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairrank.features.additive import MODES, PIECES, STIFFNESS, Additive, filled, knots
+from pairrank.features.additive import MODES, PIECES, STIFFNESS, Additive, knots
 from pairrank.features.linear import LISTS, Seen, Units, centred, squared_spread
+from pairrank.kernel.gaps import filled
 from pairrank.types import FloatArray
 
 

@@ -27,8 +27,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from pairrank.features.linear import FURTHEST, Seen, Units, centred, filled
+from pairrank.features.linear import FURTHEST, Seen, Units, centred
 from pairrank.kernel.confidence import standardised
+from pairrank.kernel.gaps import filled
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 PIECES = 8

@@ -33,15 +33,6 @@ UNUSUAL = 300.0
 Seen = tuple[FloatArray, FloatArray | None]
 
 
-def filled(X: FloatArray) -> FloatArray:
-    """X (n, d) with missing values in the place of their column's mean, 0 where a column has no other."""
-    lacking = np.isnan(X)
-    if not lacking.any():
-        return X
-    there = np.maximum(np.sum(~lacking, axis=0), 1)
-    return np.where(lacking, np.where(lacking, 0.0, X).sum(axis=0) / there, X)
-
-
 def centred(X: FloatArray) -> FloatArray:
     """X (n, d) less the mean of its rows; exactly zero in columns that are constant.
 

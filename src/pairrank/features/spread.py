@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pairrank.features.linear import FURTHEST, UNUSUAL, Units, filled
+from pairrank.features.linear import FURTHEST, UNUSUAL, Units
+from pairrank.kernel.gaps import filled
 from pairrank.types import FloatArray, IntArray
 
 # With lam = 3d the prior expects the scores of two usual documents to differ by √(1/3) = 0.58.

@@ -18,9 +18,10 @@ from pairrank.documents import Features, numbers
 from pairrank.errors import FeatureError, NoWeightsError, OptionError, UnknownNameError
 from pairrank.estimator.evidence import LINE
 from pairrank.features.additive import Additive
-from pairrank.features.linear import Units, filled
+from pairrank.features.linear import Units
 from pairrank.features.spread import without_far
 from pairrank.kernel import jit
+from pairrank.kernel.gaps import filled
 from pairrank.rankers.base import Ranker, State
 from pairrank.rankers.first_lists import FirstLists, packed, unpacked
 from pairrank.rankers.monotone import constraints, projected

@@ -12,8 +12,8 @@ from pairrank.checking import check_choice, check_lam
 from pairrank.estimator import evidence
 from pairrank.estimator.posterior import Posterior
 from pairrank.features.additive import Additive
-from pairrank.features.linear import filled
 from pairrank.kernel import pairs
+from pairrank.kernel.gaps import filled
 from pairrank.kernel.logistic import sigmoid, slope
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import State
