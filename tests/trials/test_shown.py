@@ -56,6 +56,17 @@ def test_a_list_that_was_not_explored_can_be_learned_as_shown() -> None:
     assert ranker.weights @ (X[1] - X[3]) > 0
 
 
+def test_ids_are_those_of_what_was_shown_where_they_are_known() -> None:
+    ranker, X = PairRank(1, seed=1), np.array([[1.0], [0.0], [0.5]])
+    whole, top = (ranker.rank(X, k, ids=["a", "b", "c"]) for k in (None, 2))
+    impression = as_shown(whole, X, np.array([1, 0]))
+    assert impression.ids == ("b", "a")
+    ranker.learn(impression, clicks=["a"])
+    assert ranker.weights > 0
+    (row,) = {0, 1, 2} - set(top.ranking.tolist())  # whose id only the caller has
+    assert as_shown(top, X, np.array([row])).ids is None
+
+
 def test_wrong_input_says_so() -> None:
     ranker, X = PairRank(3, seed=1), generator(0, 0, Purpose.DATA).random((5, 3))
     own = ranker.rank(X)

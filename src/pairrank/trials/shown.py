@@ -20,7 +20,8 @@ def as_shown(impression: Impression, features: ArrayLike, ranking: IntArray) -> 
 
     Parameters
     ----------
-    impression : what the ranker would have shown; its number is used up, so it is learned once at most.
+    impression : what the ranker would have shown; its number is used up, so it is learned once at most. Ids go along
+        where it has those of all that was shown.
     features : (n_docs, n_features), all candidates. ranking : (k,), row numbers as shown.
     """
     X, shown = np.asarray(features, dtype=np.float64), [int(d) for d in ranking]
@@ -30,6 +31,7 @@ def as_shown(impression: Impression, features: ArrayLike, ranking: IntArray) -> 
             "each at most once in the list"
         )
     own = np.arange(len(shown))
+    known = dict(zip(impression.ranking.tolist(), impression.ids or (), strict=False))
     return replace(
         impression,
         features=X[shown],
@@ -37,4 +39,5 @@ def as_shown(impression: Impression, features: ArrayLike, ranking: IntArray) -> 
         blocks=own,
         locked=0,
         memory={**impression.memory, "ends": own},
+        ids=tuple(known[d] for d in shown) if known.keys() >= set(shown) else None,
     )
