@@ -145,6 +145,17 @@ def test_a_writer_takes_gaps_as_pandas_has_them(tmp_path: Path) -> None:
     assert validate([str(tmp_path / "log.parquet")], missing="mean")[1:] == (1, 1)
 
 
+def test_a_writer_keeps_what_it_was_given_when_arrays_are_used_again(tmp_path: Path) -> None:
+    X, clicks = np.zeros((2, 1)), np.zeros(2, dtype=np.float32)
+    with clicklog.Writer(tmp_path / "log.parquet", 1) as writer:
+        for n in range(2):
+            X[:], clicks[0] = n, n
+            writer.add("q", 1.8e9 + n, ["a", "b"], X, clicks)
+    table = clicklog.parquet().read_table(tmp_path / "log.parquet")
+    assert table["features"].to_pylist() == [[[0.0], [0.0]], [[1.0], [1.0]]]
+    assert table["clicks"].to_pylist() == [[0.0, 0.0], [1.0, 0.0]]
+
+
 def test_texts_may_be_categories(tmp_path: Path) -> None:
     plain, path = (str(tmp_path / f"{name}.parquet") for name in ("plain", "categories"))
     texts = pa.dictionary(pa.int32(), pa.string())
