@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pairrank import logs
 from pairrank.errors import DataError, LogError, OptionError, StorageError
 from pairrank.kernel import pairs
 from pairrank.logs import Reason, clicklog, fit, newton, validate
+from pairrank.rankers import priors
 from pairrank.types import FloatArray
 from slow_twins import minimise, pair_hessian
 
@@ -303,3 +305,26 @@ def test_a_log_without_a_good_list_tells_why(on_error: str, sentence: str, write
     with pytest.raises(LogError, match=f"(?s){sentence}.* 3  not-finite"):
         fit([path], on_error=on_error)
     assert logs.spread([path]).tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("model", ["linear", "additive"])
+@pytest.mark.parametrize("source", ["logs", "labels"])
+def test_a_feature_that_never_varied_gets_its_unit_when_it_does(
+    source: str, model: str, write: Callable[..., str]
+) -> None:
+    known = [(X * [1, 1, 1, 0], clicks) for X, clicks in lists(80)]
+    if source == "logs":
+        prior = fit([write("log.parquet", known)], model=model).prior()
+    else:
+        rows, clicks = map(np.concatenate, zip(*known, strict=True))
+        offsets = np.cumsum([0, *(len(X) for X, _ in known)])
+        prior = priors.from_labels(rows, clicks.astype(np.int64), offsets, model=model)
+    learned = []
+    for unit in (1.0, 1e-4, 1e6):
+        ranker = pairrank.PairRank(4, model=model)
+        prior.apply(ranker)
+        for X, clicks in lists(30, seed=1):
+            shown = ranker.rank(X * [1, 1, 1, unit], explore=False)
+            ranker.learn(replace(shown, locked=0), clicks[shown.ranking])
+        learned.append(ranker.score(X * [1, 1, 1, unit]))
+    np.testing.assert_allclose(learned[1:], [learned[0]] * 2, atol=1e-6)

@@ -89,6 +89,10 @@ class Units(Saved):
         """These are how far the columns (n_inputs,) differ, in a log's lists: the units from here on."""
         self.fix(units)
 
+    def forget(self, columns: BoolArray) -> None:
+        """Features whose line is among these ``columns`` (n_inputs,) have no unit until they vary."""
+        self.values = np.where(columns[: len(self.values)], 0.0, self.values)
+
     def may_lack(self) -> BoolArray:
         """(d,), features in which NaN is a value: none in a linear model."""
         return self.missing

@@ -90,14 +90,13 @@ class Fit:
         At θ̂ the pairs' gradient is -Λθ̂, so with J = H - Λ a share r of them has its minimum at
         (Λ + rJ)⁻¹ r(J + Λ) θ̂.
         """
-        pieces = self.units if isinstance(self.units, Additive) else None
         if strength is None:
-            return Prior(self.theta, self.hessian, self.M, pieces)
+            return Prior(self.theta, self.hessian, self.M, self.units)
         share = check_number_in("strength", strength, 0.0, 1e12, open_low=True) / self.weight
         penalty = np.diag(self.penalty)
         both = penalty + share * (self.hessian - penalty)
         mean = cho_solve(cho_factor(both), share * (self.hessian @ self.theta))
-        return Prior(mean, both, penalty + share * (self.M - penalty), pieces)
+        return Prior(mean, both, penalty + share * (self.M - penalty), self.units)
 
 
 def fit(
@@ -222,6 +221,7 @@ class _Job:
             # The first pass tells the columns' spread, and so the penalty; it was not needed before.
             d = self.units.n_inputs
             self.units.fix_units(np.sqrt(mean_spread(done.spread[:d], done.varied[:d])))
+            self.units.forget(done.varied == 0.0)
             self.penalty = self._penalty()
             M = done.M + np.diag(self.penalty)
             done = self._penalised(theta, done, self.penalty)

@@ -20,7 +20,7 @@ from scipy.linalg import cho_factor, cho_solve
 from pairrank.checking import check_lam, check_number_in, check_numbers
 from pairrank.errors import FeatureError, OptionError
 from pairrank.features import spread
-from pairrank.features.additive import Additive
+from pairrank.features.linear import Units
 from pairrank.features.spread import STRENGTH, centred
 from pairrank.kernel.logistic import slope
 from pairrank.rankers.base import Ranker
@@ -37,7 +37,7 @@ MAX_WEIGHT = 1e100  # its square, times any variance, is a number
 class Prior:
     """θ ~ N(mean, precision⁻¹): ``mean`` (d,), ``precision`` (d, d) where H starts, and ``M`` (d, d) where M starts.
 
-    ``pieces`` : for an additive model, what makes the d columns of features.
+    ``units`` : what makes the d columns of features, where logs or labels told; an additive model needs it.
 
     >>> ranker = PairRank(n_features=2)
     >>> from_weights([1.0, -0.5], strength=1000).apply(ranker)
@@ -48,11 +48,11 @@ class Prior:
     mean: FloatArray
     precision: FloatArray
     M: FloatArray
-    pieces: Additive | None = None
+    units: Units | None = None
 
     def apply(self, ranker: Ranker) -> None:
         """Give the prior to a PairRank that has learned nothing yet."""
-        _pairrank(ranker).set_prior(self.mean, self.precision, self.M, self.pieces)
+        _pairrank(ranker).set_prior(self.mean, self.precision, self.M, self.units)
 
 
 class Settings(NamedTuple):
@@ -106,6 +106,7 @@ def from_labels(
     columns = units.columns(documents)
     X = centred(columns, bounds)
     units.fix_units(np.sqrt(spread.of(columns, bounds)))
+    units.forget(np.all(X == 0.0, axis=0))
     J, M = np.zeros((len(theta),) * 2), np.zeros((len(theta),) * 2)
     n_pairs = 0
     for start, stop in pairwise(bounds.tolist()):
@@ -117,8 +118,7 @@ def from_labels(
         M += 0.5 * _spread(documents, differ.astype(np.float64))
         n_pairs += int(differ.sum()) // 2
     worth = float(n_pairs) if strength is None else _check_strength(strength)
-    pieces = units if isinstance(units, Additive) else None
-    return _prior(theta, J / n_pairs, M / n_pairs, penalty * units.units**2, worth, pieces)
+    return _prior(theta, J / n_pairs, M / n_pairs, penalty * units.units**2, worth, units)
 
 
 def from_weights(weights: ArrayLike, *, strength: float, lam: float | None = None, variance: ArrayLike = EVEN) -> Prior:
@@ -160,13 +160,13 @@ def _prior(
     second_moment: FloatArray,
     lam: FloatArray,
     strength: float,
-    pieces: Additive | None = None,
+    units: Units | None = None,
 ) -> Prior:
     """Λ = diag(``lam``) around zero and ``strength`` pairs of information ``J`` around ``theta``."""
     penalty = np.diag(lam)
     both = penalty + strength * J
     mean: FloatArray = cho_solve(cho_factor(both), strength * (J @ theta))
-    return Prior(mean, both, penalty + strength * second_moment, pieces)
+    return Prior(mean, both, penalty + strength * second_moment, units)
 
 
 def information(size: float) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from pairrank.estimator.information_matrix import InformationMatrix
 from pairrank.estimator.posterior import Posterior
 from pairrank.features import position
 from pairrank.features.additive import Additive
+from pairrank.features.linear import Units
 from pairrank.kernel import confidence, logistic, pairs, partition
 from pairrank.kernel.lazy_generator import LazyGenerator
 from pairrank.kernel.pairs import Pairs
@@ -193,16 +194,17 @@ class PairRank(PairRankOptions):
         super()._restore(differences_for_documents(state) if self._apart else state)
 
     def set_prior(
-        self, mean: ArrayLike, precision: ArrayLike, M: ArrayLike | None = None, pieces: Additive | None = None
+        self, mean: ArrayLike, precision: ArrayLike, M: ArrayLike | None = None, units: Units | None = None
     ) -> None:
         """Start from what is known: θ ~ N(mean, precision⁻¹) instead of N(0, I/λ), before anything is learned.
 
         The loss gets ½(θ - mean)ᵀ precision (θ - mean), H starts at ``precision`` (d, d), and the paper's M at ``M``
         (d, d), or there too, so exploration begins narrow where the prior knows and wide where it does not. All three
-        are in the features' own units; the model's units become those in which the prior's diagonal is λ. For an
-        additive model d counts the columns of ``pieces``, which then are its own.
+        are in the features' own units; the model's units become those in which the prior's diagonal is λ, but features
+        without one in ``units`` get theirs when they vary. For an additive model d counts the columns of ``units``,
+        which then are its own.
         """
-        if (self.model == "additive") != (pieces is not None):
+        if (self.model == "additive") != isinstance(units, Additive):
             raise OptionError(
                 'model="additive" takes a prior with pieces, from logs or labelled data, and no other model does: '
                 "weights alone tell of no pieces"
@@ -211,17 +213,19 @@ class PairRank(PairRankOptions):
             raise OptionError("a prior can be set only before anything was learned")
         if self.loss == "mean":
             raise OptionError('a prior needs loss="sum": the mean loss has a penalty of its own')
-        d = self.n_features if pieces is None else pieces.n_inputs
+        d = units.n_inputs if isinstance(units, Additive) else self.n_features
         mu, P = check_numbers("the prior's mean", mean), self._check_precision("precision", precision, d)
         if mu.shape != (d,) or not np.isfinite(mu).all():
             raise OptionError(f"the prior's mean has shape {mu.shape}; expected ({d},), all finite")
         start = P if M is None else self._check_precision("M", M, d)
         with self._turn:
-            if pieces is None:
-                self._units.fix(np.sqrt(np.diagonal(P) / self.lam))
-            else:
-                restore(self._units, state_of(pieces))
+            if isinstance(units, Additive):
+                restore(self._units, state_of(units))
                 self._reset()
+            else:
+                self._units.fix(np.sqrt(np.diagonal(P) / self.lam))
+                if units is not None:
+                    self._units.forget(units.values == 0.0)
             unit = self._units.units
             inner = P / np.outer(unit, unit)
             full = np.diag(np.append(np.empty(d), np.full(int(self.offsets), position.PRECISION)))
