@@ -147,6 +147,9 @@ def test_wrong_priors_are_refused() -> None:
     for offsets in ([2, 2], [0, 3], [0, 3, 2, 4], [0.0, 4.0]):
         with pytest.raises(DataError, match=r"^offsets (must rise|have shape)"):
             priors.from_labels(X, grades, offsets)
+    for model in ("linear", "additive"):
+        with pytest.raises(OptionError, match="the prior is of 4 features; expected 3"):
+            priors.from_labels(X, grades, [0, 4], model=model).apply(pairrank.PairRank(3, model=model))
     with pytest.raises(OptionError, match="cannot take a prior"):
         priors.settings_of(rankers.make("pdgd", n_features=1))
 

@@ -209,6 +209,8 @@ class PairRank(PairRankOptions):
                 'model="additive" takes a prior with pieces, from logs or labelled data, and no other model does: '
                 "weights alone tell of no pieces"
             )
+        if units is not None and len(units.values) != self.n_features:
+            raise OptionError(f"the prior is of {len(units.values)} features; expected {self.n_features}")
         if self._posterior.n_pairs:
             raise OptionError("a prior can be set only before anything was learned")
         if self.loss == "mean":
