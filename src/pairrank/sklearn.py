@@ -35,7 +35,7 @@ class PairRankRanker(BaseEstimator):  # type: ignore[misc]
     ----------
     lam : the prior's precision of feature f is lam · E[(x_i - x_j)_f²] over documents of a query, so units do not
         matter; here and below, None is what `PairRank` has, 3 per feature.
-    pairs : preferences taken from clicks: "averaged", "all", "adjacent" or "matched".
+    pairs : preferences taken from clicks: "shown", "averaged", "all", "adjacent" or "matched", as in `PairRank`.
     z : how many standard deviations make an order certain; matters to ``ranker_.rank`` alone.
     strength : how many pairs of clicks the labels of ``fit`` are worth; None counts each pair of labels as one.
     l2 : the penalty of the offline fit to labels (`OfflineRankNet`).
