@@ -122,6 +122,19 @@ def test_models_are_one_newton_step_from_the_exact_perturbed_fits() -> None:
     assert ranker.weights == pytest.approx(ranker.models.mean(axis=0))
 
 
+@pytest.mark.parametrize("model", ["linear", "additive"])
+def test_what_is_shown_and_explained_is_as_monotone_as_the_scores(model: str) -> None:
+    ranker = P2LinRank(WIDTH, seed=3, model=model, monotone={0: -1})
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        impression = ranker.rank(ranging(rng, 9, WIDTH), 6)
+        ranker.learn(impression, rng.random(6) < logistic.sigmoid(impression.features @ (2.0 * IDEAL)))
+    documents = np.column_stack([np.linspace(-2.0, 2.0, 9), np.zeros((9, WIDTH - 1))])
+    assert not np.tril(ranker.inspect(documents).certain, -1).any()  # none is above one with less of it
+    told = ranker.explain(ranging(rng, 9, WIDTH))
+    assert (told.gap >= 0.0).all()
+
+
 def test_at_half_the_noise_of_a_click_the_models_are_draws_from_the_posterior() -> None:
     ranker = P2LinRank(WIDTH, n_models=1000, nu=0.5, lam=LAM, pairs="averaged")
     rng = np.random.default_rng(0)

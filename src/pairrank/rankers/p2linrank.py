@@ -14,6 +14,7 @@ from pairrank.kernel.pairs import Pairs, shown
 from pairrank.kernel.partition import Places
 from pairrank.rankers.base import Draw
 from pairrank.rankers.candidates import Asked, show
+from pairrank.rankers.monotone import constraints, projected
 from pairrank.rankers.pairwise import PairwiseRanker
 from pairrank.rng import Purpose, generator
 from pairrank.types import BoolArray, FloatArray, Impression, Inspection, IntArray
@@ -74,7 +75,6 @@ class P2LinRank(PairwiseRanker):
         centres: FloatArray = 2 * self.nu / np.sqrt(self.lam) * rng.standard_normal((self.n_models, self.n_inputs))
         self._noise = self.lam * centres  # ξ, (N, d)
         self._models: FloatArray = centres
-        self._weights = centres.mean(axis=0)
         self._keep_monotone()
 
     @property
@@ -108,7 +108,13 @@ class P2LinRank(PairwiseRanker):
         pull = np.array([np.bincount(found.winner, g, k) - np.bincount(found.loser, g, k) for g in noise])
         self._noise = self._noise + pull @ impression.features
         self._models = self._posterior.theta + self._noise @ self._posterior.inverse
+
+    def _keep_monotone(self) -> None:
+        if self._signs:
+            rows, covariance = constraints(self._units, self._signs), self._covariance()
+            self._models = np.array([projected(model, rows, covariance) for model in self._models])
         self._weights = self._models.mean(axis=0)
+        super()._keep_monotone()  # of several that hold it the mean does, but for a hair
 
 
 class Agreement(Asked):
