@@ -317,6 +317,22 @@ def test_missing_values_have_a_weight_of_their_own() -> None:
     assert ranker.digest() == before
 
 
+@pytest.mark.parametrize("n_without", [0, 70])
+def test_the_unit_of_a_feature_that_differs_only_from_its_gaps_does_not_matter(n_without: int) -> None:
+    scores = []
+    for unit in (1.0, 2.0**20, 2.0**-20):
+        rng, ranker = np.random.default_rng(0), PairRank(2, model="additive")
+        for number in range(n_without + 100):
+            X = np.column_stack([rng.random(8), np.full(8, unit * rng.integers(9))])
+            X[rng.random(8) < (0.4 if number >= n_without else number == 0), 1] = np.nan
+            impression = ranker.rank(X)
+            ranker.learn(impression, impression.features[:, 0] + rng.random(8) > 1.0)
+        X[:, 1] = [unit, 5.0 * unit, *[np.nan] * 6]
+        scores.append(ranker.score(X))
+    assert scores[1] == pytest.approx(scores[0])
+    assert scores[2] == pytest.approx(scores[0])
+
+
 def test_a_linear_model_knows_no_missing_values() -> None:
     with pytest.raises(FeatureError, match=r"is nan; expected finite numbers from -1e\+13 to 1e\+13; for missing"):
         PairRank(2).rank([[np.nan, 1.0]])

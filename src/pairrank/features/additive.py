@@ -180,8 +180,11 @@ class Additive(Units):
         return self.columns(X) @ (inner / self.units)
 
     def watch(self, X: FloatArray, ranges: FloatArray | None, earlier: Iterable[Seen]) -> bool:
-        """As `Units.watch`; missing values count as their list's mean."""
-        return super().watch(filled(X), ranges, ((filled(shown), known) for shown, known in earlier))
+        """As `Units.watch`; missing values count as their list's mean, and in later lists as the lines take them."""
+        full = filled(X)
+        if self.fixed and full is not X:
+            full = np.where(np.isnan(X) & self.missing, self.middle, full)
+        return super().watch(full, ranges, ((filled(shown), known) for shown, known in earlier))
 
     @property
     def precisions(self) -> FloatArray:
@@ -204,6 +207,8 @@ class Additive(Units):
         """
         self.lay_pieces(lists, stiffness, products)
         units = self.usual([self.measure(self.columns(X), None) for X in lists])
+        # Lines that differ only by what missing values are taken for now.
+        self.values = np.where(self.values > 0.0, self.values, units[: len(self.values)])
         self._measure_deviations(np.where(units > 0.0, units, 1.0))
         if asleep:
             self.wake(np.zeros(len(self.stiffness), dtype=np.bool_))
