@@ -117,6 +117,23 @@ def test_units_and_constants_do_not_matter(exponents: list[float], constant: flo
     np.testing.assert_allclose(found.precision / np.outer(units, units), plain.precision, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("varies", [True, False])
+def test_units_of_features_with_gaps_do_not_matter_to_labels(varies: bool) -> None:
+    scores = []
+    for unit in (1.0, 2.0**20, 2.0**-20):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((640, 2))
+        if not varies:  # but from one query to the next
+            X[:, 1] = np.repeat(rng.integers(9, size=80), 8)
+        gaps = rng.random(640) < 0.3
+        grades = (X[:, 0] + varies * X[:, 1] + 2.0 * gaps + rng.logistic(size=640) > 0.0).astype(np.int64)
+        X[:, 1] = np.where(gaps, np.nan, unit * X[:, 1])
+        ranker = pairrank.PairRank(2, model="additive")
+        priors.from_labels(X, grades, np.arange(0, 641, 8), model="additive").apply(ranker)
+        scores.append(ranker.score(X[:8]))
+    assert scores[1] == pytest.approx(scores[0]) == scores[2]
+
+
 def test_wrong_priors_are_refused() -> None:
     for weights in ([[1.0]], [np.inf], [1e300], [np.nan], ["a"], "ab", [1j], [[1.0], [1.0, 2.0]]):
         with pytest.raises(OptionError, match="weights"):

@@ -13,6 +13,7 @@ from pairrank.checking import check_choice, check_number_in
 from pairrank.errors import DataError
 from pairrank.features.additive import Additive
 from pairrank.features.spread import without_far
+from pairrank.kernel.gaps import filled
 from pairrank.kernel.logistic import sigmoid
 from pairrank.kernel.pairs import Pairs
 from pairrank.rankers.base import Draw
@@ -138,9 +139,9 @@ class OfflineRankNet(LinearRanker):
         X = self.check_features(features)
         labels, bounds = check_labels(grades, offsets, len(X))
         queries = [X[start:stop] for start, stop in pairwise(bounds.tolist()) if stop > start]
-        widest = np.max([np.ptp(rows, axis=0) for rows in queries], axis=0)
+        widest = np.max([np.ptp(filled(rows), axis=0) for rows in queries], axis=0)
         units = type(self._units)(self.n_features, self._unit_kind)
-        units.fix(np.where(widest > 0.0, widest, 1.0))
+        units.fix(widest)
         if isinstance(units, Additive):
             units.fix_pieces(without_far(queries))
         X = np.concatenate([units.inputs(rows) for rows in queries])
