@@ -148,9 +148,10 @@ def test_a_feature_that_is_constant_but_for_gaps_does_not_vary(options: dict[str
     assert ranker._units.values[1] == 0.0  # the mean of several 0.1 is not 0.1
 
 
-def test_of_a_gap_and_an_infinite_value_the_value_is_wrong() -> None:
-    with pytest.raises(FeatureError, match=r"document 'b', feature 'price' of the features is inf"):
-        new(missing="mean").rank({"a": [np.nan, 1, 2], "b": [np.inf, 3, 4]})
+@pytest.mark.parametrize("wrong", [np.inf, 1e308])
+def test_of_a_gap_and_an_infinite_value_the_value_is_wrong(wrong: float) -> None:
+    with pytest.raises(FeatureError, match=r"document 'b', feature 'price' of the features is (inf|1e\+308)"):
+        new(missing="mean").rank({"a": [np.nan, 1, 2], "b": [wrong, 3, 4], "c": [-wrong, 3, 4]})
 
 
 def test_a_feature_that_a_document_lacks_is_missing_and_one_that_all_lack_is_a_mistake() -> None:
