@@ -156,6 +156,16 @@ def test_a_writer_keeps_what_it_was_given_when_arrays_are_used_again(tmp_path: P
     assert table["clicks"].to_pylist() == [[0.0, 0.0], [1.0, 0.0]]
 
 
+def test_a_writer_takes_clicks_that_only_know_how_to_become_an_array(tmp_path: Path) -> None:
+    class Tensor:
+        def __array__(self, dtype: Any = None) -> Any:  # as in numpy 1, and PyTorch
+            return np.array([1.0, 0.0], dtype=dtype)
+
+    with clicklog.Writer(tmp_path / "log.parquet", 1) as writer:
+        writer.add("q", 1.8e9, ["a", "b"], np.zeros((2, 1)), Tensor())  # without a warning
+    assert clicklog.parquet().read_table(tmp_path / "log.parquet")["clicks"].to_pylist() == [[1.0, 0.0]]
+
+
 def test_texts_may_be_categories(tmp_path: Path) -> None:
     plain, path = (str(tmp_path / f"{name}.parquet") for name in ("plain", "categories"))
     texts = pa.dictionary(pa.int32(), pa.string())

@@ -91,7 +91,8 @@ class Writer:
     ) -> None:
         """One list: ``features`` (k, d), clicks or gains (k,), in shown order; ``timestamp`` in seconds since 1970."""
         try:
-            X, C = numbers(features).astype(self.dtype), np.array(clicks, dtype=np.float32)  # copies: they wait
+            # Copies, for they wait.
+            X, C = numbers(features).astype(self.dtype), np.asarray(clicks, dtype=np.float32).copy()
             time = int(np.int64(round(timestamp * 1e6)))  # as long as Parquet has room for
             counts = np.array([locked, above], dtype=np.int32)
         except (TypeError, ValueError, OverflowError) as problem:
