@@ -35,6 +35,8 @@ def test_the_order_of_precedence(tmp_path: Path) -> None:
         ({"PAIRRANK_WORKERS": "0"}, "workers"),
         ({"PAIRRANK_ALLOW_ORIGINS": "https://a.example, https://b.example/"}, "allow_origins has 'https://b"),
         ({"PAIRRANK_ALLOW_ORIGINS": "shop.example"}, "such as https://shop"),
+        ({"PAIRRANK_ALLOW_ORIGINS": "https://*.shop.example"}, "such as https://shop"),
+        ({"PAIRRANK_ALLOW_ORIGINS": "https://bücher.example"}, "such as https://shop"),
     ],
 )
 def test_wrong_values_are_named(environment: dict[str, str], match: str) -> None:

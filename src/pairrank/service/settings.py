@@ -18,7 +18,7 @@ from pairrank.upstream import RerankEndpoint
 PREFIX = "PAIRRANK_"
 METRICS_FOLDER = "PAIRRANK_METRICS_FOLDER"  # where the supervisor has its workers keep what they count
 MIN_SECRET = 16
-ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\s]+")  # as browsers name one
+ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+")  # as browsers name one
 _BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off", ""), False)
 
 
