@@ -245,6 +245,24 @@ def test_requests_that_are_sent_together_count_for_the_rate_of_a_key(tmp_path: P
     assert refused == [429] * 4
 
 
+@pytest.mark.parametrize("length", [b"", b"Content-Length: 0\r\n"])
+def test_who_asks_for_the_head_is_refused_without_a_body(tmp_path: Path, length: bytes) -> None:
+    """Else the next answer of the connection would begin with it."""
+    key, secret = new_key("shop", ["rank"], 0.0)
+
+    class Protocol(HttpProtocol):
+        door = Door(9, 9, 0.5, keys=lambda: [key])
+
+    with running_server(tmp_path / "store.db", Protocol) as url:
+        request = LINE.replace(b"GET", b"HEAD") + length + b"Authorization: Bearer %s\r\n\r\n" % secret.encode()
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as connection:
+            for status in (b"200", b"429", b"429"):
+                connection.sendall(request)
+                answer = connection.recv(65_536)
+                assert answer.startswith(b"HTTP/1.1 " + status)
+                assert answer.endswith(b"\r\n\r\n")
+
+
 def test_a_slow_body_holds_no_place(tmp_path: Path) -> None:
     class Protocol(HttpProtocol):
         door = Door(1, 1)

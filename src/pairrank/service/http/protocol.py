@@ -40,19 +40,19 @@ _NO_REQUEST = Refusal("400 Bad Request", "http", "the request is not HTTP/1.1: i
 
 
 @lru_cache(maxsize=64)
-def _answer(refusal: Refusal, last: bool) -> bytes:
+def _answer(refusal: Refusal, last: bool, head_only: bool = False) -> bytes:
     body = json.dumps({"error": refusal.code, "message": refusal.message})
     head = [f"HTTP/1.1 {refusal.status}", "content-type: application/json", f"content-length: {len(body)}"]
     head += [f"retry-after: {refusal.seconds}"] if refusal.seconds else []
     head += ["connection: close"] if last else []
-    return "\r\n".join([*head, "", body]).encode()
+    return "\r\n".join([*head, "", "" if head_only else body]).encode()
 
 
 @lru_cache(maxsize=256)  # clients send the same head again and again
 def _parsed(head: bytes) -> tuple[bytes, bytes, int] | None:
     """Address, key and length of the body where a head as it came says all of it; None where it must be parsed."""
     line, lengths = head.partition(b"\r\n")[0].split(b" "), _LENGTH.findall(head)
-    if len(line) != 3 or line[2] != b"HTTP/1.1" or len(lengths) != 1 or _OTHERWISE.search(head):
+    if len(line) != 3 or line[2] != b"HTTP/1.1" or len(lengths) != 1 or _OTHERWISE.search(head) or line[0] == b"HEAD":
         return None
     key = _KEY.search(head)
     return line[1], key[1] if key else b"", int(lengths[0])
@@ -175,7 +175,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         # A client that waits for leave to send a body may or may not send it now: only a new connection is clear.
         last = self.expect_100_continue or not self.parser.should_keep_alive()
-        self._tell(_answer(asked, last))
+        self._tell(_answer(asked, last, self.parser.get_method() == b"HEAD"))
         if last:
             self.transport.close()
 
