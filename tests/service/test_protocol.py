@@ -241,8 +241,14 @@ def test_requests_that_are_sent_together_count_for_the_rate_of_a_key(tmp_path: P
             answers = b""
             while answers.count(b"HTTP/1.1 ") < 6 or not answers.endswith(b"}"):
                 answers += connection.recv(65_536)
+        together = [request, request.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")]
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as connection:
+            connection.sendall(LINE + b"\r\n" + b"".join(together))
+            with connection.makefile("rb") as file:
+                last = file.read().lower()  # to its end: whether a body comes now nobody knows
     assert [int(part[:3]) for part in answers.split(b"HTTP/1.1 ")[1:]] == [200, 429, 429, 429, 429, 200]
-    assert refused == [429] * 4
+    assert refused == [429] * 6
+    assert last.count(b"retry-after: 2\r\n") == 2  # the seconds until the key may send another
 
 
 @pytest.mark.parametrize("length", [b"", b"Content-Length: 0\r\n"])

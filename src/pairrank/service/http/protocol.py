@@ -237,7 +237,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._asked = None
         status, app = int(refused.status[:3]), self.app
         self.door.refused(status, self.loop.time())
-        self.app = refusal(RefusalError(status, refused.code, refused.message))
+        self.app = response = refusal(RefusalError(status, refused.code, refused.message))
+        response.headers["Retry-After"] = str(refused.seconds)
+        if self.expect_100_continue:  # as where it is alone
+            response.headers["Connection"] = "close"
         super().on_headers_complete()
         self.app = app
 
