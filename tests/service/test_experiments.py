@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +19,10 @@ from web import DOCUMENTS, Clock, TestClient, check_store, clicked, ranked, runn
 
 import pairrank
 from pairrank.cli import main
+from pairrank.rankers import Ranker
 from pairrank.service.learning.replay import load_whole, replay
 from pairrank.service.store import open_store
-from pairrank.trials.experiment import Definition
+from pairrank.trials.experiment import Arm, Definition
 from pairrank.types import Impression
 
 IDS = [document["id"] for document in DOCUMENTS]
@@ -279,6 +282,19 @@ def test_models_of_arms_are_kept_while_they_are_shown(app: TestClient) -> None:
         shown = ranked(app, k=3)
         clicked(app, shown, shown["ranking"][1]["id"])
         assert [key[1] for key in models._pinned] == [version]
+
+
+def test_lists_that_come_together_read_the_model_of_an_arm_once(app: TestClient) -> None:
+    """Every administrative act forgets these models."""
+    models = app.app.state.worker.models
+
+    async def together() -> list[Ranker | None]:
+        return await asyncio.gather(*(models.arm(Arm("a", 0)) for _ in range(20)))
+
+    app.portal.call(models.get, "a")
+    with mock.patch.object(models, "_open", wraps=models._open) as opened:
+        assert len(set(map(id, app.portal.call(together)))) == 1
+    assert opened.call_count == 1
 
 
 def test_an_arm_that_is_gone_stops_nobody(app: TestClient) -> None:

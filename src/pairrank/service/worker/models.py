@@ -111,10 +111,7 @@ class Models:
         found = await self._loaded(arm.ranker)
         if arm.version is None:
             return found.ranker
-        key = (found.row.id, arm.version)
-        if key not in self._pinned:
-            self._pinned[key] = await self.read(self._open, found.row, arm.version)
-        return self._pinned[key]
+        return self._pinned.get((found.row.id, arm.version)) or await self.read(self._pin, found.row, arm.version)
 
     async def caught_up(self, name: str, seconds: float) -> RankerRow:
         """The ranker's row once its model has caught up with its log as it is now, ``seconds`` later at the latest.
@@ -208,6 +205,12 @@ class Models:
         if snapshot is None:
             raise StorageError(f"version {version} of ranker {row.name!r} is gone; a newer one is on its way")
         return Model.restore(snapshot).ranker
+
+    def _pin(self, row: RankerRow, version: int) -> rankers.Ranker:
+        """A version that is an arm; lists that came together wait for one another here, and read it once."""
+        ranker = self._pinned.get((row.id, version)) or self._open(row, version)
+        self._pinned[row.id, version] = ranker
+        return ranker
 
     async def _number(self, item: LoadedModel) -> None:
         first = await self.read(self._store.allocate, item.row.id, NUMBERS)
