@@ -217,6 +217,19 @@ def test_what_is_no_store_is_not_made_one_by_who_wants_to_read(store_url: str) -
         assert read.rankers() == []
 
 
+def test_what_is_no_store_stays_as_it_is(tmp_path: Path) -> None:
+    other, empty = tmp_path / "other.db", tmp_path / "empty.db"
+    with closing(sqlite3.connect(other)) as file:
+        file.execute("CREATE TABLE notes (text TEXT)")
+    empty.touch()
+    for path in (other, empty):
+        before = path.read_bytes()
+        with pytest.raises(StorageError, match="there is no store at"):
+            open_store(path, create=False)
+        assert path.read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"other.db", "empty.db"}
+
+
 def test_numbers_are_never_given_twice(store: SqlStore, open_another: Callable[[], SqlStore]) -> None:
     scene = Scene(store)
     stores, taken = [open_another() for _ in range(4)], []
