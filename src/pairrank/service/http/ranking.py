@@ -173,7 +173,7 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
     # A newer model may be loaded while this waits: one list is one model's.
     row, ranker, number, batch, version = item.row, item.ranker, item.next_number, item.batch, item.version
     query = _known(query, ranker)
-    if np.isnan(query.features.min()):  # gaps, which an arm may not take: users get their list all the same
+    if experiments and np.isnan(query.features.min()):  # gaps, which an arm may not take
         refusing = {arm for arm, model in arms.items() if not _takes(model, query)}
         experiments = [one for one in experiments if refusing.isdisjoint(one.definition.arms)]
     explaining = explained(ranker, row.name, min(query.k or len(query.ids), len(query.ids))) if query.explain else None
