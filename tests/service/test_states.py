@@ -130,10 +130,10 @@ class ImpressionStates(RuleBasedStateMachine):
         self.scene.store.set_frozen("a", frozen, self.scene.now, "test")
         self.frozen = frozen
 
-    @rule(data=st.data())
-    def roll_back(self, data: st.DataObject) -> None:
+    @rule(place=st.integers(0, 1000))
+    def roll_back(self, place: int) -> None:
         kept = [item.version for item in self.scene.store.versions(self.scene.row.id)]
-        version = data.draw(st.sampled_from(kept))
+        version = kept[place % len(kept)]  # how many are kept depends on how quick this machine is
         self.scene.store.roll_back("a", version, self.scene.now, "test")
         self.log.append(("rollback", version, b""))
 
