@@ -99,7 +99,7 @@ class ImpressionStates(RuleBasedStateMachine):
             assert status is Status.EXPIRED
         elif twin.served.closes <= self.scene.now:
             assert status is Status.LATE
-        elif name in twin.events:
+        elif name in twin.events or position in twin.events.values():  # the document's click has come, under any id
             assert status is Status.DUPLICATE
         else:
             assert status is Status.ACCEPTED
