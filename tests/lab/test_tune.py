@@ -119,6 +119,8 @@ def test_an_objective_that_cannot_be_measured(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.parametrize("name", sorted(tune.SPACES))
 def test_every_space_gives_rankers(name: str) -> None:
+    if name == "olranknet":
+        pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'pairrank[neural]'")
     drawn = TASK.draws(tune.SPACES[name])
     for options in drawn:
         impression = rankers.make(name, n_features=3, **options).rank(np.eye(3))

@@ -51,6 +51,7 @@ SPACES: Mapping[str, Space] = MappingProxyType(
         "mgd": {"learning_rate": (0.001, 1.0), "delta": (0.1, 10.0), "n_candidates": [9, 19, 49]},
         "epsilon-greedy": {"learning_rate": (0.0003, 1.0), "epsilon": (0.02, 0.8)},
         "sgd-ranknet": {"learning_rate": (0.0003, 1.0)},
+        "olranknet": {"learning_rate": (0.0001, 0.01), "alpha": (0.0005, 0.5), "lam": (0.01, 100.0)},
     }
 )
 
