@@ -18,6 +18,7 @@ from pairrank.lab import executors
 from pairrank.lab.analysis import quality
 from pairrank.lab.experiment import CEILING, DEFAULTS, check_defaults
 from pairrank.lab.outcomes import Failure
+from pairrank.lab.report import contests
 from pairrank.sim import Protocol, RunSpec, Summary
 
 RUNS = [(1, seed) for seed in range(8)]
@@ -70,7 +71,7 @@ def test_two_folders_of_one_name_are_two_data_sets() -> None:
     assert [cell.data for cell in quality.contests([r for d in sets for r in made("pairrank", data=d)], rivals=[])] == [
         *sets
     ]
-    assert quality._short_names(["a/MQ", "b/MQ", "c/MSLR"]) == {"a/MQ": "a/MQ", "b/MQ": "b/MQ", "c/MSLR": "MSLR"}
+    assert quality.short_names(["a/MQ", "b/MQ", "c/MSLR"]) == {"a/MQ": "a/MQ", "b/MQ": "b/MQ", "c/MSLR": "MSLR"}
 
 
 def only_versus(versus: Sequence[quality.Versus]) -> quality.Versus:
@@ -201,6 +202,37 @@ def test_the_ceiling_is_the_mean_over_folds_and_no_rival() -> None:
     assert math.isnan(only(quality.contests(made("pairrank"), rivals=[])).ceiling)
 
 
+def ranked(cells: Sequence[dict[str, tuple[float, float]]]) -> list[quality.Contest]:
+    """Cells with given means, (cNDCG, NDCG) of each ranker."""
+    return [
+        quality.Contest(
+            "d", "u", 8, {r: b for r, (_, b) in cell.items()}, {r: a for r, (a, _) in cell.items()}, (), (), (0, 0), 0.5
+        )
+        for cell in cells
+    ]
+
+
+def test_mean_ranks_are_counted_by_hand() -> None:
+    cells = [
+        {"pairrank": (9.0, 0.5), "pdgd": (8.0, 0.6), "mgd": (7.0, 0.4)},
+        {"pairrank": (9.0, 0.5), "pdgd": (9.0, 0.5), "mgd": (9.5, 0.4)},
+    ]
+    ranks, _ = quality.mean_ranks(ranked(cells))
+    assert ranks == {"pairrank": (1.75, 1.75), "mgd": (2.0, 3.0), "pdgd": (2.25, 1.25)}, (
+        "what is equal shares its ranks"
+    )
+    assert list(ranks) == ["pairrank", "mgd", "pdgd"], "the best online first"
+    cells[1]["mgd"] = (9.5, math.nan)
+    assert set(quality.mean_ranks(ranked(cells))[0]) == {"pairrank", "pdgd"}, "who was not measured everywhere is out"
+    assert quality.mean_ranks(ranked([{"pairrank": (1.0, 1.0)}]))[0] == {}
+
+
+@pytest.mark.parametrize(("k", "q"), [(2, 1.960), (4, 2.569), (10, 3.164)])
+def test_the_critical_difference_is_the_published_one(k: int, q: float) -> None:
+    cells = [{f"r{i}": (float(i), float(i)) for i in range(k)}] * 14
+    assert quality.mean_ranks(ranked(cells))[1] == pytest.approx(q * math.sqrt(k * (k + 1) / (6 * 14)), rel=1e-3)
+
+
 def test_presets_are_told_apart() -> None:
     presets = ["pairrank(preset=paper)", "pairrank(preset=authors)"]
     runs = [run for ranker in ("pairrank", *presets) for run in made(ranker, cndcg=100 + WOBBLE)]
@@ -244,13 +276,45 @@ def test_the_command_writes_its_tables_and_goes_on_where_it_was(
     assert max(map(len, said.splitlines())) <= 100
     assert page.startswith("# pairrank against its rivals")
     assert "## synthetic:tiny, perfect users, 2 runs of each" in page
-    figures = [re.findall(r"[+-]?\d\S*\.\d+", text.partition("perfect users")[2]) for text in (page, said)]
+    tables, pictures, about = page.partition("## Learning on synthetic:tiny, perfect users")
+    figures = [re.findall(r"[+-]?\d\S*\.\d+", text.partition("perfect users")[2]) for text in (tables, said)]
+    assert pictures
     assert figures[0] == figures[1][:-1], "the same in both, but for what sure means"
+    assert re.findall(r"\]\((.*)\)", about) == ["figures/learning-synthetic-tiny.svg"], "one cell has no mean ranks"
+    assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".png", ".svg"}
     before = records(tmp_path)
     assert len(before) == 3 * 2 + 1, "three rankers, two seeds, and the ceiling"
     assert main(words) == 0
     assert records(tmp_path) == before, "nothing was run again"
     assert capsys.readouterr().out.replace(str(tmp_path), "") == said
+
+
+def test_in_pictures_a_fold_counts_as_one_run(tmp_path: Path) -> None:
+    """And each data set has a picture for every four kinds of users, below one of the ranks over all."""
+    users = ("perfect", "navigational", "informational", "cascade", "mixed")
+    rng = np.random.default_rng(0)
+    for name in (f"Fold{fold}/{split}.txt" for fold in (1, 2) for split in ("train", "vali", "test")):
+        rows = [
+            f"{g} qid:{q} 1:{x:.2f} 2:{y:.2f}\n"
+            for q in range(9)
+            for g, x, y in zip(range(3), *rng.random((2, 3)), strict=True)
+        ]
+        (tmp_path / "dealt" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "dealt" / name).write_text("".join(rows))
+    folds = [Protocol(data=str(tmp_path / "dealt"), fold=fold, rounds=20, panel=0, ideal="") for fold in (1, 2)]
+    done = executors.run_all(quality.specs(folds, rivals=["mgd"], users=users, seeds=2), tmp_path)
+    found = quality.contests(done, rivals=["mgd"])
+    drawn = list(contests.plates(found, done, tmp_path))
+    assert [plate.name for plate in drawn] == ["mean-ranks", "learning-dealt-1", "learning-dealt-2"]
+    png, svg = drawn[0].render()
+    assert png.startswith(b"\x89PNG")
+    assert b"<svg" in svg
+    results = contests._over_folds([run.spec for run in done if run.spec.ranker != CEILING], tmp_path)
+    cell = results.get("pairrank", "mixed")
+    assert cell is not None
+    for row, fold in zip(cell.curves["ndcg"], (1, 2), strict=True):
+        runs = [r for r in done if (r.spec.ranker, r.spec.clicks, r.spec.fold) == ("pairrank", "mixed", fold)]
+        assert row == pytest.approx(np.mean([run.curve for run in runs], axis=0))
 
 
 def test_what_was_done_before_an_interruption_or_beside_a_failure_is_kept(

@@ -11,9 +11,12 @@ from pairrank import archive, click_models, rankers
 from pairrank import data as datasets
 from pairrank.cli import experiment_options
 from pairrank.errors import OptionError
+from pairrank.lab import executors
 from pairrank.lab.analysis import quality
 from pairrank.lab.experiment import CEILING
 from pairrank.lab.outcomes import RunsFailedError
+from pairrank.lab.report import contests, report
+from pairrank.progress import phase
 from pairrank.sim import Protocol, Summary
 from pairrank.sim.spec import canonical
 from pairrank.version import __version__
@@ -68,6 +71,7 @@ def run(args: argparse.Namespace) -> None:
         n_features = datasets.load(data, fold=fold).n_features
         for ranker in (args.ranker, *rivals):
             rankers.make(ranker, n_features=n_features)
+    executors.prepare(args.out, "runs", "pyarrow", "matplotlib")
     failed = None
     try:
         done: Sequence[Summary] = experiment_options.run_all(specs, args, args.out)
@@ -76,10 +80,15 @@ def run(args: argparse.Namespace) -> None:
         if not any(summary.spec.ranker == canonical(args.ranker) for summary in done):
             raise
     found = quality.contests(done, subject=args.ranker, rivals=rivals)
+    print(quality.as_text(found, args.ranker))
+    folder = Path(args.out)
+    with phase("drawing figures"):
+        drawn, files = report.draw(contests.plates(found, done, folder), folder / "figures")
     made = f"pairrank {__version__}, {args.rounds} rounds, {args.seeds} seeds; {quality.LEGEND}"
-    text = f"# {args.ranker} against its rivals\n\n{made}\n\n{quality.as_markdown(found, args.ranker)}\n"
-    archive.write_atomically(Path(args.out) / "quality.md", text.encode())
-    print(f"{quality.as_text(found, args.ranker)}\nas Markdown: {Path(args.out) / 'quality.md'}")
+    pictures = [f"## {p.title}\n\n![{p.title}](figures/{p.name}.svg)\n\n{p.caption}" for p, *_ in drawn]
+    page = [f"# {args.ranker} against its rivals", made, quality.as_markdown(found, args.ranker), *pictures]
+    archive.write_atomically(folder / "quality.md", ("\n\n".join(page) + "\n").encode())
+    print(f"as Markdown: {folder / 'quality.md'}\nfigures: {folder / 'figures'} ({len(files)} files)")
     if failed is not None:
         raise failed
 

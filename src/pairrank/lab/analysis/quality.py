@@ -39,6 +39,7 @@ RIVALS = (
 )
 EARLY = 100  # rounds: a run that ends below where it stood here has unlearned
 ONLINE_P = 0.01
+NEMENYI_P = 0.05
 # How far the held-out NDCG@10 may be below a rival's and still count as no worse.
 MARGIN = 0.005
 # The paper's users, and ones whose clicks carry a bias of position or of trust, or end at the first, alone and mixed:
@@ -53,6 +54,7 @@ WHO = (
 )
 LEGEND = f"our lead: our mean less the rival's, ± half its 95 % interval; * sure (p < {ONLINE_P}, Holm)"
 _HEAD = ["ranker", "cNDCG@10", "our lead", "NDCG@10", "our lead"]
+_RANKS_HEAD = ["ranker", "mean rank, cNDCG@10", "NDCG@10"]
 NOT_MEASURED = "not measured"  # no runs, none long enough, or no held-out query with a relevant document
 # Seeds that no constant of a ranker was chosen on.
 FIRST_SEED = 2000
@@ -136,7 +138,7 @@ def contests(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Se
     found = [(key, of) for key, of in runs.items() if canonical(subject) in of]
     if not found:
         raise OptionError(f"there are no runs of {subject}; nothing can be compared")
-    subject, names = canonical(subject), _short_names({data for (data, _), _ in found})
+    subject, names = canonical(subject), short_names({data for (data, _), _ in found})
     versus = {metric: _corrected([of for _, of in found], subject, rivals, metric) for metric in METRICS}
     return [
         Contest(
@@ -154,7 +156,29 @@ def contests(summaries: Iterable[Summary], *, subject: str = SUBJECT, rivals: Se
     ]
 
 
-def _short_names(sets: Iterable[str]) -> dict[str, str]:
+def mean_ranks(found: Sequence[Contest]) -> tuple[dict[str, tuple[float, float]], float]:
+    """Each ranker's mean rank over the cells, online and held out, best first; and what two must differ by.
+
+    Nemenyi's critical difference of k rankers over N cells is q √(k (k + 1) / 6N), with √2 q the 95 % quantile of the
+    studentised range (Demšar, JMLR 2006). Who lacks a figure in some cell takes no part; of fewer than two nothing is
+    told.
+    """
+    from scipy.stats import rankdata, studentized_range  # a second to import
+
+    means = [[getattr(cell, metric) for cell in found] for metric in reversed(METRICS)]
+    names = [r for r in found[0].ndcg if all(math.isfinite(row.get(r, math.nan)) for rows in means for row in rows)]
+    k, n = len(names), len(found)
+    if k < 2:
+        return {}, math.nan
+    online, offline = (
+        rankdata([[-row[name] for name in names] for row in rows], axis=1).mean(axis=0) for rows in means
+    )
+    critical = studentized_range.ppf(1 - NEMENYI_P, k, math.inf) * math.sqrt(k * (k + 1) / (12 * n))
+    ranks = dict(zip(names, zip(online.tolist(), offline.tolist(), strict=True), strict=True))
+    return dict(sorted(ranks.items(), key=lambda item: item[1])), float(critical)
+
+
+def short_names(sets: Iterable[str]) -> dict[str, str]:
     """The last part of each data set's path, or all of it where two have the same last part."""
     short = {data: data_name(data) for data in sets}
     return {data: name if list(short.values()).count(name) == 1 else data for data, name in short.items()}
@@ -201,22 +225,35 @@ def _fell(runs: Iterable[Summary]) -> tuple[int, float]:
 def as_markdown(found: Sequence[Contest], subject: str = SUBJECT) -> str:
     """A table per data set and users, with what came out."""
     return "\n\n".join(
-        f"## {title}\n\n{tables.as_markdown(_HEAD, rows)}\n\n" + "\n".join(f"- {line}" for line in told)
-        for title, rows, told in _cells(found, subject)
+        f"## {title}\n\n{tables.as_markdown(head, rows)}\n\n" + "\n".join(f"- {line}" for line in told)
+        for title, head, rows, told in _parts(found, subject)
     )
 
 
 def as_text(found: Sequence[Contest], subject: str = SUBJECT) -> str:
     """The same for a terminal."""
     parts = [
-        f"{title}\n" + indent("\n".join([tables.as_text(_HEAD, rows, right=True), *told, ""]), "  ")
-        for title, rows, told in _cells(found, subject)
+        f"{title}\n" + indent("\n".join([tables.as_text(head, rows, right=True), *told, ""]), "  ")
+        for title, head, rows, told in _parts(found, subject)
     ]
     return "\n".join([*parts, LEGEND])
 
 
-def _cells(found: Sequence[Contest], subject: str) -> Iterator[tuple[str, list[tables.Row], list[str]]]:
-    """Of each data set with one kind of users: the title, a row per ranker and what came out."""
+_Part = tuple[str, list[str], list[tables.Row], list[str]]  # title, head, a row per ranker, what came out
+
+
+def _parts(found: Sequence[Contest], subject: str) -> Iterator[_Part]:
+    """A part for each data set with one kind of users, and one over several of them."""
+    yield from _cells(found, subject)
+    ranks, critical = mean_ranks(found)
+    if len(found) > 1 and ranks:
+        looks = styles.of_rankers(list(ranks))
+        rows = [[looks[ranker].label, f"{online:.2f}", f"{offline:.2f}"] for ranker, (online, offline) in ranks.items()]
+        told = f"not told apart: two whose mean ranks differ by less than {critical:.2f} (Nemenyi, p ≥ {NEMENYI_P})"
+        yield f"Over all {len(found)} of these", _RANKS_HEAD, rows, [told]
+
+
+def _cells(found: Sequence[Contest], subject: str) -> Iterator[_Part]:
     for cell in found:
         leads = {v.rival: (_lead(v, 1), _lead(o, 4)) for v, o in zip(cell.online, cell.offline, strict=True)}
         looks = styles.of_rankers(list(dict.fromkeys((canonical(subject), *cell.cndcg, *leads))))
@@ -240,7 +277,7 @@ def _cells(found: Sequence[Contest], subject: str) -> Iterator[tuple[str, list[t
             f"NDCG@10 of a RankNet that saw the labels: {_figure(cell.ceiling, 4)}",
             f"ended below round {EARLY}: " + (NOT_MEASURED if unknown else lasting),
         ]
-        yield f"{cell.data}, {cell.users} users, {cell.runs} runs of each", rows, told
+        yield f"{cell.data}, {cell.users} users, {cell.runs} runs of each", _HEAD, rows, told
 
 
 def _figure(value: float, digits: int) -> str:

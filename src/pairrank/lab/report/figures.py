@@ -171,8 +171,45 @@ def ablation(results: Results, study: str, kind: str, shown: Sequence[str]) -> P
     """One figure: offline above online, a column for each of the users ``shown`` (all of a ``kind``, or all)."""
     name = f"ablation-{study}-{kind}" if kind else f"ablation-{study}"
     title = f"Ablation: {study}, {kind} users" if kind else f"Ablation: {study}"
+    return learning(results, name, title, f"{_NDCG} Below: {_CNDCG}", shown, legend=2)
+
+
+def learning(results: Results, name: str, title: str, caption: str, shown: Sequence[str], *, legend: int) -> Plate:
+    """Offline above online over the rounds, a column for each of the users ``shown``."""
     rows = {"ndcg": "NDCG@10, held-out", "cndcg": "cNDCG@10 so far"}
-    return Plate(name, title, f"{_NDCG} Below: {_CNDCG}", _grid(results, shown, rows, legend=2))
+    return Plate(name, title, caption, _grid(results, shown, rows, legend=legend))
+
+
+def mean_ranks(ranks: Mapping[str, tuple[float, float]], critical: float, cells: int) -> Plate:
+    """Who is how far ahead over all cells: mean ranks online and held out, and what two must differ by."""
+
+    def fill(axes: Any) -> None:
+        names, rows = styles.of_rankers(list(ranks)), range(len(ranks))
+        for place, title in enumerate(("online: cNDCG@10", "held out: NDCG@10")):
+            axis = axes[0][place]
+            for row, ranker in zip(rows, ranks, strict=True):
+                look = names[ranker]
+                axis.errorbar(
+                    ranks[ranker][place],
+                    row,
+                    xerr=critical / 2,
+                    color=look.colour,
+                    marker=look.marker or "o",
+                    capsize=3,
+                )
+            axis.set_yticks(rows, [names[ranker].label for ranker in ranks])
+            axis.set_title(title)
+            axis.set_xlabel("mean rank, 1 is best")
+            axis.margins(y=0.15)
+        axes[0][0].invert_yaxis()
+
+    caption = (
+        f"Mean rank by mean figures over {cells} cells, a data set with one kind of users each. Bars are Nemenyi's "
+        f"critical difference, {critical:.2f}: two rankers whose bars overlap are not told apart (p ≥ 0.05). It takes "
+        "cells for independent, and those of one data set are not."
+    )
+    draw = _sheet(1, 2, fill, legend=1, size=(2 * _WIDTH + 2, 0.3 * len(ranks) + 1.2))
+    return Plate("mean-ranks", "Mean ranks over all cells", caption, draw)
 
 
 def _curves(results: Results, name: str, title: str, metric: str, label: str, caption: str) -> Plate:

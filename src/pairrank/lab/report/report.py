@@ -8,7 +8,7 @@ import logging
 import os
 import platform
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from importlib import metadata
@@ -58,8 +58,7 @@ def build(out: str | os.PathLike[str]) -> Report:
         first = [figures.share_of_ceiling(results, shares, of_ceiling=ceiling)] if shares else []
         plates = [*first, *figures.plates(results)]
     plates += _functions(folder, experiment, results)
-    drawn = [(plate, *plate.render()) for plate in plates]
-    paths = _write_figures(folder / "figures", drawn)
+    drawn, paths = draw(plates, folder / "figures")
     archive.write_atomically(folder / "results.json", page.numbers().encode())
     archive.write_atomically(folder / "report.md", page.markdown([plate for plate, *_ in drawn]).encode())
     archive.write_atomically(folder / "report.html", page.html([(plate, svg) for plate, _, svg in drawn]).encode())
@@ -107,14 +106,16 @@ def _functions(folder: Path, experiment: Experiment, results: Results) -> Iterat
             yield figures.functions(labels[ranker].label, json.loads(archive.read_file(path)))
 
 
-def _write_figures(folder: Path, drawn: Sequence[tuple[Plate, bytes, bytes]]) -> list[Path]:
+def draw(plates: Iterable[Plate], folder: Path) -> tuple[list[tuple[Plate, bytes, bytes]], list[Path]]:
+    """Each plate with its PNG and SVG, and the files below ``folder`` that hold them."""
     archive.make_folder(folder)
+    drawn = [(plate, *plate.render()) for plate in plates]
     paths = []
     for plate, png, svg in drawn:
         for suffix, blob in (("png", png), ("svg", svg)):
             paths.append(folder / f"{plate.name}.{suffix}")
             archive.write_atomically(paths[-1], blob)
-    return paths
+    return drawn, paths
 
 
 class _Page:
