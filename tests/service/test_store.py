@@ -841,3 +841,22 @@ def test_a_store_that_was_deleted_takes_nothing_more_and_one_put_in_its_place_is
         assert store.create("b", Config(2), Limits(), 1.0, "me")[1]
     with closing(open_store(tmp_path / "store.db")) as store:
         assert [row.name for row in store.rankers()] == ["a", "b"]
+
+
+def test_a_learner_hears_that_another_store_was_put_in_the_place_of_its_own(tmp_path: Path) -> None:
+    with closing(open_store(tmp_path / "store.db")) as store, closing(open_store(tmp_path / "store.db")) as learning:
+        scene, learner = Scene(store), Learner(learning)
+        learner._hold()
+        scene.feedback(scene.serve(2))
+        learner.step(publish=True)
+        backup(store, tmp_path / "copy.db")
+        scene.feedback(scene.serve(3))
+        learner.step(publish=True)
+        store.database.tend()
+        (tmp_path / "store.db-wal").unlink()
+        (tmp_path / "store.db-shm").unlink()
+        (tmp_path / "copy.db").rename(tmp_path / "store.db")
+        assert not store.database.hold([1])
+        with pytest.raises(StorageError, match="replaced"):  # what it has in memory is not the model of this log
+            learner.step()
+        assert store.database.hold([1])

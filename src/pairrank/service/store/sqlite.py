@@ -137,6 +137,10 @@ class SqliteDatabase(Database):
             return self._connection
         if self._file_now() != self._file:  # deleted or replaced: what is written to the old one is lost
             self._distrust()
+            if self._lead is not None:  # who learns must hear of it before all else: its models are of the old one
+                os.close(self._lead)
+                self._lead = None
+                raise StorageError("the store cannot be used right now: its file was deleted or replaced")
         if not self._suspect or (self._reopened and not writing):
             return self._connection
         if time.monotonic() - self._renewed < RENEW_SECONDS:
