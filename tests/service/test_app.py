@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
@@ -23,8 +24,10 @@ from pairrank.errors import StorageError
 from pairrank.service.auth import new_key
 from pairrank.service.http.ranking import parse_impression
 from pairrank.service.settings import METRICS_FOLDER
-from pairrank.service.store import SqlStore, open_store
+from pairrank.service.store import SqlStore, open_store, sqlite
+from pairrank.service.store.transfer import backup, restore
 from pairrank.service.store.values import Config, Limits, Status, Verdict
+from pairrank.service.worker import models
 from pairrank.service.worker.lists import explores
 from pairrank.service.worker.metrics import Metrics
 from pairrank.service.worker.models import Models
@@ -466,6 +469,31 @@ def test_a_store_in_trouble_is_a_503_and_recovers(client: TestClient, monkeypatc
             assert answer.headers["retry-after"]
     assert state(client) == before
     assert clicked(client, shown).json() == {"status": "accepted"}
+
+
+def test_numbers_keys_and_limits_are_those_of_a_store_that_was_put_in_the_place_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "NUMBERS", 10)
+    monkeypatch.setattr(sqlite, "RENEW_SECONDS", 0.0)
+    path, saved, again = tmp_path / "store.db", tmp_path / "saved.db", tmp_path / "again.db"
+    with running_app(path) as client:
+        client.put("/v1/rankers/a", json={"n_features": 2})  # the epoch is 2, as that of what is restored
+        with closing(open_store(path)) as store:
+            backup(store, saved)
+        with closing(open_store(saved)) as store:
+            store.set_limits("a", {"max_open": 77}, 1.0, "test")
+        restore(str(saved), f"sqlite:///{again}")
+        for _ in range(7):
+            ranked(client)
+        with closing(open_store(path)) as store:
+            store.database.tend()
+        for name in ("store.db-wal", "store.db-shm"):
+            (tmp_path / name).unlink()
+        again.rename(path)
+        client.get("/readyz")
+        assert [clicked(client, ranked(client), "d0").status_code for _ in range(20)] == [200] * 20
+        assert client.app.state.worker.models._items["a"].row.limits.max_open == 77
 
 
 def test_a_read_only_database_is_a_503_and_recovers(client: TestClient) -> None:

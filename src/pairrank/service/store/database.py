@@ -35,6 +35,7 @@ class Database(ABC):
 
     def __init__(self) -> None:
         self._turn = threading.RLock()
+        self.connected = 0  # how often: the next time it may be another store, as a backup in the place of the old one
 
     @property
     @abstractmethod

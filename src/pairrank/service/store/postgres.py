@@ -96,6 +96,7 @@ class PostgresDatabase(Database):
             refused = any(words in str(problem) for words in ("authentication failed", "no password supplied"))
             raise unavailable(problem, StorageError if refused else AwayError) from problem
         self._connection = connection
+        self.connected += 1
         return connection
 
     def _reach(self) -> psycopg.Connection[Row]:

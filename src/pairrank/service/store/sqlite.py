@@ -109,6 +109,7 @@ class SqliteDatabase(Database):
             connection.close()
             raise
         self._flush, self._file = None, self._file_now()
+        self.connected += 1
         return connection
 
     def _file_now(self) -> tuple[int, int] | None:

@@ -53,6 +53,7 @@ class Models:
         self._items: dict[str, LoadedModel] = {}
         self._loading: dict[str, asyncio.Task[LoadedModel]] = {}
         self._epoch = -1
+        self._connected = 0
         self._heads: dict[int, Head] = {}
         self._targets: dict[int, int] | None = None
         self._poll: asyncio.Task[None] | None = None
@@ -144,10 +145,14 @@ class Models:
             heads = await self.read(self._store.due)
             self._targets = {ranker_id: head.log_seq for ranker_id, head in heads.items()}
         watched = {item.row.id for item in self._items.values()} | self._targets.keys()
-        epoch, heads, self._looking = await self.read(self._look, watched)
+        epoch, heads, connected, self._looking = await self.read(self._look, watched)
         for gone in watched - heads.keys():
             self._heads.pop(gone, None)
         self._heads |= heads
+        if connected != self._connected:  # it may give out numbers again, and have the epoch that another had
+            for item in self._items.values():
+                item.next_number = item.end_number
+            self._epoch, self._connected = -1, connected
         if epoch != self._epoch:
             self.keys = await self.read(self._store.access_keys)
             loaded = [item.row.id for item in self._items.values()]
@@ -179,10 +184,11 @@ class Models:
                     continue
                 item.ranker, item.version = ranker, wanted
 
-    def _look(self, watched: set[int]) -> tuple[int, dict[int, Head], float]:
-        """The store's epoch, where rankers stand, and the processor time that this took."""
+    def _look(self, watched: set[int]) -> tuple[int, dict[int, Head], int, float]:
+        """The store's epoch, where rankers stand, how often it was connected to, and the processor time of this."""
         began = time.thread_time()
-        return self._store.epoch(), self._store.heads(watched), time.thread_time() - began
+        epoch, heads = self._store.epoch(), self._store.heads(watched)
+        return epoch, heads, self._store.database.connected, time.thread_time() - began
 
     async def _follow(self) -> None:
         while True:
