@@ -129,6 +129,8 @@ def test_the_chart_renders_objects_that_kubernetes_takes(helm: str) -> None:
     assert container["lifecycle"]["preStop"] == {"exec": {"command": ["sleep", "5"]}}  # it refuses connections after it
     assert spec["template"]["spec"]["securityContext"]["runAsUser"] == int(lines("USER")[0].split(":")[0])
     assert set(objects["Service"]["spec"]["selector"].items()) <= set(spec["template"]["metadata"]["labels"].items())
+    # Of a release called pairrank the cluster would set PAIRRANK_PORT=tcp://…, the address of its service.
+    assert spec["template"]["spec"]["enableServiceLinks"] is False
     renewed = template(helm, *SOUND, "--set", "replicas=3,workers=4,adminKey.value=fedcba9876543210").stdout
     (other,) = (thing for thing in yaml().safe_load_all(renewed) if thing and thing["kind"] == "Deployment")
     assert other["spec"]["template"]["metadata"] != spec["template"]["metadata"]  # else pods went on with the old key
