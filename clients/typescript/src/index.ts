@@ -83,7 +83,7 @@ export class PairRank {
     ranker: string,
     events: (Omit<Event, "event_id" | "type"> & Partial<Event>)[],
   ): Promise<Schemas["EventAnswer"][]> {
-    const whole = events.map((event) => ({ type: "click", event_id: crypto.randomUUID(), ...event }));
+    const whole = events.map((event) => ({ type: "click", event_id: unique(), ...event }));
     return this.#call("POST", ["rankers", ranker, "events"], whole);
   }
 
@@ -134,6 +134,11 @@ async function refusal(response: Response): Promise<ServiceError> {
   } catch {
     return new ServiceError(response.status, "http", `the service answered ${response.status}`);
   }
+}
+
+/** Node 18 has no `crypto`, and pages without TLS have no `randomUUID`. */
+function unique(): string {
+  return globalThis.crypto?.randomUUID?.() ?? `${Date.now()}-${Math.random().toString(36).slice(2)}`;
 }
 
 function pause(milliseconds: number): Promise<void> {

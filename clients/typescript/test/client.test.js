@@ -39,6 +39,13 @@ test("events", async () => {
   const shown = await client.rank("node", { a: [0, 1], b: [1, 0] });
   const event = { impression_id: shown.impression_id, document_id: "b", event_id: "once" };
   assert.deepEqual((await client.events("node", [event, event])).map((one) => one.status), ["accepted", "duplicate"]);
+  const own = Object.getOwnPropertyDescriptor(globalThis, "crypto");
+  Object.defineProperty(globalThis, "crypto", { value: undefined, configurable: true }); // as Node 18 has it
+  const more = [{ ...event, document_id: "a" }, { ...event, type: "reformulation" }].map(({ event_id, ...rest }) => rest);
+  const answers = await client.events("node", more);
+  Object.defineProperty(globalThis, "crypto", own);
+  assert.deepEqual(answers.map((one) => one.status), ["accepted", "accepted"]);
+  assert.notEqual(answers[0].event_id, answers[1].event_id);
 });
 
 test("rerank", async () => {
