@@ -212,6 +212,20 @@ def test_versions_can_be_pinned_gone_back_to_and_taken_along(server: Server, ope
     assert page.input_value("#a") == "shop"
 
 
+def test_a_pinned_version_stays_in_sight(server: Server, open_page: Open) -> None:
+    one = "/v1/rankers/shop"
+    server.traffic("shop", 1)
+    server.call("POST", f"{one}/pin", {"version": 0})
+    for number in range(10):
+        server.traffic("shop", 1, seed=number)
+        server.call("GET", f"{one}?wait=30")
+    assert len(server.call("GET", f"{one}/versions")["versions"]) > 7  # more than are listed
+    page = open_page(f"{server.address}/?ranker=shop").page
+    page.wait_for_selector("[aria-label='Model versions'] tbody tr")
+    pinned = page.locator("[aria-label='Model versions'] tbody tr", has=page.get_by_role("button", name="Unpin"))
+    assert pinned.locator("td").first.inner_text() == "0"
+
+
 def test_a_ranker_that_is_not_there_is_missed(server: Server, open_page: Open) -> None:
     server.traffic("shop", 2)
     watched = open_page(f"{server.address}/?ranker=gone")

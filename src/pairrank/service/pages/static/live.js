@@ -211,7 +211,7 @@ function weigh(weights) {
 function listVersions(row, versions) {
   if ($("detail").querySelector("[data-sure]")) return; // somebody is being asked
   const act = (what, path, body) => h("button", { type: "button", class: "plain", onclick: (event) => administer(event.target, v1(row.name, path), body) }, what);
-  put(parts.versions, table(["Version", "Lists learned", "Made", ""], [0, 1, 2], versions.slice(0, 6).map((v) => ({
+  put(parts.versions, table(["Version", "Lists learned", "Made", ""], [0, 1, 2], versions.filter((v, i) => i < 6 || v.version === row.pinned).map((v) => ({
     current: v.version === row.served_version,
     cells: [whole(v.version), whole(v.learned_count), clock(v.created), h("div", { class: "acts" },
       h("a", { href: v1(row.name, `/model?version=${v.version}`), download: `${row.name}-${v.version}.pairrank`, onclick: (event) => download(event, parts.acted) }, "File"),
