@@ -17,6 +17,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from cluster import Postgres
 from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app, running_server
 
 from pairrank.client import Client
@@ -494,6 +495,29 @@ def test_numbers_keys_and_limits_are_those_of_a_store_that_was_put_in_the_place_
         client.get("/readyz")
         assert [clicked(client, ranked(client), "d0").status_code for _ in range(20)] == [200] * 20
         assert client.app.state.worker.models._items["a"].row.limits.max_open == 77
+
+
+@pytest.mark.postgres
+def test_numbers_are_those_of_a_database_that_was_emptied_and_filled_from_a_backup(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "NUMBERS", 10)
+    url = postgres.new_database()
+    open_store(url).close()
+    with running_app(url, learner=False) as client:
+        client.put("/v1/rankers/a", json={"n_features": 2})
+        with closing(open_store(url)) as store:
+            backup(store, tmp_path / "saved.db")
+        for _ in range(7):
+            ranked(client)
+        with closing(open_store(url)) as store:  # the connections of the service stay
+            store.database.all("DROP SCHEMA public CASCADE")
+            store.database.all("CREATE SCHEMA public")
+        assert client.get("/readyz").status_code == 503
+        time.sleep(5 * models.POLL_SECONDS)
+        restore(str(tmp_path / "saved.db"), url)
+        client.get("/readyz")
+        assert [clicked(client, ranked(client), "d0").status_code for _ in range(20)] == [200] * 20
 
 
 def test_a_read_only_database_is_a_503_and_recovers(client: TestClient) -> None:

@@ -198,6 +198,7 @@ class Models:
                 await self.refresh()
             except PairRankError as problem:  # serve what is loaded; writes tell of the fault
                 logger.warning("%s", problem)
+                self._connected = 0  # what is there next may be another store on the same connection
                 await asyncio.sleep(5 * POLL_SECONDS)
 
     async def _load(self, name: str) -> LoadedModel:
