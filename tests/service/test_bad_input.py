@@ -149,6 +149,24 @@ def test_any_body_anywhere_is_answered_in_one_sentence(client: TestClient, path:
         assert "\n" not in told["message"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"documents": [{"id": %b, "features": [1, 2]}]}',
+        b'{"documents": [{"id": "a", "features": [%b, 2]}]}',
+        b'{"query": "q", "documents": [{"text": "a", "more": %b}], "return_documents": true}',
+    ],
+)
+def test_what_is_nested_deeper_than_answers_can_be_is_no_fault_of_the_program(client: TestClient, body: bytes) -> None:
+    address = "/v1/rerank" if b"query" in body else "/v1/rankers/a/rank"
+    for depth in (*range(245, 260), 900):
+        for deep in (b"[" * depth + b"]" * depth, b'{"a": ' * depth + b"1" + b"}" * depth):
+            told = client.post(address, content=body % deep)
+            if depth > 255 or b"query" not in body:
+                assert (told.status_code, told.json()["error"]) == (422, "input")
+            assert told.status_code in (200, 422)
+
+
 def test_the_schema_names_every_endpoint(client: TestClient) -> None:
     paths = set(client.get("/openapi.json").json()["paths"])
     for act in ("rank", "feedback", "events", "versions", "rollback", "freeze", "pin", "limits"):

@@ -122,9 +122,16 @@ def _culprit(rows: list[list[Any]]) -> str:
     for i, row in enumerate(rows):
         for j, value in enumerate(row):
             if type(value) not in (int, float):
-                told = orjson.dumps(value).decode()[:40]
-                return f"; feature {j} of document {i} (counted from 0) is {told}"
+                return f"; feature {j} of document {i} (counted from 0) is {_told(value)}"
     return ""
+
+
+def _told(value: Any) -> str:
+    """The beginning of a value for a message."""
+    try:
+        return orjson.dumps(value, default=repr).decode()[:40]
+    except orjson.JSONEncodeError:  # which reads more brackets in each other than it writes
+        return "nested too deeply"
 
 
 def _by_name(row: Mapping[str, Any], names: Sequence[str], left_out: float) -> list[Any]:
@@ -209,9 +216,8 @@ def _check_ids(ids: list[Any]) -> list[str]:
     lengths = set(map(len, ids)) if set(map(type, ids)) == {str} else {0}
     if min(lengths) < 1 or max(lengths) > MAX_ID:
         i = next(i for i, name in enumerate(ids) if type(name) is not str or not 0 < len(name) <= MAX_ID)
-        told = orjson.dumps(ids[i], default=repr).decode()[:40]
         raise InputError(
-            f"the id of document {i} (counted from 0) is {told}; expected a text of 1 to {MAX_ID} characters"
+            f"the id of document {i} (counted from 0) is {_told(ids[i])}; expected a text of 1 to {MAX_ID} characters"
         )
     if len(set(ids)) != len(ids):
         twice = Counter(ids).most_common(1)[0][0]

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
 from pairrank.errors import InputError
 from pairrank.service.http.rank_request import MAX_ID, check_count, flag, parse_json
 
@@ -70,7 +72,13 @@ def parse_rerank(body: bytes, max_documents: int) -> RerankRequest:
     top_n = request.get("top_n")
     if top_n is not None and (type(top_n) is not int or top_n < 1):
         raise InputError("top_n must be a whole number of documents, 1 or more")
-    return RerankRequest(model, query, texts, top_n, flag("return_documents", request.get("return_documents")))
+    returned = flag("return_documents", request.get("return_documents"))
+    if returned:
+        try:
+            orjson.dumps([[texts]])  # as deep as they stand in the answer
+        except orjson.JSONEncodeError:  # which reads more brackets in each other than it writes
+            raise InputError("documents hold something nested too deeply to be returned") from None
+    return RerankRequest(model, query, texts, top_n, returned)
 
 
 def rerank_answer(
