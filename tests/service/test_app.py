@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -85,6 +86,15 @@ def test_creating_is_idempotent_and_frozen(client: TestClient) -> None:
     assert client.delete("/v1/rankers/b").status_code == 404
     assert client.get("/v1/rankers/b").status_code == 404
     assert client.post("/v1/rankers/b/rank", json={"documents": DOCUMENTS}).status_code == 404
+
+
+def test_a_ranker_whose_extra_is_missing_is_refused_by_the_line_that_installs_it(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    told = client.put("/v1/rankers/b", json={"n_features": 2, "ranker": "olranknet"})
+    assert (told.status_code, told.json()["error"]) == (422, "input")
+    assert "pip install 'pairrank[neural]'" in told.json()["message"]
 
 
 def test_feedback_has_an_answer_for_every_case(client: TestClient, clock: Clock) -> None:
