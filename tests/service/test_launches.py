@@ -217,6 +217,14 @@ def test_the_same_decision_twice_is_one(app: TestClient) -> None:
     assert app.get("/v1/rankers/a?wait=30").json()["log_length"] == 1
 
 
+def test_what_users_got_before_is_the_last_good_version_also_where_it_was_pinned(app: TestClient) -> None:
+    clicked(app, ranked(app), "d0")
+    assert app.get("/v1/rankers/a?wait=30").json()["model_version"] == 1
+    app.post("/v1/rankers/a/pin", json={"version": 0})
+    decided(app, "guarded", **BOLD)
+    assert told(app)["good_version"] == 0  # a breach pins it
+
+
 def test_mistakes_get_one_sentence_each(app: TestClient) -> None:
     app.put("/v1/rankers/trees", json={"n_features": 2, "ranker": "pdgd"})
     for name, body, status, said in (

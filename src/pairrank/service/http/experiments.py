@@ -125,7 +125,7 @@ def describe_launch(row: RankerRow, head: LaunchHead, course: LaunchCourse | Non
     if course is None or course.epoch != head.epoch:
         decided = json.loads(head.decided)
         guard = Guard(decided["margin"], decided["holdout"], decided["delta"])
-        course = LaunchCourse(Launch(guard, head.mode, decided["auto"]), head.epoch, row.version)
+        course = LaunchCourse(Launch(guard, head.mode, decided["auto"]), head.epoch, row.served_version)
     launch = course.launch
     return {
         "mode": head.mode,

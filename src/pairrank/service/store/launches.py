@@ -54,7 +54,7 @@ class LaunchTables(ExperimentTables):
                 )
             if found.launch is not None and found.launch.decided == text and found.launch.mode != "frozen":
                 return False
-            seq = self._log_act(found, "launch", now, version=found.version, trial=text)
+            seq = self._log_act(found, "launch", now, version=found.served_version, trial=text)
             decided = {"mode": wanted["mode"], "epoch": seq, "most_lost": wanted["most_lost"], "decided": text}
             anew = ", ".join(f"{name} = excluded.{name}" for name in decided)
             self.database.insert(
