@@ -612,6 +612,24 @@ def test_the_stream_tells_of_changes(tmp_path: Path) -> None:
         connection.close()
 
 
+def test_a_stream_ends_with_the_key_that_it_was_opened_with(tmp_path: Path) -> None:
+    with running_server(tmp_path / "s.db") as address, closing(open_store(tmp_path / "s.db")) as store:
+        for name in ("shop", "other"):
+            key, secret = new_key(name, ["rank"], 1.0)
+            store.put_key(key, "test")
+        connection = HTTPConnection(address.removeprefix("http://"), timeout=30)
+        while True:
+            connection.request("GET", "/v1/stream", headers={"Authorization": f"Bearer {secret}"})
+            if (response := connection.getresponse()).status == 200:  # the worker has seen the keys
+                break
+            response.read()
+        store.drop_key(name, 2.0, "test")
+        deadline = time.monotonic() + 10.0
+        while response.readline():
+            assert time.monotonic() < deadline
+        connection.close()
+
+
 def test_impression_ids_parse() -> None:
     assert parse_impression("12-ab") == (12, "ab")
     for text in ("", "-", "12", "12-", "x-y", "1.5-x", " 1-x"):

@@ -13,6 +13,7 @@ from starlette.responses import StreamingResponse
 
 from pairrank.errors import PairRankError, StorageError
 from pairrank.service.answers import RefusalError, answer
+from pairrank.service.auth import NoKeyError
 from pairrank.service.http.administration import describe
 from pairrank.service.http.endpoints import KEY, answers, reading
 from pairrank.service.http.schemas import (
@@ -160,7 +161,10 @@ async def _stream(worker: WorkerState, request: Request, everything: _AllRankers
     last = b""
     while not worker.stopping and not await request.is_disconnected():
         try:
+            worker.allow(request, None)
             rows = await everything.found()
+        except NoKeyError:  # the key was revoked meanwhile, or keys are needed by now
+            return
         except PairRankError as problem:
             yield b"event: problem\ndata: " + orjson.dumps({"message": str(problem)}) + b"\n\n"
         else:
