@@ -186,6 +186,18 @@ def test_limits_change_without_a_restart(client: TestClient) -> None:
     assert state(client)["limits"] == limits
 
 
+def test_candidates_of_a_deleted_ranker_are_not_drawn_for_another_of_its_name(
+    client: TestClient, clock: Clock, tmp_path: Path
+) -> None:
+    ranked(client)
+    client.delete("/v1/rankers/a")
+    client.put("/v1/rankers/a", json={"n_features": 3})
+    documents = [{"id": item["id"], "features": [*item["features"], 1.0]} for item in DOCUMENTS]
+    with running_app(tmp_path / "store.db", clock, learner=False) as other:  # another worker
+        assert other.post("/v1/rankers/a/rank", json={"documents": documents}).json()["impression_id"][:2] == "0-"
+    assert client.get("/impressions/a/0/pairs").status_code == 200
+
+
 def test_too_many_open_impressions(tmp_path: Path) -> None:
     with running_app(tmp_path / "store.db") as client:
         client.put("/v1/rankers/a", json={"n_features": 2, "max_open": 3})

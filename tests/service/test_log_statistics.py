@@ -107,17 +107,17 @@ def test_recent_candidates_are_bounded() -> None:
     recent = Recent(max_kept=3, max_bytes=1600)
     small = np.zeros((5, 2))  # 80 bytes
     for number in range(5):
-        recent.keep("a", number, ["x"] * 5, small)
-    assert [recent.find("a", number) is not None for number in range(5)] == [False, False, True, True, True]
-    assert recent.find("b", 4) is None
-    recent.keep("b", 0, ["x"], np.zeros((100, 1)))  # 800 bytes push out what is older
-    assert recent.find("a", 3) is not None
-    assert recent.find("a", 2) is None
-    recent.keep("b", 1, ["x"], np.zeros((1000, 1)))  # too large for itself
-    assert recent.find("b", 1) is None
-    recent.keep("c", 0, ["y"], small)
-    kept = recent.find("c", 0)
+        recent.keep(f"a{number}", ["x"] * 5, small)
+    assert [recent.find(f"a{number}") is not None for number in range(5)] == [False, False, True, True, True]
+    assert recent.find("b4") is None
+    recent.keep("b0", ["x"], np.zeros((100, 1)))  # 800 bytes push out what is older
+    assert recent.find("a3") is not None
+    assert recent.find("a2") is None
+    recent.keep("b1", ["x"], np.zeros((1000, 1)))  # too large for itself
+    assert recent.find("b1") is None
+    recent.keep("c0", ["y"], small)
+    kept = recent.find("c0")
     assert kept is not None
     assert kept.ids == ["y"]
-    recent.keep("c", 1, ["y" * 450] * 3, small)  # ids take room, too
-    assert [recent.find("c", number) is not None for number in (0, 1)] == [False, True]
+    recent.keep("c1", ["y" * 450] * 3, small)  # ids take room, too
+    assert [recent.find(f"c{number}") is not None for number in (0, 1)] == [False, True]

@@ -197,10 +197,10 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
         logger.exception("ranker %s cannot order %d documents", row.name, len(query.ids))
         raise RefusalError(500, "ranker", f"the ranker {row.name!r} failed on these documents") from problem
     item.next_number = number + 1
-    worker.recent.keep(row.name, number, query.ids, query.features)
+    token, now = token_of(row.secret, number, batch), worker.clock()
+    worker.recent.keep(token, query.ids, query.features)
     await asyncio.sleep(0)  # and packed together
     blocks = impression.blocks.tolist()
-    token, now = token_of(row.secret, number, batch), worker.clock()
     n_blocks = len(set(blocks))
     served = Served(
         ranker_id=row.id,

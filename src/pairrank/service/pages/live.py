@@ -42,11 +42,11 @@ async def drawn(worker: WorkerState, name: str, number: int, *, as_served: bool)
     model = await worker.reports.model(row, version)
     if model is None:
         version, model = row.version, await worker.reports.model(row, row.version)
-    return found[0], None if model is None else _panel(worker, name, found[0], model, f"By model {version}")
+    return found[0], None if model is None else _panel(worker, found[0], model, f"By model {version}")
 
 
-def _panel(worker: WorkerState, name: str, shown: ImpressionRow, model: Ranker, heading: str) -> Panel | None:
-    candidates = worker.recent.find(name, shown.number)
+def _panel(worker: WorkerState, shown: ImpressionRow, model: Ranker, heading: str) -> Panel | None:
+    candidates = worker.recent.find(shown.token)
     if candidates is not None and set(shown.ids) <= set(candidates.ids):
         ids, features = list(candidates.ids), candidates.features
     else:

@@ -26,25 +26,26 @@ class KeptCandidates(NamedTuple):
 
 
 class Recent:
-    """A bounded memory of candidates by ranker and impression number; the oldest leave first. For the event loop."""
+    """A bounded memory of candidates by the impression's token, which is no other's even where a ranker is deleted and
+    made anew; the oldest leave first. For the event loop."""
 
     def __init__(self, max_kept: int = MAX_KEPT, max_bytes: int = MAX_BYTES) -> None:
-        self._kept: OrderedDict[tuple[str, int], KeptCandidates] = OrderedDict()
+        self._kept: OrderedDict[str, KeptCandidates] = OrderedDict()
         self._bytes = 0
         self._max_kept, self._max_bytes = max_kept, max_bytes
 
-    def keep(self, ranker: str, number: int, ids: Sequence[str], features: FloatArray) -> None:
+    def keep(self, token: str, ids: Sequence[str], features: FloatArray) -> None:
         """Remember one impression's candidates, as references: nobody may write to them afterwards."""
-        self._drop((ranker, number))
-        kept = self._kept[ranker, number] = KeptCandidates(ids, features)
+        self._drop(token)
+        kept = self._kept[token] = KeptCandidates(ids, features)
         self._bytes += kept.nbytes
         while self._kept and (len(self._kept) > self._max_kept or self._bytes > self._max_bytes):
             self._drop(next(iter(self._kept)))
 
-    def find(self, ranker: str, number: int) -> KeptCandidates | None:
-        return self._kept.get((ranker, number))
+    def find(self, token: str) -> KeptCandidates | None:
+        return self._kept.get(token)
 
-    def _drop(self, key: tuple[str, int]) -> None:
-        gone = self._kept.pop(key, None)
+    def _drop(self, token: str) -> None:
+        gone = self._kept.pop(token, None)
         if gone is not None:
             self._bytes -= gone.nbytes
