@@ -134,6 +134,29 @@ def test_units_of_features_with_gaps_do_not_matter_to_labels(varies: bool) -> No
     assert scores[1] == pytest.approx(scores[0]) == scores[2]
 
 
+@pytest.mark.parametrize("source", ["weights", "linear", "additive"])
+def test_a_half_life_holds_for_what_a_prior_knows_too(source: str) -> None:
+    """A thousand pairs that say the opposite count next to nothing after twenty half-lives."""
+    if source == "weights":
+        known = priors.from_weights([5.0, 0.0], strength=1000)
+    else:
+        X = np.random.default_rng(0).random((400, 2))
+        grades = (4 * X[:, 0]).astype(np.int64)
+        known = priors.from_labels(X, grades, np.arange(0, 401, 10), strength=1000, model=source)
+    model = "linear" if source == "weights" else source
+    cold, warm = (pairrank.PairRank(2, half_life=20, model=model, seed=3) for _ in range(2))
+    known.apply(warm)
+    ends = np.array([[0.0, 0.5], [1.0, 0.5]])
+    told = []
+    for ranker in (cold, warm):
+        rng = np.random.default_rng(1)
+        for _ in range(400):
+            shown = ranker.rank(rng.random((10, 2)))
+            ranker.learn(shown, np.arange(10) == shown.features[:, 0].argmin())
+        told.append((ranker.score(ends) @ [1, -1], ranker.inspect(ends).width[0, 1]))
+    assert told[1] == pytest.approx(told[0], rel=0.2)
+
+
 def test_wrong_priors_are_refused() -> None:
     for weights in ([[1.0]], [np.inf], [1e300], [np.nan], ["a"], "ab", [1j], [[1.0], [1.0, 2.0]]):
         with pytest.raises(OptionError, match="weights"):

@@ -113,11 +113,15 @@ class Posterior(Saved):
         self._contraction = 1.0  # how much of the stray a step by H⁻¹ leaves; unknown at first
         self._lists = 0  # lists taken in
 
-    def set_prior(self, mean: FloatArray, precision: FloatArray) -> None:
-        """Start from a Gaussian prior N(mean, precision⁻¹), (d,) and (d, d), instead of the diagonal one."""
+    def set_prior(self, mean: FloatArray, precision: FloatArray, penalty: FloatArray | None = None) -> None:
+        """Start from a Gaussian prior N(mean, precision⁻¹), (d,) and (d, d), instead of the diagonal one.
+
+        ``penalty`` (d,) is what of it is never forgotten, around zero; None: nothing of it is forgotten.
+        """
         self.P, self.q = precision.copy(), precision @ mean
         if self._half_life:
-            self._prior_P, self._prior_q = self.P, self.q
+            never = (self.P, self.q) if penalty is None else (np.diag(penalty), np.zeros_like(mean))
+            self._prior_P, self._prior_q = never
         self.theta = mean.copy()
         self.inverse, _ = inverse_of(precision)
 

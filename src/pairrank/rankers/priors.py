@@ -151,7 +151,9 @@ def from_weights(weights: ArrayLike, *, strength: float, lam: float | None = Non
     direction = spread * theta / size if size > 0 else np.zeros_like(theta)
     inner = across * np.diag(known.astype(np.float64)) + (along - across) * np.outer(direction, direction)
     penalty = _check_lam(lam, len(even)) * even
-    return _prior(theta, spread[:, None] * inner * spread, np.diag(spread**2), penalty, strength)
+    units = Units(len(even), "spread")
+    units.fix(np.sqrt(even))
+    return _prior(theta, spread[:, None] * inner * spread, np.diag(spread**2), penalty, strength, units)
 
 
 def _prior(
@@ -160,7 +162,7 @@ def _prior(
     second_moment: FloatArray,
     lam: FloatArray,
     strength: float,
-    units: Units | None = None,
+    units: Units,
 ) -> Prior:
     """Λ = diag(``lam``) around zero and ``strength`` pairs of information ``J`` around ``theta``."""
     penalty = np.diag(lam)

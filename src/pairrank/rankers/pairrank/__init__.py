@@ -202,7 +202,7 @@ class PairRank(PairRankOptions):
         (d, d), or there too, so exploration begins narrow where the prior knows and wide where it does not. All three
         are in the features' own units; the model's units become those in which the prior's diagonal is λ, but features
         without one in ``units`` get theirs when they vary. For an additive model d counts the columns of ``units``,
-        which then are its own.
+        which then are its own. With ``units`` all but λ in them is forgotten by ``half_life``, without them nothing is.
         """
         if (self.model == "additive") != isinstance(units, Additive):
             raise OptionError(
@@ -230,9 +230,12 @@ class PairRank(PairRankOptions):
                     self._units.forget(units.values == 0.0)
             unit = self._units.units
             inner = P / np.outer(unit, unit)
-            full = np.diag(np.append(np.empty(d), np.full(int(self.offsets), position.PRECISION)))
+            beside = np.full(int(self.offsets), position.PRECISION)
+            full = np.diag(np.append(np.empty(d), beside))
             full[:d, :d] = inner
-            self._posterior.set_prior(np.append(unit * mu, np.zeros(int(self.offsets))), full)
+            lam = None if units is None else self.lam * units.precisions * (units.units / unit) ** 2
+            penalty = None if lam is None else np.append(lam, beside)
+            self._posterior.set_prior(np.append(unit * mu, np.zeros(len(beside))), full, penalty)
             if self._information is not None:
                 self._information.start_from(start / np.outer(unit, unit))
             self._weights, self._inverse32 = unit * mu, None
