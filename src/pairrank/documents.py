@@ -245,7 +245,12 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
 
 
 def numbers(values: ArrayLike) -> FloatArray:
-    """``values`` as float64; `FeatureError` for dates and complex numbers, of which numpy would make some number."""
+    """``values`` as float64; `FeatureError` for dates and complex numbers, of which numpy would make some number.
+
+    What is masked is NaN.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(np.float64), np.nan)
     array = np.asarray(values)
     if array.dtype.kind == "O":
         if any(isinstance(value, np.datetime64 | np.timedelta64) for value in array.flat):
@@ -262,8 +267,6 @@ _is_na: Any = np.frompyfunc(lambda value: type(value).__name__ == "NAType", 1, 1
 
 def _array(rows: Any, names: Sequence[str] | None = None) -> FloatArray:
     try:
-        if isinstance(rows, np.ma.MaskedArray):
-            rows = np.ma.filled(rows.astype(np.float64), np.nan)
         return numbers(rows)
     except FeatureError:
         raise

@@ -145,6 +145,15 @@ def test_a_writer_takes_gaps_as_pandas_has_them(tmp_path: Path) -> None:
     assert validate([str(tmp_path / "log.parquet")], missing="mean")[1:] == (1, 1)
 
 
+def test_what_is_masked_is_missing_to_a_writer(tmp_path: Path) -> None:
+    path, masked = str(tmp_path / "log.parquet"), np.ma.masked_equal
+    with clicklog.Writer(path, 1) as writer:
+        writer.add("q", 0.0, ["a", "b"], masked([[1.0], [-9.0]], -9.0), [0, 1])
+        writer.add("q", 1.0, ["a", "b"], [[1.0], [2.0]], masked([0, 9], 9))
+    assert np.isnan(pq.read_table(path)["features"].to_pylist()[0][1][0])
+    assert validate([path], missing="mean")[0].counts == {Reason.NOT_FINITE: 1}
+
+
 def test_a_writer_keeps_what_it_was_given_when_arrays_are_used_again(tmp_path: Path) -> None:
     X, clicks = np.zeros((2, 1)), np.zeros(2, dtype=np.float32)
     with clicklog.Writer(tmp_path / "log.parquet", 1) as writer:

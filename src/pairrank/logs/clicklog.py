@@ -92,7 +92,7 @@ class Writer:
         """One list: ``features`` (k, d), clicks or gains (k,), in shown order; ``timestamp`` in seconds since 1970."""
         try:
             # Copies, for they wait.
-            X, C = numbers(features).astype(self.dtype), np.asarray(clicks, dtype=np.float32).copy()
+            X, C = numbers(features).astype(self.dtype), numbers(clicks).astype(np.float32)
             time = int(np.int64(round(timestamp * 1e6)))  # as long as Parquet has room for
             counts = np.array([locked, above], dtype=np.int32)
         except (TypeError, ValueError, OverflowError) as problem:
