@@ -328,6 +328,19 @@ def test_a_list_with_gaps_that_an_arm_does_not_take_is_served(app: TestClient) -
         app.post(f"/v1/experiments/b-{other}-{takes_part}/stop")
 
 
+def test_an_arm_learns_a_list_with_gaps_as_it_takes_them(app: TestClient) -> None:
+    for name, options in (("b", {"model": "additive"}), ("c", {"missing": "mean"})):
+        app.put(f"/v1/rankers/{name}", json={"n_features": 2, "options": options})
+    started(app, a="b", b="c")
+    documents = [*DOCUMENTS, {"id": "gap", "features": [None, 0.5]}]
+    shown = app.post("/v1/rankers/b/rank", json={"documents": documents}).json()
+    body = {"impression_id": shown["impression_id"], "clicks": ["gap"]}
+    assert app.post("/v1/rankers/b/feedback", json=body).status_code == 200
+    for name in "bc":
+        row = app.get(f"/v1/rankers/{name}?wait=30").json()
+        assert (row["learned_count"], row["set_aside"]) == (1, 0), name
+
+
 def test_both_rankers_learn_from_one_list(app: TestClient, file: str) -> None:
     app.put("/v1/rankers/other", json={"n_features": 2, "seed": 3})
     started(app, b="other")

@@ -266,6 +266,7 @@ async def _twin(worker: WorkerState, pupil: str, served: Served, features: Float
     """
     other = await worker.models.get(pupil)
     number, other.next_number = other.next_number, other.next_number + 1
+    features = other.ranker.check_features(features)  # gaps are what they mean to this one
     own = as_shown(other.ranker.rank(features, 1, number=number), features, shown.ranking)
     if "above" in shown.memory:
         own = own.with_features(own.features, above=shown.memory["above"])
