@@ -73,3 +73,9 @@ def test_wrong_input_says_so() -> None:
     for features, ranking in ((X[:4], [0]), (X, [0, 0]), (X, [5]), (X, [-1])):
         with pytest.raises(InputError, match="candidates"):
             as_shown(own, features, np.array(ranking))
+    frame = pytest.importorskip("pandas").DataFrame({"rating": [4.0, 3.0], "price": [9.0, None]})
+    named = PairRank(feature_names=["price", "rating"], missing="mean")
+    own = named.rank(frame)
+    with pytest.raises(InputError, match="check_features"):
+        as_shown(own, frame, own.ranking)
+    assert as_shown(own, named.check_features(frame), own.ranking).features.tolist() == own.features.tolist()

@@ -22,7 +22,8 @@ def as_shown(impression: Impression, features: ArrayLike, ranking: IntArray) -> 
     ----------
     impression : what the ranker would have shown; its number is used up, so it is learned once at most. Ids go along
         where it has those of all that was shown.
-    features : (n_docs, n_features), all candidates. ranking : (k,), row numbers as shown.
+    features : (n_docs, n_features), all candidates, as the ranker's ``check_features`` reads frames and gaps.
+    ranking : (k,), row numbers as shown.
     """
     X, shown = np.asarray(features, dtype=np.float64), [int(d) for d in ranking]
     if len(X) != impression.n_docs or len(set(shown)) != len(shown) or not set(shown) <= set(range(len(X))):
@@ -30,6 +31,8 @@ def as_shown(impression: Impression, features: ArrayLike, ranking: IntArray) -> 
             f"{len(X)} documents came and a list of {len(shown)}; expected all {impression.n_docs} candidates and "
             "each at most once in the list"
         )
+    if not np.array_equal(X[impression.ranking], impression.features, equal_nan=True):
+        raise InputError("features are not those that were ranked; expected what the ranker's check_features gives")
     own = np.arange(len(shown))
     known = dict(zip(impression.ranking.tolist(), impression.ids or (), strict=False))
     return replace(
