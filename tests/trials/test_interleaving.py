@@ -7,7 +7,7 @@ from itertools import chain, combinations, permutations
 import numpy as np
 import pytest
 
-from pairrank.errors import CutoffError, InputError, OptionError
+from pairrank.errors import ClickError, CutoffError, InputError, OptionError
 from pairrank.rng import Purpose, generator
 from pairrank.trials.interleaving import CREDITS, Shown, interleave, lists, outcome, placements
 
@@ -134,6 +134,15 @@ def test_later_pages_are_fair_too(credit: str) -> None:
     first = Shown(*interleave(a, b, 3, np.zeros(3))[:2])
     drawn = [interleave(a, b, 3, np.full(6, coin), credit=credit, after=first).credit for coin in (0.25, 0.75)]
     assert np.mean(drawn, axis=0)[1:] == pytest.approx(0, abs=1e-12)
+
+
+def test_clicks_of_0_and_1_count_as_bools_do() -> None:
+    """They were row numbers to numpy."""
+    credit = np.array([1.0, -1.0, -1.0])
+    for clicks in (np.array([False, False, True]), np.array([0, 0, 1]), [0, 0, 1]):
+        assert outcome(credit, clicks) == -1.0
+    with pytest.raises(ClickError, match="shape"):
+        outcome(credit, [2, 0])
 
 
 def test_wrong_input_says_so() -> None:

@@ -17,10 +17,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pairrank.checking import check_choice, check_positions
 from pairrank.errors import InputError
-from pairrank.types import BoolArray, FloatArray, IntArray
+from pairrank.types import FloatArray, IntArray, check_clicks
 
 A, B = 0, 1
 CREDITS = ("team", "choice", "exposure")
@@ -95,9 +96,13 @@ def interleave(
     return Interleaved(shown, own, counted(np.asarray(a), np.asarray(b), shown, after=after))
 
 
-def outcome(credit: FloatArray, clicks: BoolArray) -> float:
-    """The mean credit of what was clicked, in [-1, 1], above zero in favour of a; 0 without a click."""
-    return float(credit[clicks].mean()) if clicks.any() else 0.0
+def outcome(credit: FloatArray, clicks: ArrayLike) -> float:
+    """The mean credit of what was clicked, in [-1, 1], above zero in favour of a; 0 without a click.
+
+    ``clicks`` (k,) are one yes or no per position.
+    """
+    clicked = check_clicks(clicks, len(credit))
+    return float(credit[clicked].mean()) if clicked.any() else 0.0
 
 
 def choice_credit(a: IntArray, b: IntArray, ranking: IntArray, *, after: Shown = TOP) -> FloatArray:
