@@ -206,6 +206,21 @@ def test_data_with_gaps_have_no_ideal_weights(splits: Splits) -> None:
         simulate((train, splits[1]), ranker="pairrank", rounds=3)
 
 
+@pytest.mark.parametrize("model", ["linear", "additive"])
+def test_a_gap_is_judged_by_its_own_list(splits: Splits, model: str) -> None:
+    """Lists that each lie elsewhere are the same lists: what is missing has the mean of the others in its own."""
+    found = []
+    for step in (0.0, 1000.0):
+        moved = []
+        for split in splits:
+            place = step * np.repeat(np.arange(split.n_queries), np.diff(split.offsets))
+            X = split.features.astype(np.float64)
+            moved.append(replace(split, features=np.where(X > 0.9, np.nan, X + place[:, None]), theta=None))
+        ranker = f"pairrank(missing=mean, model={model})"
+        found.append(simulate((moved[0], moved[1]), ranker=ranker, rounds=20)["ndcg"])
+    np.testing.assert_allclose(*found, rtol=1e-9)
+
+
 def test_the_record_tells_how_data_in_memory_were_loaded() -> None:
     raw = datasets.load("synthetic:tiny", normalise="log1p")
     assert simulate(raw, ranker="pdgd", rounds=2).spec.normalise == "log1p"

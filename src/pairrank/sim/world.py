@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -150,7 +151,7 @@ class World:
     def held_out_ndcg(self, ranker: Ranker, t: int) -> float:
         """The mean NDCG@10 of the held-out split over queries with a relevant document, ties broken at random."""
         features = self.held_out.features
-        parts = [ranker.score(features[i : i + _MANY_ROWS]) for i in range(0, len(features), _MANY_ROWS)]
+        parts = [ranker.score(features[rows]) for rows in self._together(_MANY_ROWS)]
         return self._mean_ndcg(np.concatenate(parts), t)
 
     def held_out_ndcgs(self, ranker: Ranker, models: Mapping[int, FloatArray]) -> dict[int, float]:
@@ -160,13 +161,22 @@ class World:
         """
         features = self.held_out.features
         scores = np.empty((len(models), len(features)))
-        for start in range(0, len(features) if models else 0, _ROWS):
-            rows = slice(start, start + _ROWS)
+        for rows in self._together(_ROWS) if models else ():
             X = ranker.check_features(features[rows])
             for own, weights in zip(scores, models.values(), strict=True):
                 # A product per model: its bits must not depend on which models are scored together.
                 own[rows] = X @ weights
         return {t: self._mean_ndcg(own, t) for t, own in zip(models, scores, strict=True)}
+
+    def _together(self, most: int) -> list[slice]:
+        """Held-out rows to score at once: lists one by one where there are gaps, which the rest of a list may fill."""
+        n = len(self.held_out.features)
+        ends = np.unique(self.held_out.offsets) if self._gaps else np.append(np.arange(0, n, most), n)
+        return [slice(start, end) for start, end in pairwise(ends.tolist())]
+
+    @cached_property
+    def _gaps(self) -> bool:
+        return bool(np.isnan(self.held_out.features).any())
 
     def _mean_ndcg(self, scores: FloatArray, t: int) -> float:
         return self.intent(t).evaluator.mean(scores, generator(self.spec.seed, t, Purpose.TIES))
