@@ -85,6 +85,16 @@ def test_features_far_from_zero_keep_their_digits() -> None:
         np.testing.assert_array_equal(*(each.records.columns[name] for each in (near, moved)))  # type: ignore[union-attr]
 
 
+def test_a_query_is_scored_by_itself() -> None:
+    """A gap is the mean of its own query's documents, whatever other queries stand in the frame."""
+    frame, qrels = world(20, 1)
+    gaps = [np.append(x[:-1], np.nan) if row % 3 == 0 else x for row, x in enumerate(frame["features"])]
+    frame = frame.assign(features=gaps)
+    online = PairRankEstimator("pairrank(missing=mean)", rounds=100).fit(frame, qrels)
+    alone = pd.concat([online.transform(rows) for _, rows in frame.groupby("qid", sort=False)])
+    np.testing.assert_allclose(online.transform(frame)["score"], alone["score"])
+
+
 def test_an_estimator_reads_texts_where_there_are_no_features() -> None:
     qrels = pd.DataFrame([{"qid": qid, "docno": "d3", "label": 1} for qid in ("q1", "q2")])
     pipeline = FOUND >> PairRankEstimator(rounds=100, clicks="perfect")

@@ -128,8 +128,8 @@ class PairRankEstimator(pt.Estimator):
         if self.model is None:
             raise DataError("the estimator has learned nothing yet; call fit first")
         frame = _in_order(inp)
-        score = self.model.score(self._features(frame)) if len(frame) else np.zeros(0)
-        return _ranked(frame.assign(score=score))
+        parts = [self.model.score(self._features(rows)) for _, rows in frame.groupby("qid", sort=False)]
+        return _ranked(frame.assign(score=np.concatenate([np.zeros(0), *parts])))
 
     def transform_outputs(self, inp_cols: list[str]) -> list[str]:
         """The columns that come out of those that go in."""
