@@ -38,6 +38,13 @@ def test_arrays_are_read_only(name: str) -> None:
         array[0] = array[0]
 
 
+def test_arrays_that_were_given_can_be_written_on() -> None:
+    features, grades, offsets = np.zeros((2, 1)), np.array([0, 1]), np.array([0, 2])
+    data = Dataset(features, grades, offsets, np.array(["q"]), np.array([1]))
+    features[0], grades[0], offsets[1] = 1.0, 1, 2
+    assert np.shares_memory(data.features, features), "large ones are not copied"
+
+
 def test_scale() -> None:
     assert [scale_of(highest) for highest in range(7)] == [2, 2, 3, 5, 5, 6, 7]
     assert make(scale=5).n_grades == 5

@@ -179,8 +179,9 @@ def test_cosine_prefers_known_weights(splits: Splits) -> None:
     train, held_out = splits
     theta = np.array([1.0, -1.0, 0.0, 0.5])
     ranker = rankers.make("sgd-ranknet", n_features=4)
-    world = World(RunSpec(data="x"), replace(train, theta=theta), held_out)
-    assert world.intent(0).ideal is theta
+    known = replace(train, theta=theta)
+    world = World(RunSpec(data="x"), known, held_out)
+    assert world.intent(0).ideal is known.theta
     assert np.isnan(world.cosine(ranker, 0)), "zero weights point nowhere"
     assert World(RunSpec(data="x", ideal=""), train, held_out).intent(0).ideal is None
 

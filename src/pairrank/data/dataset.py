@@ -72,9 +72,11 @@ class Dataset:
                 f"features {self.features.shape}, grades ({docs},), offsets for {queries} queries and "
                 f"{self.offsets[-1]} documents, {len(self.query_ids)} query ids and {width} feature ids do not fit"
             )
-        for array in (self.features, self.grades, self.offsets, self.query_ids, self.feature_ids, self.theta):
-            if array is not None:
-                array.setflags(write=False)
+        for name in ("features", "grades", "offsets", "query_ids", "feature_ids", "theta"):
+            array = getattr(self, name)
+            if array is not None and array.flags.writeable:
+                object.__setattr__(self, name, own := array.view())  # what was given stays as it is
+                own.setflags(write=False)
 
     def __repr__(self) -> str:
         counts = f"{self.n_queries:,} queries, {self.n_docs:,} documents, {self.n_features} features"
