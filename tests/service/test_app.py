@@ -519,6 +519,22 @@ def test_numbers_keys_and_limits_are_those_of_a_store_that_was_put_in_the_place_
         assert client.app.state.worker.models._items["a"].row.limits.max_open == 77
 
 
+def test_another_ranker_of_the_same_name_in_a_store_that_was_put_in_the_place_of_another(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "RENEW_SECONDS", 0.0)
+    ranked(client)
+    with closing(open_store(tmp_path / "store.db")) as store, closing(open_store(tmp_path / "other.db")) as other:
+        store.database.tend()
+        other.create("a", Config(3), Limits(), 1.0, "me")  # with the number and version that ours has
+    for name in ("store.db-wal", "store.db-shm"):
+        (tmp_path / name).unlink()
+    (tmp_path / "other.db").rename(tmp_path / "store.db")
+    client.get("/readyz")
+    documents = [{"id": "x", "features": [1, 2, 3]}, {"id": "y", "features": [3, 2, 1]}]
+    assert client.post("/v1/rankers/a/rank", json={"documents": documents}).status_code == 200
+
+
 @pytest.mark.postgres
 def test_numbers_are_those_of_a_database_that_was_emptied_and_filled_from_a_backup(
     postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -159,7 +159,7 @@ class Models:
             rows = {row.name: row for row in await self.read(self._store.rankers, loaded)}
             for name, item in list(self._items.items()):
                 row = rows.get(name)
-                if row is None or row.id != item.row.id:
+                if row is None or (row.id, row.secret) != (item.row.id, item.row.secret):  # another of this name
                     del self._items[name]
                     self._heads.pop(item.row.id, None)  # it may have gone after it was looked at
                 else:
