@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
 from cluster import Postgres, free_port, until
@@ -24,6 +25,7 @@ from pairrank.service.learning.learner import Learner
 from pairrank.service.learning.replay import replay
 from pairrank.service.store import SqlStore, database, open_store
 from pairrank.service.store.schema import MIGRATIONS, VERSION
+from pairrank.service.store.transfer import backup, restore
 from pairrank.service.store.values import Config, Limits
 
 pytestmark = pytest.mark.postgres
@@ -90,6 +92,23 @@ def test_a_learner_of_an_older_version_works_alone(store: SqlStore, open_another
     old.close()
     until(lambda: store.database.hold([1]))
     assert open_another().database.all("SELECT pg_try_advisory_lock(?)", (LEARNER_LOCK,)) == [(False,)]
+
+
+def test_who_held_a_ranker_hears_that_the_tables_were_made_anew(
+    store: SqlStore, store_url: str, open_another: Callable[[], SqlStore], tmp_path: Path
+) -> None:
+    first, second = open_another().database, open_another().database
+    assert first.hold([1]) == {1}
+    backup(store, tmp_path / "saved.db")
+    for act in ("DROP SCHEMA public CASCADE", "CREATE SCHEMA public"):
+        store.database.all(act)
+    restore(str(tmp_path / "saved.db"), store_url)
+    assert second.hold([1]) == {1}
+    with pytest.raises(StorageError):
+        first.hold([1])
+    assert first.hold([1]) == set()
+    second.close()
+    until(lambda: first.hold([1]))
 
 
 def test_a_paused_learner_is_replaced_and_comes_back(

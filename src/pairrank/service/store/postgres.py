@@ -26,6 +26,7 @@ MIGRATION_LOCK = 0x50524D47
 SLOT_LOCK = 0x5052534C  # that of the first slot; the others follow
 # A database may hold several stores, each in a schema of its own: locks of a store are numbered by one of its tables.
 OF_STORE = "('meta'::regclass::oid::bigint << 32)"
+_MINE = "SELECT 1 FROM pg_locks WHERE pid = pg_backend_pid() AND classid = 'meta'::regclass AND objid::bigint = ?"
 # Rankers are held by slots (id modulo this): the server has room for some thousand locks, not for one of each ranker.
 SLOTS = 1024
 # A learner that is not heard of for so long is given up; later, who falls silent in a transaction: others wait for its
@@ -170,6 +171,8 @@ class PostgresDatabase(Database):
             held = self._join() if self._slots is None else self._slots
             if held is None:
                 return set()
+            if not self.all(_MINE, (LEARNER_LOCK,)):  # the tables were made anew, and what is locked is of the old ones
+                self.close()
             locks = self.locks()
             slots = {thing % SLOTS for thing in things}
             share = -(-len(slots) // locks[LEARNER_LOCK])
