@@ -21,8 +21,9 @@ import pytest
 from cluster import Postgres
 from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app, running_server
 
+from pairrank import rankers
 from pairrank.client import Client
-from pairrank.errors import StorageError
+from pairrank.errors import MissingExtraError, StorageError
 from pairrank.service.auth import new_key
 from pairrank.service.http.ranking import parse_impression
 from pairrank.service.settings import METRICS_FOLDER
@@ -95,6 +96,18 @@ def test_a_ranker_whose_extra_is_missing_is_refused_by_the_line_that_installs_it
     told = client.put("/v1/rankers/b", json={"n_features": 2, "ranker": "olranknet"})
     assert (told.status_code, told.json()["error"]) == (422, "input")
     assert "pip install 'pairrank[neural]'" in told.json()["message"]
+
+
+def test_a_stored_ranker_whose_extra_is_gone_is_a_fault_of_the_service(
+    client: TestClient, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise MissingExtraError("PyTorch", "neural")
+
+    monkeypatch.setattr(rankers, "from_bytes", gone)
+    with running_app(tmp_path / "store.db", clock, learner=False) as other:
+        told = other.post("/v1/rankers/a/rank", json={"documents": DOCUMENTS})
+        assert (told.status_code, told.json()["error"]) == (500, "internal")  # no caller can mend it
 
 
 def test_feedback_has_an_answer_for_every_case(client: TestClient, clock: Clock) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from pairrank.errors import InputError, MissingExtraError, PairRankError, StorageError, UnknownNameError
+from pairrank.errors import InputError, PairRankError, StorageError, UnknownNameError
 from pairrank.service.auth import NoKeyError, RoleError
 from pairrank.service.http.rank_request import MalformedError
 from pairrank.service.store.values import ConflictError, RankerExistsError, VersionError
@@ -36,7 +36,6 @@ _STATUS: tuple[tuple[type[PairRankError], int, str], ...] = (
     (RankerExistsError, 409, "exists"),
     (ConflictError, 409, "conflict"),
     (InputError, 422, "input"),
-    (MissingExtraError, 422, "input"),
     (StorageError, 503, "store"),
 )
 

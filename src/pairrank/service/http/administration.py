@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from pairrank import rankers
 from pairrank.checking import nearest
-from pairrank.errors import InputError, UnknownNameError
+from pairrank.errors import InputError, MissingExtraError, UnknownNameError
 from pairrank.service.answers import RefusalError, answer
 from pairrank.service.auth import check_name
 from pairrank.service.http.endpoints import KEY, B, answers, body_of, creating, parse, reading
@@ -75,7 +75,7 @@ async def create_ranker(worker: WorkerState, name: str, body: CreateBody, actor:
     try:
         config, limits = config_of(body), Limits().changed(_given(body))
         row, new = await worker.administer(worker.store.create, name, config, limits, worker.clock(), actor)
-    except UnknownNameError as problem:  # in a value of the body, not in an address: 422, not 404
+    except (UnknownNameError, MissingExtraError) as problem:  # by a value of the body, not an address: 422, not 404
         raise InputError(str(problem)[:300]) from None
     return row, new
 
