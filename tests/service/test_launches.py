@@ -12,6 +12,7 @@ import pytest
 from web import DOCUMENTS, Clock, TestClient, check_store, clicked, ranked, running_app
 
 from pairrank import PairRank
+from pairrank.service.http.experiments import describe_launch
 from pairrank.service.learning.trials import TOWARDS, LaunchCourse, place_of
 from pairrank.service.store import open_store
 from pairrank.service.store.launches import STALE_SECONDS
@@ -223,6 +224,8 @@ def test_what_users_got_before_is_the_last_good_version_also_where_it_was_pinned
     app.post("/v1/rankers/a/pin", json={"version": 0})
     decided(app, "guarded", **BOLD)
     assert told(app)["good_version"] == 0  # a breach pins it
+    row = app.app.state.worker.store.ranker("a")
+    assert describe_launch(row, row.launch, None)["good_version"] == 0, "before the learner has come to it, too"
 
 
 def test_mistakes_get_one_sentence_each(app: TestClient) -> None:
