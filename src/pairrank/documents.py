@@ -73,12 +73,16 @@ class Columns:
         return cls(n, told, missing)
 
     def read(
-        self, given: Features, ids: Iterable[Id] | str | None = None, may_lack: BoolArray | None = None
+        self,
+        given: Features,
+        ids: Iterable[Id] | str | None = None,
+        may_lack: BoolArray | None = None,
+        ends: Sequence[int] = (),
     ) -> Documents:
         """``given`` as finite float64 rows, one at least, with ids where there are any, or `FeatureError`.
 
         ``ids`` are the documents' ids, or the name of the column that holds them. In the features that ``may_lack``
-        (d,) names, NaN is a value like any other.
+        (d,) names, NaN is a value like any other. Of several lists all but the last end at rows ``ends``.
         """
         if ids is None and self._plain(given):
             return Documents(given, None)
@@ -103,8 +107,11 @@ class Columns:
             found = _told_ids(ids, found)
         self._check_shape(rows)
         known = None if found is None else _check_ids(found, len(rows))
+        full = self.filled(rows)
+        if ends:
+            full = np.concatenate([self.filled(X) for X in np.split(rows, ends) if len(X)])
         # Row by row in memory, as frames are not: the bits of a product depend on the layout.
-        return Documents(self.check(np.ascontiguousarray(self.filled(rows)), known, may_lack), known)
+        return Documents(self.check(np.ascontiguousarray(full), known, may_lack), known)
 
     def _plain(self, given: Features) -> TypeGuard[FloatArray]:
         """Whether ``given`` is what `read` makes of all others, as most lists are: a glance, not a dozen steps."""

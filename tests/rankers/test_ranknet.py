@@ -142,6 +142,15 @@ def test_fit_recovers_the_ideal_direction_and_repeats_itself() -> None:
     np.testing.assert_array_equal(again.fit(*data).weights, ranker.weights)
 
 
+def test_a_gap_has_the_mean_of_its_own_query() -> None:
+    """Queries that each lie elsewhere are the same queries."""
+    X, query = np.random.default_rng(0).random((400, 3)), np.repeat(np.arange(40), 10)
+    grades, gaps = (3 * X[:, 0]).astype(np.int64), X > 0.9
+    near, far = (np.where(gaps, np.nan, X + step * query[:, None]) for step in (0.0, 1024.0))
+    fitted = [OfflineRankNet(3, missing="mean").fit(rows, grades, np.arange(0, 401, 10)) for rows in (near, far)]
+    np.testing.assert_allclose(fitted[1].weights, fitted[0].weights, rtol=1e-3)
+
+
 def test_offline_ranknet_ignores_clicks() -> None:
     ranker = OfflineRankNet(2)
     X = np.random.default_rng(0).random((4, 2))

@@ -138,6 +138,8 @@ class OfflineRankNet(LinearRanker):
         """
         X = self.check_features(features)
         labels, bounds = check_labels(grades, offsets, len(X))
+        if self.missing == "mean":  # of a document's own query
+            X = self._columns.read(features, None, self._may_lack(), bounds[1:-1].tolist()).features
         queries = [X[start:stop] for start, stop in pairwise(bounds.tolist()) if stop > start]
         widest = np.max([np.ptp(filled(rows), axis=0) for rows in queries], axis=0)
         units = type(self._units)(self.n_features, self._unit_kind)
