@@ -21,6 +21,8 @@ SCALES = (2, 3, 5)
 class Dataset:
     """One split of a data set, as read-only arrays; documents of a query are adjacent.
 
+    Arrays are views of those that were given. Where these have changed make a new one: much is remembered of each.
+
     Attributes
     ----------
     features : (n_docs, n_features), normalised; float32 from files, memory-mapped when it comes from the cache.
