@@ -37,7 +37,7 @@ MAX_WEIGHT = 1e100  # its square, times any variance, is a number
 class Prior:
     """θ ~ N(mean, precision⁻¹): ``mean`` (d,), ``precision`` (d, d) where H starts, and ``M`` (d, d) where M starts.
 
-    ``units`` : what makes the d columns of features, where logs or labels told; an additive model needs it.
+    ``units`` : what makes the d columns of features; an additive model needs those of logs or labels.
 
     >>> ranker = PairRank(n_features=2)
     >>> from_weights([1.0, -0.5], strength=1000).apply(ranker)
