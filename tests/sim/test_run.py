@@ -140,7 +140,9 @@ def test_data_that_were_moved_are_the_same(filed: Path, tmp_path: Path, heartbea
     with pytest.raises(KeyboardInterrupt):
         simulate(filed, ranker="mgd", rounds=20, out=out, watch=lambda done: done < 10)
     filed.rename(moved)
-    assert simulate(moved, ranker="pdgd", rounds=20, out=out).seconds == done.seconds  # read, not run
+    read = simulate(moved, ranker="pdgd", rounds=20, out=out)
+    assert read.seconds == done.seconds  # read, not run
+    assert read.summary().spec.data == str(moved), "quality tells data sets apart by their path"
     heard: list[int] = []
     resumed = simulate(moved, ranker="mgd", rounds=20, out=out, watch=lambda done: heard.append(done) or True)
     assert min(heard) >= 10

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,4 +97,7 @@ def load_records(path: str | os.PathLike[str], spec: RunSpec | None = None) -> R
         raise
     except (FileFormatError, StorageError, ValueError):
         return None
-    return records if spec is None or records.spec.run_id == spec.run_id else None
+    if spec is None or records.spec == spec:
+        return records
+    # Of one id they differ in where the data lie alone, and these may have been moved.
+    return replace(records, spec=spec) if records.spec.run_id == spec.run_id else None
