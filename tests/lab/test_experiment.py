@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pairrank import rankers
 from pairrank.data import load, write_letor
 from pairrank.lab.analysis.aggregate import collect
 from pairrank.lab.executors import run_all
@@ -48,3 +49,11 @@ def test_an_experiment_from_before_content_was_kept_finds_its_runs(data: Path, t
     assert old is not None
     assert {spec.content for spec in old.specs()} == {""}
     assert old.specs()[0].run_id != experiment(data).specs()[0].run_id
+
+
+def test_options_are_those_that_act_on_the_data(data: Path) -> None:
+    falling = 'pairrank(monotone={"5": -1})'  # of a feature that there is
+    made = replace(experiment(data), rankers=("pairrank", falling)).resolved()
+    width = made.facts["train"]["features"]
+    settings = rankers.make("pairrank", n_features=width).settings
+    assert made.options["pairrank"]["lam"] == made.options[falling]["lam"] == settings["lam"]

@@ -179,6 +179,15 @@ def test_from_the_command_to_the_other_commands(tmp_path: Path, capsys: pytest.C
     assert [row["ranker"] for row in json.loads(capsys.readouterr().out)] == ["sgd-ranknet(learning_rate=0.25)", "pdgd"]
 
 
+def test_features_are_those_of_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--trials", "1", "--rounds", "1", "--seeds", "1", "--engine", "serial", "--out", str(tmp_path / "t")]
+    assert main(["tune", "synthetic:tiny", "--ranker", 'pairrank(monotone={"5": -1})', *words]) == 0
+    given = ["--settings", str(tmp_path / "t" / "settings.json"), "--rounds", "1", "--json"]
+    capsys.readouterr()
+    assert main(["simulate", "synthetic:tiny", *given]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["ranker"] == 'pairrank(monotone={"5": -1})'
+
+
 def test_settings_files(tmp_path: Path) -> None:
     tuned = {"pdgd": {"learning_rate": 0.3}}
     assert tuned_options.applied("pdgd", tuned) == "pdgd(learning_rate=0.3)"

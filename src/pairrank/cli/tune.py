@@ -49,11 +49,12 @@ def run(args: argparse.Namespace) -> None:
     names = [rankers.parse(text)[0] for text in texts.values()]
     if twice := [name for name in names if names.count(name) > 1]:
         raise OptionError(f"{twice[0]} is to be tuned twice, and settings hold one answer for it; tune one at a time")
+    train, validation = load_splits(task)
     for text in texts.values():  # what cannot be run or tuned is told before hours of runs for the others
-        rankers.make(text, n_features=1)
+        rankers.make(text, n_features=train.n_features)
         task.specs(text, args.rounds)
         tune.space(rankers.parse(text)[0])
-    if args.objective != "cndcg" and not load_splits(task)[1].grades.any():
+    if args.objective != "cndcg" and not validation.grades.any():
         raise DataError(
             f"{args.data}: no document of the validation split is relevant: {args.objective} cannot be measured; "
             "--objective cndcg can"

@@ -73,7 +73,8 @@ class Experiment(Protocol):
             }
             for split in load_splits(self)
         }
-        return replace(self, facts=facts, options={ranker: options(ranker) for ranker in self.rankers})
+        width = facts["train"]["features"]
+        return replace(self, facts=facts, options={ranker: options(ranker, width) for ranker in self.rankers})
 
     def save(self, out: str | os.PathLike[str]) -> None:
         """Write it to its file in ``out``."""
@@ -106,21 +107,24 @@ def check_defaults(out: str | os.PathLike[str], names: Iterable[str], resume: bo
         before |= json.loads(archive.read_file(path)) if path.exists() else {}
     except (TypeError, ValueError):
         raise FileFormatError(f"{path} is damaged; give another --out, or delete it") from None
+    # Of one feature, as here and in experiments of older versions; in others of as many as the data have.
+    widths = (1, made.facts.get("train", {}).get("features", 1)) if made else (1,)
     now: dict[str, Any] = {}
     for name in names:
         with suppress(PairRankError):  # one that cannot be made is told by its run
-            now[canonical(name)] = json.loads(json.dumps(options(name)))
+            now[canonical(name)] = [json.loads(json.dumps(options(name, width))) for width in widths]
     for ranker, given in now.items():
-        if resume and before.get(ranker, given) != given:
+        if resume and ranker in before and before[ranker] not in given:
             raise OptionError(
                 f"{os.fspath(out)} holds runs of {ranker} with other defaults than this version's; give another --out, "
                 "or --no-resume to run them again"
             )
     if path.parent.exists():  # `demo` asks before it makes one
-        archive.write_atomically(path, json.dumps(before | now, indent=1).encode() + b"\n")
+        before |= {ranker: given[0] for ranker, given in now.items()}
+        archive.write_atomically(path, json.dumps(before, indent=1).encode() + b"\n")
 
 
-def options(ranker: str) -> dict[str, Any]:
+def options(ranker: str, n_features: int = 1) -> dict[str, Any]:
     """All options of a ranker, resolved, as JSON gives them back."""
-    made = rankers.make(ranker, n_features=1)
+    made = rankers.make(ranker, n_features=n_features)
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in made.settings.items()}

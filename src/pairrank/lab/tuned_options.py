@@ -42,7 +42,9 @@ def parse(text: str | bytes, *, source: str) -> Settings:
     except (AttributeError, KeyError, TypeError, ValueError):
         raise FileFormatError(f"{source} is not a settings file, as pairrank tune writes them") from None
     for name, options in settings.items():
-        rankers.make(name, n_features=1, **options)  # a file that names what does not exist is refused at the door
+        # A file that names what does not exist is refused at the door; features are known with the data.
+        known = {option: value for option, value in options.items() if option not in ("feature_names", "monotone")}
+        rankers.make(name, n_features=1, **known)
     return settings
 
 
