@@ -13,6 +13,9 @@ from pairrank.data import load, write_letor
 from pairrank.lab.analysis.aggregate import collect
 from pairrank.lab.executors import run_all
 from pairrank.lab.experiment import FILE, Experiment
+from pairrank.lab.report import report
+from pairrank.lab.report.figures import Plate
+from pairrank.sim import simulate
 
 
 @pytest.fixture
@@ -38,6 +41,16 @@ def test_a_report_needs_the_records_alone(data: Path, tmp_path: Path) -> None:
     assert len(collect(tmp_path / "out", found.specs()).cells) == 1
     # Named anew, the data are the same runs.
     assert [spec.run_id for spec in experiment(tmp_path / "there").specs()] == [spec.run_id for spec in made.specs()]
+
+
+def test_runs_from_before_the_data_were_moved_are_reported_with_those_after(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Plate, "render", lambda plate: (b"png", b"svg"))  # pictures take long and are tested elsewhere
+    simulate(data, ranker="pdgd", rounds=5, out=tmp_path / "out")
+    data.rename(tmp_path / "there")
+    simulate(tmp_path / "there", ranker="mgd", rounds=5, out=tmp_path / "out")
+    assert report.build(tmp_path / "out").results.done == 2
 
 
 def test_an_experiment_from_before_content_was_kept_finds_its_runs(data: Path, tmp_path: Path) -> None:

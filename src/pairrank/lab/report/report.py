@@ -77,7 +77,8 @@ def _guessed(folder: Path) -> tuple[Experiment, list[int]]:
         except (FileFormatError, StorageError) as problem:
             logger.warning("left out: %s", problem)
             continue
-        groups.setdefault(tuple(spec.shared().values()), []).append(spec)
+        like = spec.shared() | ({"data": ""} if spec.contents else {})  # which may have been moved between runs
+        groups.setdefault(tuple(like.values()), []).append(spec)
     if not groups:
         raise OptionError(f"{folder} has no runs; expected a folder that simulate or reproduce wrote with --out")
     runs = max(groups.values(), key=len)
