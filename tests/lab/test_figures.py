@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pairrank import metrics, rankers
+from pairrank.lab.analysis import quality
 from pairrank.lab.analysis.aggregate import Cell, Results, collect
 from pairrank.lab.experiment import USERS, Experiment
 from pairrank.lab.report import figures, styles
@@ -106,6 +107,12 @@ def test_variants_of_one_ranker_differ_in_label_and_look() -> None:
     texts = [f"pairrank-c(alpha={alpha})" for alpha in (0.1, 0.3, "theory")]
     found = styles.of_rankers(texts)
     assert len({look.label for look in found.values()}) == len({look.colour for look in found.values()}) == 3
+
+
+def test_variants_take_no_look_of_another_ranker() -> None:
+    rankers_compared = [quality.SUBJECT, *quality.RIVALS]
+    found = styles.of_rankers(rankers_compared)
+    assert len({look.colour for look in found.values()}) == len(rankers_compared)
 
 
 def test_classes_of_one_name_can_be_told_apart() -> None:

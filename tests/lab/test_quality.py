@@ -280,7 +280,7 @@ def test_the_command_writes_its_tables_and_goes_on_where_it_was(
     figures = [re.findall(r"[+-]?\d\S*\.\d+", text.partition("perfect users")[2]) for text in (tables, said)]
     assert pictures
     assert figures[0] == figures[1][:-1], "the same in both, but for what sure means"
-    assert re.findall(r"\]\((.*)\)", about) == ["figures/learning-synthetic-tiny.svg"], "one cell has no mean ranks"
+    assert re.findall(r"\]\((.*)\)", about) == ["figures/learning-1-synthetic-tiny.svg"], "one cell has no mean ranks"
     assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".png", ".svg"}
     before = records(tmp_path)
     assert len(before) == 3 * 2 + 1, "three rankers, two seeds, and the ceiling"
@@ -305,7 +305,7 @@ def test_in_pictures_a_fold_counts_as_one_run(tmp_path: Path) -> None:
     done = executors.run_all(quality.specs(folds, rivals=["mgd"], users=users, seeds=2), tmp_path)
     found = quality.contests(done, rivals=["mgd"])
     drawn = list(contests.plates(found, done, tmp_path))
-    assert [plate.name for plate in drawn] == ["mean-ranks", "learning-dealt-1", "learning-dealt-2"]
+    assert [plate.name for plate in drawn] == ["mean-ranks", "learning-1-dealt-1", "learning-1-dealt-2"]
     png, svg = drawn[0].render()
     assert png.startswith(b"\x89PNG")
     assert b"<svg" in svg

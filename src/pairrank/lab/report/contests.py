@@ -25,14 +25,14 @@ def plates(found: Sequence[quality.Contest], runs: Sequence[Summary], out: str |
     if len(found) > 1 and ranks:
         yield figures.mean_ranks(ranks, critical, len(found))
     specs = [run.spec for run in runs if run.spec.ranker != CEILING]  # which does not learn over the rounds
-    for data, name in quality.short_names(spec.data for spec in specs).items():
+    for place, (data, name) in enumerate(quality.short_names(spec.data for spec in specs).items(), 1):
         results = _over_folds([spec for spec in specs if spec.data == data], out)
-        slug = "".join(c if c.isalnum() else "-" for c in name).strip("-")
+        slug = "".join(c if c.isalnum() else "-" for c in name[-60:]).strip("-")  # a path may be long
         for start in range(0, len(results.users), ABREAST):
             shown = results.users[start : start + ABREAST]
             more = f"-{start // ABREAST + 1}" if len(results.users) > ABREAST else ""
             title = f"Learning on {name}, {', '.join(shown)} users"
-            yield figures.learning(results, f"learning-{slug}{more}", title, _CAPTION, shown, legend=4)
+            yield figures.learning(results, f"learning-{place}-{slug}{more}", title, _CAPTION, shown, legend=4)
 
 
 def _over_folds(specs: Sequence[RunSpec], out: str | os.PathLike[str]) -> Results:

@@ -200,7 +200,7 @@ def mean_ranks(ranks: Mapping[str, tuple[float, float]], critical: float, cells:
             axis.set_yticks(rows, [names[ranker].label for ranker in ranks])
             axis.set_title(title)
             axis.set_xlabel("mean rank, 1 is best")
-            axis.margins(y=0.15)
+            axis.margins(y=0.06)
         axes[0][0].invert_yaxis()
 
     caption = (

@@ -87,8 +87,10 @@ def of_rankers(texts: Sequence[str]) -> dict[str, Look]:
 
     Classes of one name, in two files or in two states of a file, are called by their whole names.
     """
-    names, spare = [base(text) for text in texts], cycle(_SPARE)
+    names = [base(text) for text in texts]
     labels = [rankers.label(name) for name in names]
+    taken = {_own(name).colour for name, label in zip(names, labels, strict=True) if labels.count(label) == 1}
+    spare = cycle([look for look in _SPARE if look.colour not in taken] or _SPARE)
     alike = Counter(map(rankers.label, set(names)))
     return {
         text: _own(name)
