@@ -107,9 +107,7 @@ class Columns:
             found = _told_ids(ids, found)
         self._check_shape(rows)
         known = None if found is None else _check_ids(found, len(rows))
-        full = self.filled(rows)
-        if ends:
-            full = np.concatenate([self.filled(X) for X in np.split(rows, ends) if len(X)])
+        full = np.concatenate([self.filled(X) for X in np.split(rows, ends) if len(X)]) if ends else self.filled(rows)
         # Row by row in memory, as frames are not: the bits of a product depend on the layout.
         return Documents(self.check(np.ascontiguousarray(full), known, may_lack), known)
 

@@ -233,8 +233,9 @@ class PairRank(PairRankOptions):
             beside = np.full(int(self.offsets), position.PRECISION)
             full = np.diag(np.append(np.empty(d), beside))
             full[:d, :d] = inner
-            lam = None if units is None else self.lam * units.precisions * (units.units / unit) ** 2
-            penalty = None if lam is None else np.append(lam, beside)
+            penalty = None
+            if units is not None:
+                penalty = np.append(self.lam * units.precisions * (units.units / unit) ** 2, beside)
             self._posterior.set_prior(np.append(unit * mu, np.zeros(len(beside))), full, penalty)
             if self._information is not None:
                 self._information.start_from(start / np.outer(unit, unit))
