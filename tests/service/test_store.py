@@ -449,6 +449,10 @@ def test_compaction_beside_a_learner_that_goes_on(store: SqlStore) -> None:
     assert store.compact(before, model.ranker, scene.now, "me") == 3
     assert verify(store) == []
     assert replay(store, scene.row).same
+    store.compact(scene.row, load_whole(store, scene.row).ranker, scene.now, "me")
+    assert store.compact(before, model.ranker, scene.now, "me") == 0  # what a slower one drops is gone
+    assert verify(store) == []
+    assert replay(store, scene.row).same
     store.delete("a", scene.now, "me")
     assert store.compact(before, model.ranker, scene.now, "me") == 0
 

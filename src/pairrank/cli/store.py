@@ -97,10 +97,12 @@ def _import(args: argparse.Namespace) -> None:
 def _compact(args: argparse.Namespace) -> None:
     with closing(open_store(args.store, create=False)) as store:
         for name in [row.name for row in store.chosen(args.ranker)]:
-            row = store.find(name)  # as it is now: the service may have gone on since, or the ranker away
-            if row is None:
+            with store.database.snapshot():  # of one moment: the service goes on, and may be compacted by others, too
+                row = store.find(name)
+                head = None if row is None else load_whole(store, row).ranker
+            if row is None or head is None:  # deleted meanwhile
                 continue
-            dropped = store.compact(row, load_whole(store, row).ranker, time.time(), "command line")
+            dropped = store.compact(row, head, time.time(), "command line")
             print(f"{row.name}: {dropped} entries dropped")
         store.database.vacuum()
 

@@ -168,16 +168,18 @@ class SqlStore(ImpressionTables):
         ``head`` has the lists that it keeps, which the log will no longer have. Entries go some at a time, so that
         nobody waits; what an interrupted call leaves is dropped by the next one.
         """
-        arms, digest = sorted(self.arm_versions(ranker)), head.digest()
+        digest = head.digest()
         whole = {name: getattr(ranker, name) for name in ("version", "learned", "skipped")}
         whole |= {"ranker_id": ranker.id, "created": ranker.updated, "kept": 1}
         whole |= {"body": head.to_bytes(), "digest": digest}
         with self.database.transaction():
-            if self.ranker_by_id(ranker.id) is None:
-                return 0
             # An older program published the digest of its own bytes. Whoever publishes takes this row first, too.
             published = "UPDATE heads SET digest = CASE version WHEN ? THEN ? ELSE digest END WHERE ranker_id = ?"
             self.database.all(published, (ranker.version, digest, ranker.id))
+            begins = "UPDATE rankers SET base = ? WHERE id = ? AND base <= ? RETURNING id"
+            if not self.database.all(begins, (ranker.version, ranker.id, ranker.version)):
+                return 0  # deleted meanwhile, or compacted further: the log after this version is gone
+            arms = sorted(self.arm_versions(ranker))
             self._rebase_states(ranker.id)
             # A learner that has gone on meanwhile may have dropped this version: see `thin`.
             kept = "kept = 1, body = excluded.body, digest = excluded.digest"
@@ -197,7 +199,6 @@ class SqlStore(ImpressionTables):
                 "AND experiment_id NOT IN (SELECT experiment_id FROM impressions WHERE experiment_id IS NOT NULL)",
                 (ranker.id, now - HOUR),
             )
-            self.database.all("UPDATE rankers SET base = ? WHERE id = ?", (ranker.version, ranker.id))
             self._record(now, actor, "compact", ranker.name, f'{{"base": {ranker.version}}}')
         first = self.database.all("SELECT min(seq) FROM log WHERE ranker_id = ?", (ranker.id,))[0][0]
         gone = 0
