@@ -34,6 +34,7 @@ def test_the_order_of_precedence(tmp_path: Path) -> None:
         ({"PAIRRANK_UPSTREAM": "localhost:8080"}, "the upstream's address is 'localhost:8080'; expected http://"),
         ({"PAIRRANK_WORKERS": "0"}, "workers"),
         ({"PAIRRANK_ALLOW_ORIGINS": "https://a.example, https://b.example/"}, "allow_origins has 'https://b"),
+        ({"PAIRRANK_ADMIN_KEY": "schlüssel-der-lang-ist"}, "admin_key holds a line break or another character"),
         ({"PAIRRANK_ALLOW_ORIGINS": "shop.example"}, "such as https://shop"),
         ({"PAIRRANK_ALLOW_ORIGINS": "https://*.shop.example"}, "such as https://shop"),
         ({"PAIRRANK_ALLOW_ORIGINS": "https://bücher.example"}, "such as https://shop"),
@@ -42,6 +43,11 @@ def test_the_order_of_precedence(tmp_path: Path) -> None:
 def test_wrong_values_are_named(environment: dict[str, str], match: str) -> None:
     with pytest.raises(OptionError, match=match):
         load_settings({}, environment)
+
+
+def test_a_secret_from_a_file_may_end_in_a_line_break() -> None:
+    found = load_settings({}, {"PAIRRANK_ADMIN_KEY": "a secret for tests\n", "PAIRRANK_STORE": "postgresql://a/b\n"})
+    assert (found.admin_key, found.store) == ("a secret for tests", "postgresql://a/b")
 
 
 def test_wrong_files_are_named(tmp_path: Path) -> None:

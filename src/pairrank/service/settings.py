@@ -86,6 +86,8 @@ class Settings:
                 raise OptionError(f"{name} is {getattr(self, name)}; expected {low} to {high}")
         if 0 < len(self.admin_key) < MIN_SECRET:
             raise OptionError(f"admin_key has {len(self.admin_key)} characters; expected {MIN_SECRET} or more")
+        if not (self.admin_key.isascii() and self.admin_key.isprintable()):
+            raise OptionError("admin_key holds a line break or another character that no header can carry")
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise OptionError(f"log_level is {self.log_level!r}; expected debug, info, warning or error")
         for origin in self.origins:
@@ -144,6 +146,7 @@ def _convert(name: str, value: Any, known: Mapping[str, type], source: str) -> A
     wanted = known[name]
     with suppress(ValueError, KeyError):
         if isinstance(value, str):
+            value = value.strip()  # secrets come from files that end in a line break
             return _BOOLEANS[value.lower()] if wanted is bool else wanted(value)
         whole = type(value) is int or (type(value) is float and value.is_integer())
         if type(value) is wanted or (whole and wanted is not bool):
