@@ -40,6 +40,7 @@ def test_own_hosts() -> None:
     for header in ("evil.example", "rank.example.evil.example", "localhost.evil.example", "", "127.0.0.1.evil.example"):
         assert not is_own_host(header, plain), header
     assert is_own_host("b.example:80", Settings(allowed_hosts="a.example, B.example"))
+    assert is_own_host("b.example:80", Settings(allowed_hosts="b.example:443"))
     assert is_own_host("anything", Settings(allowed_hosts="*"))
 
 

@@ -35,6 +35,8 @@ def test_the_order_of_precedence(tmp_path: Path) -> None:
         ({"PAIRRANK_WORKERS": "0"}, "workers"),
         ({"PAIRRANK_ALLOW_ORIGINS": "https://a.example, https://b.example/"}, "allow_origins has 'https://b"),
         ({"PAIRRANK_ADMIN_KEY": "schlüssel-der-lang-ist"}, "admin_key holds a line break or another character"),
+        ({"PAIRRANK_ALLOWED_HOSTS": "a.example, https://b.example"}, "allowed_hosts has 'https://b.example'"),
+        ({"PAIRRANK_ALLOWED_HOSTS": "*.shop.example"}, "such as rank.example"),
         ({"PAIRRANK_ALLOW_ORIGINS": "shop.example"}, "such as https://shop"),
         ({"PAIRRANK_ALLOW_ORIGINS": "https://*.shop.example"}, "such as https://shop"),
         ({"PAIRRANK_ALLOW_ORIGINS": "https://bücher.example"}, "such as https://shop"),

@@ -19,6 +19,7 @@ PREFIX = "PAIRRANK_"
 METRICS_FOLDER = "PAIRRANK_METRICS_FOLDER"  # where the supervisor has its workers keep what they count
 MIN_SECRET = 16
 ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+")  # as browsers name one
+HOST = re.compile(r"\*|[^*/.\s][^*/\s]*")
 _BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off", ""), False)
 
 
@@ -93,7 +94,9 @@ class Settings:
         for origin in self.origins:
             if not ORIGIN.fullmatch(origin):
                 raise OptionError(f"allow_origins has {origin!r}; expected * or origins such as https://shop.example")
-
+        for name in self.hosts:
+            if not HOST.fullmatch(name):
+                raise OptionError(f"allowed_hosts has {name!r}; expected * or names such as rank.example")
         _ = self.rerank_endpoint  # an address that is none
 
     @property

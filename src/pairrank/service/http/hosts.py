@@ -35,7 +35,7 @@ def is_own(headers: Mapping[bytes, bytes], settings: Settings, keyed: bool) -> b
 def is_own_host(header: str, settings: Settings) -> bool:
     """Whether a ``Host`` header names this service: an address, localhost, where it listens, or an allowed name."""
     name = host_name(header)
-    own = ("localhost", settings.host.lower(), *settings.hosts)
+    own = ("localhost", settings.host.lower(), *map(host_name, settings.hosts))
     if name in own or name.endswith(".localhost") or "*" in settings.hosts:
         return True
     try:
