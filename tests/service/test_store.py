@@ -483,6 +483,10 @@ def test_a_restart_finds_lists_that_only_the_first_model_has(store: SqlStore, be
         assert verify(store) == []
     visit(Learner(store, clock=lambda: scene.now), 150)
     assert replay(store, scene.row).same
+    store.roll_back("a", scene.row.base, scene.now, "me")
+    for _ in range(2):
+        visit(Learner(store, clock=lambda: scene.now), 20)
+        assert replay(store, scene.row).same
 
 
 def test_a_ranker_is_deleted_while_its_model_is_published(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 
 from pairrank import threads
 from pairrank.service.learning.model import Log, Model, load_head, load_version
@@ -95,12 +94,13 @@ def walked(store: SqlStore, row: RankerRow) -> Iterator[Model]:
 
 def _walk(store: SqlStore, row: RankerRow, upto: int) -> Iterator[Model]:
     """The model that the log begins with (a new one, or the one that compaction left), then after each entry up to
-    ``upto``: one and the same object, as it learns. Rollbacks go to states met on the way, not to stored ones."""
+    ``upto``: one and the same object, as it learns. Rollbacks go to states met on the way, not to stored ones; only the
+    first is stored, with the lists that the log no longer has."""
     model, log = load_version(store, row, row.base), Log(store, row.id)
     targets = store.rollback_targets(row.id)
-    for entry in chain([None], log.entries(model.applied, upto)):
-        if entry is not None:
-            model.apply(entry, log)
+    yield model
+    for entry in log.entries(model.applied, upto):
+        model.apply(entry, log)
         if model.version == model.applied and model.version in targets:
             log.met[model.version] = model.snapshot(0.0)
         yield model
