@@ -453,6 +453,15 @@ def test_compaction_beside_a_learner_that_goes_on(store: SqlStore) -> None:
     assert store.compact(before, model.ranker, scene.now, "me") == 0  # what a slower one drops is gone
     assert verify(store) == []
     assert replay(store, scene.row).same
+    scene.feedback(scene.serve(2))
+    scene.learn()
+    before = scene.row
+    model = load_whole(store, before)
+    store.roll_back("a", before.base, scene.now, "me")
+    assert store.compact(before, model.ranker, scene.now, "me") == 0  # a learner may have gone back with these lists
+    scene.learn()
+    assert store.compact(scene.row, load_whole(store, scene.row).ranker, scene.now, "me") == 3
+    assert replay(store, scene.row).same
     store.delete("a", scene.now, "me")
     assert store.compact(before, model.ranker, scene.now, "me") == 0
 

@@ -166,7 +166,8 @@ class SqlStore(ImpressionTables):
         """Make the model's head the new beginning of the truth and drop the log before it; entries dropped.
 
         ``head`` has the lists that it keeps, which the log will no longer have. Entries go some at a time, so that
-        nobody waits; what an interrupted call leaves is dropped by the next one.
+        nobody waits; what an interrupted call leaves is dropped by the next one. Nothing is done for a ranker that was
+        deleted, compacted or rolled back after ``head`` was read.
         """
         digest = head.digest()
         whole = {name: getattr(ranker, name) for name in ("version", "learned", "skipped")}
@@ -176,9 +177,14 @@ class SqlStore(ImpressionTables):
             # An older program published the digest of its own bytes. Whoever publishes takes this row first, too.
             published = "UPDATE heads SET digest = CASE version WHEN ? THEN ? ELSE digest END WHERE ranker_id = ?"
             self.database.all(published, (ranker.version, digest, ranker.id))
-            begins = "UPDATE rankers SET base = ? WHERE id = ? AND base <= ? RETURNING id"
-            if not self.database.all(begins, (ranker.version, ranker.id, ranker.version)):
-                return 0  # deleted meanwhile, or compacted further: the log after this version is gone
+            # Not where the log after this version is gone, or goes back: a learner may have read lists of before.
+            begun = self.database.all(
+                "UPDATE rankers SET base = ? WHERE id = ? AND base <= ? AND NOT EXISTS "
+                "(SELECT 1 FROM log WHERE ranker_id = rankers.id AND seq > ? AND kind = 'rollback') RETURNING id",
+                (ranker.version, ranker.id, ranker.version, ranker.version),
+            )
+            if not begun:
+                return 0
             arms = sorted(self.arm_versions(ranker))
             self._rebase_states(ranker.id)
             # A learner that has gone on meanwhile may have dropped this version: see `thin`.
@@ -186,11 +192,10 @@ class SqlStore(ImpressionTables):
             self.database.insert("snapshots", whole, f"ON CONFLICT (ranker_id, version) DO UPDATE SET {kept}")
             self.database.all(
                 "DELETE FROM snapshots WHERE ranker_id = ? AND version < ? "
-                "AND version NOT IN (SELECT target FROM log WHERE ranker_id = ? AND seq > ? AND target IS NOT NULL) "
                 "AND version NOT IN (SELECT pinned FROM rankers WHERE id = ? AND pinned IS NOT NULL) "
                 + "AND version <> ? "
                 * len(arms),
-                (ranker.id, ranker.version, ranker.id, ranker.version, ranker.id, *arms),
+                (ranker.id, ranker.version, ranker.id, *arms),
             )
             # Who has counted in a split matters as long as lists of it may come: entries say it for themselves.
             self.database.all(
