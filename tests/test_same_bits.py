@@ -71,6 +71,25 @@ def test_library(tmp_path: Path) -> None:
     same(lambda _, variables: python("-c", LIBRARY, **variables), tmp_path)
 
 
+STARTS = f"""
+import numpy as np
+from pairrank import PairRank
+from pairrank.rankers import make, priors
+rng = np.random.default_rng(0)
+X, grades, offsets = rng.random((600, {N_FEATURES})), rng.integers(0, 3, 600), np.arange(0, 601, 20)
+for prior in (priors.from_labels(X, grades, offsets), priors.from_weights(rng.normal(size={N_FEATURES}), strength=100)):
+    ranker = PairRank({N_FEATURES})
+    prior.apply(ranker)
+    print(ranker.digest(), ranker.inspect(X).width.tobytes().hex()[:9999])
+print(make("offline-ranknet", n_features={N_FEATURES}).fit(X, grades, offsets).digest())
+print(make("p2linrank", n_features={N_FEATURES}).inspect(X).scores.tobytes().hex())
+"""
+
+
+def test_starts_and_what_they_are_sure_of(tmp_path: Path) -> None:
+    same(lambda _, variables: python("-c", STARTS, **variables), tmp_path)
+
+
 def feed(store: str, workers: int, features: list[np.ndarray], variables: dict[str, str]) -> None:
     """Serve a store with so many workers; lists are clicked on, and learned before it stops."""
     command = [sys.executable, "-m", "pairrank", "serve", "--store", store, "--port", "0", "--workers", str(workers)]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from pairrank import archive, engines
+from pairrank import archive, engines, threads
 from pairrank.checking import check_choice, check_lam, check_number_in
 from pairrank.documents import Missing
 from pairrank.engines import Engine
@@ -84,6 +84,7 @@ class Fit:
     problems: Problems
     units: Units
 
+    @threads.single()
     def prior(self, strength: float | None = None) -> Prior:
         """What the logs know, for a ranker to begin with; worth all their pairs unless ``strength`` says how many.
 

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from pairrank import threads
 from pairrank.checking import check_choice, check_number_in, check_whole
 from pairrank.documents import Features
 from pairrank.kernel import partition
@@ -94,7 +95,7 @@ class P2LinRank(PairwiseRanker):
     def inspect(self, features: Features) -> Inspection:
         """What the models agree on; a width is half the range of the models' score differences."""
         X = self.check_features(features)
-        with self._turn:
+        with self._turn, threads.single():
             scores = self._models @ self._inputs(X).T
         agreement = Agreement(scores)
         width = 0.5 * np.ptp(scores[:, :, None] - scores[:, None, :], axis=0)

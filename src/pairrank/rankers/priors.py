@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
 
+from pairrank import threads
 from pairrank.checking import check_lam, check_number_in, check_numbers
 from pairrank.errors import FeatureError, OptionError
 from pairrank.features import spread
@@ -69,6 +70,7 @@ def settings_of(ranker: Ranker) -> Settings:
     return Settings(ours.lam, "averaged" if ours.pairs == "matched" else ours.pairs, ours.model)
 
 
+@threads.single()
 def from_labels(
     features: ArrayLike,
     grades: ArrayLike,
@@ -121,6 +123,7 @@ def from_labels(
     return _prior(theta, J / n_pairs, M / n_pairs, penalty * units.units**2, worth, units)
 
 
+@threads.single()
 def from_weights(weights: ArrayLike, *, strength: float, lam: float | None = None, variance: ArrayLike = EVEN) -> Prior:
     """What weights alone know: θ₀ itself, and nothing of how documents differ.
 

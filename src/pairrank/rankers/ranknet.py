@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pairrank import threads
 from pairrank.checking import check_choice, check_number_in
 from pairrank.errors import DataError
 from pairrank.features.additive import Additive
@@ -128,6 +129,7 @@ class OfflineRankNet(LinearRanker):
     def _learn(self, impression: Impression, clicks: BoolArray) -> None:
         """Nothing: this ranker learns from labels, in `fit`."""
 
+    @threads.single()
     def fit(self, features: ArrayLike, grades: ArrayLike, offsets: ArrayLike) -> Self:
         """Train on labelled queries, whatever the weights were before.
 

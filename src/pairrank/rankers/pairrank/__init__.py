@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pairrank import threads
 from pairrank.checking import check_numbers
 from pairrank.documents import Features
 from pairrank.errors import OptionError
@@ -220,7 +221,7 @@ class PairRank(PairRankOptions):
         if mu.shape != (d,) or not np.isfinite(mu).all():
             raise OptionError(f"the prior's mean has shape {mu.shape}; expected ({d},), all finite")
         start = P if M is None else self._check_precision("M", M, d)
-        with self._turn:
+        with self._turn, threads.single():
             if isinstance(units, Additive):
                 restore(self._units, state_of(units))
                 self._reset()
@@ -257,7 +258,7 @@ class PairRank(PairRankOptions):
     def inspect(self, features: Features) -> Inspection:
         """What the model is certain of for these candidates: scores, widths, certain pairs, blocks."""
         X = self.check_features(features)
-        with self._turn:
+        with self._turn, threads.single():
             inputs = self._inputs(X)
             candidates = self._compare(inputs)
             certain = candidates.certain()
@@ -269,7 +270,7 @@ class PairRank(PairRankOptions):
     def block_sizes(self, features: Features) -> IntArray:
         """(n_blocks,), as `inspect` tells, at a fraction of its cost."""
         X = self.check_features(features)
-        with self._turn:
+        with self._turn, threads.single():
             certain = self._compare(self._inputs(X)).certain()
         return np.diff(partition.block_ends(partition.reaches(certain)), prepend=-1)
 
