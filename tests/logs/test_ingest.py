@@ -226,6 +226,13 @@ def test_gains_in_feedback(tmp_path: Path) -> None:
     assert rows(tmp_path / "log.parquet")[0]["clicks"] == [1, 3, -1]
 
 
+def test_gains_of_nothing_are_feedback(tmp_path: Path) -> None:
+    nothing = {"type": "feedback", "impression_id": "i1", "gains": {}}
+    found = ingest([lines(tmp_path / "events.jsonl", SHOWN, nothing)], tmp_path / "log.parquet")
+    assert not found.problems
+    assert found.n_lists == 1
+
+
 def without(record: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != key}
 

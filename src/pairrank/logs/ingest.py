@@ -214,7 +214,7 @@ def _feedback(record: Mapping[str, Any]) -> dict[str, float]:
     gains = _get(record, "gains", dict) if "gains" in record else {}
     if not all(_is_number(gain) and abs(gain) <= MAX_GAIN for gain in gains.values()):
         raise _RecordError(Reason.WRONG_TYPE, f"gains are not numbers up to {MAX_GAIN:g}")
-    clicks = _get(record, "clicks", list) if "clicks" in record or not gains else []
+    clicks = _get(record, "clicks", list) if "clicks" in record or "gains" not in record else []
     if not all(isinstance(document, str) for document in clicks):
         raise _RecordError(Reason.WRONG_TYPE, "clicks are not texts")
     return dict.fromkeys(clicks, 1.0) | gains
