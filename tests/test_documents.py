@@ -336,6 +336,7 @@ def test_what_is_no_frame_is_refused_without_a_warning(given: Any) -> None:
 def test_clicks_of_a_generator() -> None:
     assert clicked((n == 1 for n in range(3)), 3).tolist() == [False, True, False]
     assert clicked(iter("b"), 2, ("a", "b")).tolist() == [False, True]
+    assert clicked({"a": False, "b": True}.values(), 2, ("a", "b")).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("names", [5, True, [1, 2], {"a", "b"}])

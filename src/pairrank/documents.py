@@ -13,7 +13,7 @@ What `Ranker.rank`, ``score`` and ``inspect`` accept:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeGuard
 
@@ -221,7 +221,7 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
     if type(clicks) is not np.ndarray:
         if isinstance(clicks, (str, Mapping)) or not isinstance(clicks, Iterable) or np.ma.is_masked(clicks):
             raise ClickError(f"clicks are {clicks!r}; expected a list of ids, or one yes or no per shown position")
-        clicks = list(clicks) if isinstance(clicks, Iterator) else clicks
+        clicks = list(clicks) if isinstance(clicks, (Iterator, ValuesView)) else clicks
         clicks = clicks.to_pylist() if hasattr(clicks, "to_pylist") else clicks  # Arrow's have scalars of their own
     try:
         array = np.empty(0, dtype=object) if isinstance(clicks, (set, frozenset)) else np.asarray(clicks)
