@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pairrank import metrics, rankers
+from pairrank.lab import paper
 from pairrank.lab.analysis import quality
 from pairrank.lab.analysis.aggregate import Cell, Results, collect
 from pairrank.lab.experiment import USERS, Experiment
@@ -113,6 +114,11 @@ def test_variants_take_no_look_of_another_ranker() -> None:
     rankers_compared = [quality.SUBJECT, *quality.RIVALS]
     found = styles.of_rankers(rankers_compared)
     assert len({look.colour for look in found.values()}) == len(rankers_compared)
+
+
+def test_variants_beside_the_papers_rankers_can_be_told_apart() -> None:
+    texts = [*paper.RANKERS, *(f"pairrank(z={z})" for z in range(1, 6))]
+    assert len({look.colour for look in styles.of_rankers(texts).values()}) == len(texts)
 
 
 def test_classes_of_one_name_can_be_told_apart() -> None:

@@ -67,6 +67,7 @@ _SPARE = (
     Look("", "#000000", "-", "X"),
     Look("", "#56B4E9", "--", "P"),
     Look("", "#6A3D9A", _MIXED, "*"),
+    *(Look("", *drawn) for drawn in _MORE),
 )
 
 
