@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,20 @@ def test_names_units_and_room(results: Results, name: str) -> None:
         assert extent.x1 <= frame.x1 + 1, text
         assert extent.y0 >= frame.y0 - 1, text
         assert extent.y1 <= frame.y1 + 1, text
+
+
+def test_long_names_of_users_and_rankers_have_room(results: Results) -> None:
+    users = [f"position(eta={eta}, trust=0.3, table=informational)" for eta in (0.5, 1)]
+    texts = tuple(f"pairrank(half_life=1000, lam=12, tolerance=0.1, z={z})" for z in (1, 2, 3))
+    cell = results.of("pairrank")[0]
+    cells = {(text, user): replace(cell, ranker=text, clicks=user) for text in texts for user in users}
+    named = Results(cells, texts, tuple(users), 1, 1)
+    for plate in figures.plates(named):
+        figure = drawn(plate)
+        for axis in figure.get_axes():
+            title, panel = axis.title.get_window_extent(), axis.get_tightbbox(for_layout_only=True)
+            assert panel.x0 <= title.x0 < title.x1 <= panel.x1, plate.name
+        assert figure.bbox.x0 <= figure.legends[0].get_window_extent().x0, plate.name
 
 
 def test_files_are_png_and_svg_and_the_same_each_time(results: Results) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -353,7 +354,7 @@ def _sheet(
     sharey: bool = True,
     size: tuple[float, float] | None = None,
 ) -> Callable[[], Any]:
-    """What draws a figure of panels that ``fill`` fills, with a legend of so many columns.
+    """What draws a figure of panels that ``fill`` fills, with a legend of so many columns, or of as many as fit.
 
     It stands below the panels, where it covers no data, with every label once.
     """
@@ -362,11 +363,17 @@ def _sheet(
         figure = empty(*(size or (max(_WIDTH * columns, 2 * _WIDTH), _HEIGHT * rows + 0.6)))
         axes: Any = figure.subplots(rows, columns, squeeze=False, sharey="row" if sharey else False)
         fill(axes)
+        for axis in axes.flat:
+            axis.set_title(textwrap.fill(axis.get_title(), 40))  # no wider than a panel
         drawn = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in axes.flat]
         handles = {label: handle for pairs in drawn for handle, label in pairs}
         if handles:
             words = handles.values(), handles.keys()
-            figure.legend(*words, loc="outside lower center", ncols=legend, handlelength=3.2)
+            for ncols in range(legend, 0, -1):
+                made = figure.legend(*words, loc="outside lower center", ncols=ncols, handlelength=3.2)
+                if ncols == 1 or made.get_window_extent().width <= figure.bbox.width:
+                    break
+                made.remove()
         return figure
 
     return draw
