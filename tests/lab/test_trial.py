@@ -212,6 +212,20 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert {path.name for path in (tmp_path / "one").iterdir()} == {"trial.json", "trial.md", "trial.png", "trial.svg"}
 
 
+def test_the_picture_counts_experiments_that_end_without_a_verdict_as_such() -> None:
+    arm = "pairrank(half_life=1000, lam=12, model=additive)"
+    plan = study(a=arm, b=arm.replace("12", "24"), experiments=4, lists=500)
+    needed = {"interleave": [400, None, 200, None], "split": [None] * 4}
+    rows = [{"clicks": "navigational", "sensitivity": {way: {"needed": n} for way, n in needed.items()}}]
+    figure = trial_report.plate(plan, rows, []).draw()
+    solid, dotted = (line.get_xydata().tolist() for line in figure.axes[0].lines)
+    assert solid == [[100, 0], [200, 25], [400, 50], [500, 50]]
+    assert dotted == [[100, 0], [500, 0]]
+    figure.draw_without_rendering()
+    left, right = (axis.title.get_window_extent() for axis in figure.axes)
+    assert 0 <= left.x0 < left.x1 < right.x0
+
+
 def test_arms(made: tuple[trial.Study, trial.Lists, trial.Crowd]) -> None:
     plan = made[0]
     train, served = trial.splits(plan)

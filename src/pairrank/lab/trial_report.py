@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -92,12 +93,15 @@ def plate(study: Study, rows: Sequence[Outcome], launches: Sequence[Outcome]) ->
             for method, style in (("interleave", "-"), ("split", ":")):
                 found = row["sensitivity"].get(method)
                 if found:
-                    needed = np.sort([study.lists + 1 if n is None else n for n in found["needed"]])
+                    needed = sorted(n for n in found["needed"] if n is not None)
                     label = row["clicks"] if method == "interleave" else None
-                    share = 100 * np.arange(1, len(needed) + 1) / len(needed)
-                    left.step(needed, share, where="post", label=label, color=users[row["clicks"]].colour, ls=style)
+                    share = [100 * n / len(found["needed"]) for n in range(len(needed) + 1)]
+                    at = [min([100, *needed, study.lists]), *needed, study.lists]  # some may end without one
+                    share = [*share, share[-1]]
+                    left.step(at, share, where="post", label=label, color=users[row["clicks"]].colour, ls=style)
         left.set(xscale="log", xlabel="lists", ylabel="experiments with a verdict, %", ylim=(0, 101))
-        left.set_title(f"{study.a} against {study.b}:\ninterleaved (solid), split (dotted)")
+        arms = textwrap.fill(f"{study.a} against {study.b}:", 50)
+        left.set_title(f"{arms}\ninterleaved (solid), split (dotted)", fontsize=9)
         if study.experiments:
             left.legend(fontsize=7)
         colours = dict(zip(KINDS, ("#009E73", "#E69F00", "#D55E00"), strict=True))
@@ -106,7 +110,8 @@ def plate(study: Study, rows: Sequence[Outcome], launches: Sequence[Outcome]) ->
             colour, line = colours[row["ranker"]], users[row["clicks"]].style
             right.plot(row["at"], 100 * np.array(row["share"]), color=colour, ls=line, label=label)
         right.set(xlabel="lists", ylabel="lists that get ours, %", ylim=(0, 101))
-        right.set_title("Guarded launch, lines by users:\n" + ", ".join(row["clicks"] for row in rows), fontsize=9)
+        told = textwrap.fill(", ".join(row["clicks"] for row in rows), 60)
+        right.set_title(f"Guarded launch, lines by users:\n{told}", fontsize=9)
         if launches:
             right.legend(fontsize=7)
         return figure
