@@ -32,6 +32,20 @@ def test_runs_that_fail_do_not_keep_the_others_from_the_table(
     assert "2 of 4 runs failed; the others are unharmed" in told.err
 
 
+@pytest.mark.parametrize("command", ["simulate", "quality", "reproduce", "tune"])
+@pytest.mark.parametrize("wrong", ["--ranker pdgd(lr=1)", "--clicks table(click=[0,1],stop_after=[0,1])"])
+def test_what_cannot_be_run_is_told_before_the_first_run(
+    command: str, wrong: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    asked = ["--ranker", "pairrank", "--clicks", "perfect", *wrong.split(), "--rounds", "9", "--seeds", "2"]
+    assert main([command, "synthetic:tiny", *asked, "--out", str(out)]) == 2
+    told = capsys.readouterr().err
+    assert len(told.splitlines()) == 1
+    assert ("'lr'" in told) or "2 grades" in told
+    assert not out.exists()
+
+
 def test_a_row_per_ranker_and_users(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--ranker", "pdgd", "--ranker", "dbgd", "--clicks", "perfect", "--clicks", "cascade"]
     found = rows(capsys, *asked, "--rounds", "40", "--seeds", "3")

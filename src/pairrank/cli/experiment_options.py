@@ -8,10 +8,10 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pairrank import click_models
+from pairrank import click_models, rankers
 from pairrank.data.normalize import NAMES
 from pairrank.engines import ENGINES
 from pairrank.lab import executors, tuned_options
@@ -20,6 +20,7 @@ from pairrank.lab.outcomes import RunsFailedError
 from pairrank.lab.report import headline, report, tables
 from pairrank.progress import phase, progress
 from pairrank.sim import Protocol, RunSpec, Summary
+from pairrank.sim.run import load_splits
 
 DATA = "a folder or file in LETOR format, or a synthetic: name"
 
@@ -36,6 +37,19 @@ def add_options(parser: argparse.ArgumentParser, *, engine: str = "processes") -
         default=True,
         help="keep runs that are done and go on with those that were interrupted (the default)",
     )
+
+
+def check(specs: Iterable[RunSpec]) -> None:
+    """Refuse data, rankers and users that are none before hours of runs on and of the others."""
+    sets: dict[tuple[str, int, str, str], dict[tuple[str, str], RunSpec]] = {}
+    for spec in specs:
+        kinds = sets.setdefault((spec.data, spec.fold, spec.normalise, spec.evaluation), {})
+        kinds[spec.ranker, spec.clicks] = spec
+    for kinds in sets.values():
+        train, _ = load_splits(next(iter(kinds.values())))
+        for ranker, who in kinds:
+            rankers.make(ranker, n_features=train.n_features)
+            click_models.make(who, n_grades=train.n_grades)
 
 
 def run_all(specs: Sequence[RunSpec], args: argparse.Namespace, out: str | None) -> list[Summary]:

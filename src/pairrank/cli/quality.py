@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pairrank import archive, click_models, rankers
-from pairrank import data as datasets
+from pairrank import archive, click_models
 from pairrank.cli import experiment_options
 from pairrank.errors import OptionError
 from pairrank.lab import executors
@@ -67,10 +66,7 @@ def run(args: argparse.Namespace) -> None:
         users=tuple(dict.fromkeys(click_models.canonical(text) for text in args.clicks or quality.WHO)),
         seeds=args.seeds,
     )
-    for data, fold in sets:  # a set or a ranker that is none is told before hours of runs on and of the others
-        n_features = datasets.load(data, fold=fold).n_features
-        for ranker in (args.ranker, *rivals):
-            rankers.make(ranker, n_features=n_features)
+    experiment_options.check(specs)
     executors.prepare(args.out, "runs", "pyarrow", "matplotlib")
     failed = None
     try:

@@ -66,6 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     specs = [_given(args)] if args.spec else _specs(args)
+    experiment_options.check(specs)
     try:
         _tell(experiment_options.run_all(specs, args, args.out), args.json)
     except RunsFailedError as problem:

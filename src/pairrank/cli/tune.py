@@ -49,10 +49,9 @@ def run(args: argparse.Namespace) -> None:
     names = [rankers.parse(text)[0] for text in texts.values()]
     if twice := [name for name in names if names.count(name) > 1]:
         raise OptionError(f"{twice[0]} is to be tuned twice, and settings hold one answer for it; tune one at a time")
-    train, validation = load_splits(task)
+    _, validation = load_splits(task)
     for text in texts.values():  # what cannot be run or tuned is told before hours of runs for the others
-        rankers.make(text, n_features=train.n_features)
-        task.specs(text, args.rounds)
+        experiment_options.check(task.specs(text, args.rounds))
         tune.space(rankers.parse(text)[0])
     if args.objective != "cndcg" and not validation.grades.any():
         raise DataError(

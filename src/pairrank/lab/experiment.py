@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pairrank import archive, rankers
+from pairrank import archive, click_models, rankers
 from pairrank.errors import FileFormatError, NewerFormatError, OptionError, PairRankError
 from pairrank.sim import Protocol, RunSpec
 from pairrank.sim.run import load_splits
@@ -74,6 +74,8 @@ class Experiment(Protocol):
             for split in load_splits(self)
         }
         width = facts["train"]["features"]
+        for who in self.users:
+            click_models.make(who, n_grades=facts["train"]["grades"])
         return replace(self, facts=facts, options={ranker: options(ranker, width) for ranker in self.rankers})
 
     def save(self, out: str | os.PathLike[str]) -> None:
