@@ -43,7 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         epilog="example: pairrank figure blocks --model m.pairrank --data MQ2008 --out x.svg",
     )
     blocks.add_argument("--model", metavar="FILE", help="a model that `save` wrote")
-    blocks.add_argument("--data", help="folder, file or synthetic: name of the query's data")
+    what = "folder, file or synthetic: name of the query's data; features are min-maxed within the query"
+    blocks.add_argument("--data", help=what)
     blocks.add_argument("--split", default="test", choices=("train", "vali", "test"), help="default: test")
     blocks.add_argument("--fold", type=int, default=1, help="default: 1")
     blocks.add_argument("--query", type=int, default=0, metavar="N", help="which query of the split (default: 0)")
