@@ -75,7 +75,7 @@ def test_onnx_scores_as_we_do(ranker: PairRank, tests: FloatArray) -> None:
     session = onnxruntime.InferenceSession(export.dumps(model, "onnx"))
     lacking = tests.copy()
     lacking[::7, 0] = np.nan  # a feature that never lacked: there is no score, here as there
-    for X in (tests, 30.0 * tests, lacking):
+    for X in (tests, 30.0 * tests, lacking, tests[:0]):
         X = X.astype(np.float32)
         (scores,) = session.run(None, {"features": X})
         np.testing.assert_allclose(scores, model.score(X), atol=1e-10)
@@ -248,7 +248,9 @@ def test_products_go_out_as_json_and_onnx_alone(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.score(X), scores)
     model = AdditiveModel.from_ranker(ranker)
     read = additive.loads(export.dumps(model, "json"))
-    (told,) = session(export.dumps(model, "onnx")).run(None, {"features": X})
+    graph = session(export.dumps(model, "onnx"))
+    (told,) = graph.run(None, {"features": X})
+    assert graph.run(None, {"features": X[:0]})[0].shape == (0,)
     for other in (model.score(X), read.score(X), told):
         np.testing.assert_allclose(np.diff(other), np.diff(scores), atol=1e-12)
     with pytest.raises(ExportError, match="cannot hold products"):

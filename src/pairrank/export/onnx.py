@@ -1,4 +1,4 @@
-"""ONNX: ``features`` (n, d) float32 in, ``scores`` (n,) float64 out, by Cast, Sub, Div, MatMul.
+"""ONNX: ``features`` (n, d) float32 in, ``scores`` (n,) float64 out, by Cast, Sub, Div, MatMul, Squeeze.
 
 The arithmetic is in 64 bits, so that runtimes give the scores that we give. Names, kinds of normalisers and
 the exact numbers travel in the file's metadata, from where `loads` takes them.
@@ -32,9 +32,9 @@ def dumps(model: LinearModel) -> bytes:
         node("Cast", ["features"], ["wide"], to=kind.DOUBLE),
         node("Sub", ["wide", "shift"], ["centred"]),
         node("Div", ["centred", "scale"], ["normalised"]),
-        node("MatMul", ["normalised", "weights"], ["scores"]),
+        node("MatMul", ["normalised", "weights"], ["column"]),
     ]
-    constants = {"shift": shift, "scale": scale, "weights": model.weights}
+    constants = {"shift": shift, "scale": scale, "weights": model.weights[:, None]}
     doc = "score = ((features - shift) / scale) · weights; higher is better"
     return _file(onnx, nodes, constants, json_model.document(model), doc)
 
@@ -42,14 +42,17 @@ def dumps(model: LinearModel) -> bytes:
 def _file(
     onnx: Any, nodes: Sequence[Any], constants: Mapping[str, ArrayLike], document: dict[str, Any], doc: str
 ) -> bytes:
-    """A graph from ``features`` to ``scores`` as a file, with the model's own numbers in its metadata."""
+    """A graph from ``features`` to ``scores`` as a file, with the model's own numbers in its metadata.
+
+    ``nodes`` end in a ``column`` (n_docs, 1): a product with a vector fails in ONNX Runtime where there are no rows.
+    """
     helper, kind = onnx.helper, onnx.TensorProto
     graph = helper.make_graph(
-        nodes,
+        [*nodes, helper.make_node("Squeeze", ["column", "columns"], ["scores"])],
         document["format"],
         [helper.make_tensor_value_info("features", kind.FLOAT, ["n_docs", len(document["features"])])],
         [helper.make_tensor_value_info("scores", kind.DOUBLE, ["n_docs"])],
-        [onnx.numpy_helper.from_array(np.array(value), name) for name, value in constants.items()],
+        [onnx.numpy_helper.from_array(np.array(value), name) for name, value in {**constants, "columns": [1]}.items()],
         doc_string=doc,
     )
     file = helper.make_model(
@@ -75,13 +78,14 @@ def dumps_additive(model: AdditiveModel) -> bytes:
     ]
     pieces = pieces or [(0, 0.0, 1.0, 0.0)]  # a graph cannot hold an empty product
     constants: dict[str, ArrayLike] = {
-        **dict(zip(("owner", "starts", "lengths", "rises"), zip(*pieces, strict=True), strict=True)),
+        **dict(zip(("owner", "starts", "lengths"), zip(*pieces, strict=True), strict=False)),
+        "rises": [piece[-1:] for piece in pieces],
         "low": [f.x[0] for f in functions],
         "high": [f.x[-1] for f in functions],
-        "slopes": [f.slope for f in functions],
+        "slopes": [[f.slope] for f in functions],
         # What is missing is first taken for the lowest knot, and then gets the rest; NaN where it has no value.
         "lost": [np.nan if f.missing is None else f.missing - f.y[0] for f in functions],
-        "ones": np.ones(len(functions)),
+        "ones": np.ones((len(functions), 1)),
         "first": sum(f.y[0] for f in functions),
         "zero": 0.0,
         "one": 1.0,
@@ -96,7 +100,7 @@ def dumps_additive(model: AdditiveModel) -> bytes:
             "middles": middles,
             "left": [product.features[0] for product in model.products],
             "right": [product.features[1] for product in model.products],
-            "of_products": [product.weight for product in model.products],
+            "of_products": [[product.weight] for product in model.products],
         }
         together = [
             node("Where", ["is_lost", "middles", "wide"], ["filled"]),
@@ -124,7 +128,7 @@ def dumps_additive(model: AdditiveModel) -> bytes:
         node("Where", ["is_lost", "lost", "zero"], ["gone"]),
         node("MatMul", ["gone", "ones"], ["absent"]),
         *together,
-        node("Sum", terms, ["scores"]),
+        node("Sum", terms, ["column"]),
     ]
     doc = "a sum of piecewise-linear functions, one per feature; higher is better"
     return _file(onnx, nodes, constants, additive.document(model), doc)
@@ -142,6 +146,6 @@ def loads(blob: bytes, *, source: str = "this model") -> LinearModel:
         raise ExportError(f"{source} was not written by PairRank; other ONNX graphs cannot be imported")
     model = json_model.loads(text.encode(), source=source)
     weights = next((tensor for tensor in file.graph.initializer if tensor.name == "weights"), None)
-    if weights is None or not np.array_equal(onnx.numpy_helper.to_array(weights), model.weights):
+    if weights is None or not np.array_equal(onnx.numpy_helper.to_array(weights).ravel(), model.weights):
         raise ExportError(f"{source} was changed since it was exported: its graph and its metadata disagree")
     return model
