@@ -167,6 +167,13 @@ def test_wrong_input_is_named(documents: list, more: dict, sentence: str) -> Non
         EXTRACT("q", documents, **more)
 
 
+def test_a_frame_is_no_list_of_documents() -> None:
+    frame = pytest.importorskip("pandas").DataFrame({"text": ["a", "b"], "date": ["2024-05-01", "2024-05-02"]})
+    with pytest.raises(InputError, match="documents are one DataFrame; expected a list"):
+        EXTRACT("q", frame)
+    assert len(EXTRACT("q", frame.to_dict("records"))) == len(EXTRACT("q", frame["text"])) == 2
+
+
 def test_one_text_is_no_list_of_names_and_none_is_no_query() -> None:
     for wrong in ({"numbers": "views"}, {"dates": "updated"}):
         with pytest.raises(OptionError, match=r"expected a tuple, as in \('\w+',\)"):

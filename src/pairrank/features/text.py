@@ -163,8 +163,9 @@ class TextFeatures:
         """
         if not isinstance(query, str):
             raise InputError(f"the query is {type(query).__name__}; expected a text")
-        # Of a text every character would be a document, of a mapping every key.
-        if isinstance(documents, (str, Mapping)) or not isinstance(documents, Iterable):
+        # Of a text every character would be a document, of a mapping every key, of a frame every column's name.
+        one = isinstance(documents, (str, Mapping)) or hasattr(documents, "columns")
+        if one or not isinstance(documents, Iterable):
             raise InputError(f"documents are one {type(documents).__name__}; expected a list of them")
         passages = [passage(document) for document in documents]
         n = len(passages)
