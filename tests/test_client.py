@@ -108,13 +108,14 @@ def test_rank_and_feedback(script: tuple[Script, str]) -> None:
 def test_rows_of_a_frame_are_taken_by_name(script: tuple[Script, str]) -> None:
     pandas = pytest.importorskip("pandas")
     scripted, url = script
-    scripted.answers = [(200, SHOWN), (200, SHOWN)]
+    scripted.answers = [(200, SHOWN)] * 3
     frame = pandas.DataFrame({"rating": [4.5, None], "price": [89, 25]}, index=["a", "b"])
     with Client(url) as client:
         client.rank("shop", dict(frame.iterrows()))
+        client.rank("shop", dict(frame.convert_dtypes().iterrows()))  # in which what is missing is NA
         client.rank("shop", dict(pandas.DataFrame(frame.to_numpy(), index=frame.index).iterrows()))
-    named, numbered = ([row["features"] for row in asked[2]["documents"]] for asked in scripted.asked)
-    assert named == [{"rating": 4.5, "price": 89.0}, {"rating": None, "price": 25.0}]
+    named, nullable, numbered = ([row["features"] for row in asked[2]["documents"]] for asked in scripted.asked)
+    assert named == nullable == [{"rating": 4.5, "price": 89.0}, {"rating": None, "price": 25.0}]
     assert numbered == [[4.5, 89.0], [None, 25.0]]
 
 

@@ -430,8 +430,8 @@ def _plain(document: str, features: Any) -> Any:
 
 
 def _number(value: float | None) -> float | None:
-    """A value as JSON has it: what is missing is null."""
-    return None if value is None or math.isnan(value) else float(value)
+    """A value as JSON has it: what is missing, also as pandas' NA, is null."""
+    return None if value is None or type(value).__name__ == "NAType" or math.isnan(value) else float(value)
 
 
 def _refusal(status: int, text: bytes) -> ServiceError:
