@@ -201,6 +201,8 @@ def test_wrong_ids_are_named() -> None:
         new().rank(ROWS, ids=["a", "b", "a", "c"])
     with pytest.raises(FeatureError, match="3 ids came for 4 documents"):
         new().rank(ROWS, ids=["a", "b", "c"])
+    with pytest.raises(FeatureError, match="<NA> came as an id"):  # the others are whole numbers
+        new().rank(FRAME, ids=pd.array([7, 8, None, 9], dtype="Int64"))
     with pytest.raises(FeatureError, match="by feature name, and this ranker has none; make it with feature_names="):
         PairRank(3).rank(DICTS)
 

@@ -344,7 +344,7 @@ def _check_ids(ids: tuple[Any, ...], n: int) -> tuple[Id, ...]:
     if len(plain) != n:
         raise FeatureError(f"{len(plain)} ids came for {n} documents; expected one each")
     if len(set(map(type, plain))) > 1 or not isinstance(plain[0], (str, int)) or isinstance(plain[0], bool):
-        odd = next((id_ for id_ in plain if type(id_) is not str), plain[0])
+        odd = max(plain, key=lambda id_: (type(id_) is not str) + (type(id_) not in (str, int)))
         raise FeatureError(f"{odd!r} came as an id; expected ids that are all texts or all whole numbers")
     if len(set(plain)) != n:
         seen: set[Id] = set()
