@@ -19,11 +19,14 @@ from unittest import mock
 import numpy as np
 import pytest
 from cluster import Postgres
-from web import DOCUMENTS, Clock, TestClient, clicked, ranked, running_app, running_server
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from web import ADDRESS, DOCUMENTS, Clock, TestClient, clicked, ranked, running_app, running_server
 
 from pairrank import rankers
 from pairrank.client import Client
 from pairrank.errors import MissingExtraError, StorageError
+from pairrank.service.app import make_app
 from pairrank.service.auth import new_key
 from pairrank.service.http.ranking import parse_impression
 from pairrank.service.settings import METRICS_FOLDER
@@ -708,3 +711,15 @@ def test_many_streams_ask_the_store_as_often_as_one(tmp_path: Path) -> None:
         for stream in streams:
             stream.close()
     assert 2 <= asked.call_count < 20
+
+
+def test_an_application_around_it_runs_its_lifespan(tmp_path: Path) -> None:
+    service = make_app(tmp_path / "store.db", learner=True)
+    mounted = [Mount("/ranking", service)]
+    with TestClient(Starlette(routes=mounted), ADDRESS) as client:
+        told = client.get("/ranking/v1/rankers")
+        assert told.status_code == 503
+        assert "lifespan" in told.json()["message"]
+    around = Starlette(routes=mounted, lifespan=lambda _: service.router.lifespan_context(service))
+    with TestClient(around, ADDRESS) as client:
+        assert client.put("/ranking/v1/rankers/a", json={"n_features": 2}).status_code == 201

@@ -48,7 +48,8 @@ class WorkerState:
         self.ranking, self.writing = Admission(settings.max_ranking), Admission(settings.max_writing)
         self.stopping = False
         self._learner = learner
-        self.away: RefusalError | None = None  # what is told while there is no store
+        told = "the service was not started: an application around it has to run its lifespan, too"
+        self.away: RefusalError | None = RefusalError(503, "store", told)  # what is told while there is no store
         self.store: SqlStore
         self.models: Models
         self.writer: GroupCommit
