@@ -109,7 +109,8 @@ def test_edges() -> None:
     with pytest.raises(DataError, match="no results or no qrels"):
         estimator.fit(RESULTS[:0], RESULTS[:0])
     gaps = RESULTS.assign(text=[None, float("nan"), *RESULTS["text"][2:]])
-    assert len(PairRankTransformer().transform(gaps)) == len(RESULTS)
+    for texts in (gaps, gaps.astype({"text": "category"})):
+        assert len(PairRankTransformer().transform(texts)) == len(RESULTS)
     rerank = PairRankTransformer()
     with pytest.raises(InputError, match="a document carries no impression_id"):
         rerank.feedback(pd.concat([rerank.transform(RESULTS).head(1), RESULTS.head(1)]))

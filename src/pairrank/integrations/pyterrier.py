@@ -165,7 +165,7 @@ class PairRankEstimator(pt.Estimator):
 
 def _asked(group: pd.DataFrame, text: str) -> dict[str, Any]:
     """The query of some rows, their documents with the column ``text``, and their scores where there are any."""
-    texts = group[text].where(group[text].notna(), "")
+    texts = group[text].astype(object).where(group[text].notna(), "")  # a category takes no new text
     documents = [{"text": t, "metadata": row} for t, row in zip(texts, group.to_dict(orient="records"), strict=True)]
     scores = group["score"].to_numpy(float) if "score" in group else None
     return {"query": str(group["query"].iloc[0]), "documents": documents, "scores": scores}
