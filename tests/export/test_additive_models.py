@@ -9,6 +9,7 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 import onnxruntime
+import pandas as pd
 import pytest
 import xgboost
 
@@ -57,6 +58,9 @@ def test_the_model_scores_as_the_ranker(ranker: PairRank, tests: FloatArray) -> 
     model = AdditiveModel.from_ranker(ranker)
     ours, theirs = ranker.score(tests), model.score(tests)
     np.testing.assert_allclose(theirs - theirs.mean(), ours - ours.mean(), atol=1e-10)
+    named = AdditiveModel.from_ranker(ranker, feature_names=[f"f{number}" for number in range(tests.shape[1])])
+    frame = pd.DataFrame(tests, columns=named.feature_names)
+    np.testing.assert_array_equal(named.score(frame[frame.columns[::-1]]), theirs)
     beyond = 50.0 * tests
     ours, theirs = ranker.score(beyond), model.score(beyond)
     np.testing.assert_allclose(theirs - theirs.mean(), ours - ours.mean(), atol=1e-8)

@@ -129,6 +129,13 @@ def test_ranklib_ranks_as_we_do_once_folded(model: LinearModel, features: np.nda
     np.testing.assert_allclose(moved, moved[0], rtol=1e-9)
 
 
+def test_frames_are_scored_by_name(model: LinearModel, features: np.ndarray) -> None:
+    pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    frame = pd.DataFrame(features, columns=NAMES)[[*reversed(NAMES)]].assign(id="a")
+    for X in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+        np.testing.assert_array_equal(model.score(X), model.score(features))
+
+
 def test_onnx_gives_our_scores(model: LinearModel, features: np.ndarray) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(export.dumps(model, "onnx"), providers=["CPUExecutionProvider"])

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pairrank.checking import check_numbers
-from pairrank.errors import ExportError, FeatureError
+from pairrank.errors import ExportError
 from pairrank.export import strict_json
+from pairrank.export.model import raw
 from pairrank.features.additive import Additive
 from pairrank.rankers.base import Ranker
 from pairrank.rankers.linear import LinearRanker
@@ -123,9 +123,7 @@ class AdditiveModel:
 
     def score(self, features: ArrayLike) -> FloatArray:
         """(n_docs,), the scores of features (n_docs, d)."""
-        X = check_numbers("features", features, FeatureError)
-        if X.ndim != 2 or X.shape[1] != self.n_features:
-            raise FeatureError(f"features have shape {X.shape}; expected (n_docs, {self.n_features})")
+        X = raw(features, self.feature_names)
         scores: FloatArray = np.sum([function(x) for function, x in zip(self.functions, X.T, strict=True)], axis=0)
         for product in self.products:
             away = [self._away(X, f, middle) for f, middle in zip(product.features, product.middles, strict=True)]

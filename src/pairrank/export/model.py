@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -182,9 +182,7 @@ class LinearModel:
 
     def score(self, features: ArrayLike) -> FloatArray:
         """(n_docs,), the scores of raw features (n_docs, d), all candidates of one query."""
-        X = check_numbers("features", features, FeatureError)
-        if X.ndim != 2 or X.shape[1] != self.n_features:
-            raise FeatureError(f"features have shape {X.shape}; expected (n_docs, {self.n_features})")
+        X = raw(features, self.feature_names)
         shift, scale = np.array([_affine(entry, x) for x, entry in zip(X.T, self.normalisation, strict=True)]).T
         scores: FloatArray = ((X - shift) / scale) @ self.weights
         return scores
@@ -198,6 +196,17 @@ class LinearModel:
         """(len(names),), the weights in the order of ``names``; NaN where the model has no such feature."""
         known = {name: weight for name, weight, _ in self.rows()}
         return np.array([known.get(name, np.nan) for name in names])
+
+
+def raw(features: Any, names: Sequence[str]) -> FloatArray:
+    """(n_docs, d) numbers; of a frame that has columns of these ``names`` those, whatever their order."""
+    if set(names) <= {*getattr(features, "column_names", getattr(features, "columns", ()))}:
+        features = getattr(features, "select", features.__getitem__)(list(names))
+    # Row by row in memory, as frames are not: the bits of a product depend on the layout.
+    X = np.ascontiguousarray(check_numbers("features", features, FeatureError))
+    if X.ndim != 2 or X.shape[1] != len(names):
+        raise FeatureError(f"features have shape {X.shape}; expected (n_docs, {len(names)})")
+    return X
 
 
 def _affine(entry: Normalisation, x: FloatArray | None = None) -> tuple[float, float]:
