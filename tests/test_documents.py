@@ -245,6 +245,8 @@ def test_clicks_by_id() -> None:
         [False, True, False],
         [0, 1, 0],
         pd.Series([False, True, None], dtype=object).fillna(value=False),
+        pd.Series([True, False, False], index=["b", "a", "c"]),  # by id, as groupby has it
+        pd.Series({"c": 0, "b": 1, "a": 0}),
     ):
         assert clicked(clicks, 3, ids).tolist() == [False, True, False]
     assert not clicked([], 3, ids).any()
@@ -253,6 +255,8 @@ def test_clicks_by_id() -> None:
     for clicks in ([17, 4], {17, 4}, np.array([17, 4]), pa.array([17, 4]), [True, False, True]):
         assert clicked(clicks, 3, numbers).tolist() == [True, False, True]
     assert clicked([1], 3, numbers).tolist() == [False, True, False]
+    assert clicked(pd.Series([True, False, False]), 3, (2, 1, 0)).tolist() == [True, False, False]  # the index counts
+    assert clicked(pd.Series([True, False, False], index=[0, 2, 1]), 3, (2, 1, 0)).tolist() == [False, False, True]
     for clicks, known, sentence in [
         (["d"], ids, "clicks name 'd', which the impression did not show; it showed a, b, c"),
         ("b", ids, "clicks are 'b'; expected a list of ids, or one yes or no per shown position"),

@@ -218,6 +218,8 @@ def clicked(clicks: Any, n_shown: int, ids: tuple[Id, ...] | None = None) -> Boo
     """
     if type(clicks) is np.ndarray and clicks.dtype == np.bool_ and clicks.shape == (n_shown,):
         return clicks.copy()
+    if ids is not None and hasattr(clicks, "loc") and not _only_counts(clicks.index) and {*clicks.index} == {*ids}:
+        clicks = clicks.loc[list(ids)]  # of pandas, by id in any order
     if type(clicks) is not np.ndarray:
         if isinstance(clicks, (str, Mapping)) or not isinstance(clicks, Iterable) or np.ma.is_masked(clicks):
             raise ClickError(f"clicks are {clicks!r}; expected a list of ids, or one yes or no per shown position")
