@@ -44,7 +44,7 @@ def test_typescript_in_node_and_in_a_browser(address: str, typescript: Path, chr
         ["npm", "test"], cwd=folder, env=os.environ | {"PAIRRANK_URL": address}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout
-    assert "# pass 8" in done.stdout
+    assert "# pass 9" in done.stdout
     for file in (folder / "README.md", ROOT / "docs" / "guide" / "clients.md"):
         (code,) = re.findall(r"```ts\n(.*?)```", file.read_text(), re.DOTALL)
         line = code.replace("http://127.0.0.1:8000", address) + "console.log(shown.ranking.length);"

@@ -50,11 +50,11 @@ export interface Options {
 
 export class PairRank {
   readonly #url: string;
-  readonly #options: Required<Omit<Options, "key">> & Pick<Options, "key">;
+  readonly #options: Options;
 
   constructor(url = "http://127.0.0.1:8000", options: Options = {}) {
     this.#url = url.replace(/\/+$/, "");
-    this.#options = { timeout: 10_000, retries: 5, fetch: globalThis.fetch.bind(globalThis), ...options };
+    this.#options = options;
   }
 
   /**
@@ -103,7 +103,7 @@ export class PairRank {
   }
 
   async #call<Answer>(method: string, path: string[], body?: unknown): Promise<Answer> {
-    const { fetch, key, retries, timeout } = this.#options;
+    const { fetch = globalThis.fetch, key, retries = 5, timeout = 10_000 } = this.#options;
     const address = [this.#url, "v1", ...path.map(encodeURIComponent)].join("/");
     const headers: Record<string, string> = { "Content-Type": "application/json" };
     if (key) headers["Authorization"] = `Bearer ${key}`;
@@ -112,14 +112,17 @@ export class PairRank {
     for (let attempt = 0; attempt <= retries; attempt++) {
       if (attempt) await pause((0.5 + Math.random() / 2) * Math.min(50 * 2 ** attempt, 2000));
       let response: Response;
+      let text: string;
       try {
         response = await fetch(address, { method, headers, body: sent, signal: AbortSignal.timeout(timeout) });
+        text = await response.text(); // an answer may break off
       } catch (problem) {
         trouble = String(problem);
         continue;
       }
-      if (response.ok) return (await response.json()) as Answer;
-      const refused = await refusal(response);
+      const answer = parsed(text);
+      if (response.ok && answer !== undefined) return answer as Answer;
+      const refused = refusal(response.status, answer as Partial<Schemas["Problem"]>);
       if (response.status !== 429 && response.status !== 503) throw refused;
       trouble = refused.message;
     }
@@ -127,13 +130,17 @@ export class PairRank {
   }
 }
 
-async function refusal(response: Response): Promise<ServiceError> {
+function parsed(text: string): unknown {
   try {
-    const { error, message } = (await response.json()) as Schemas["Problem"];
-    return new ServiceError(response.status, error, message);
+    return JSON.parse(text);
   } catch {
-    return new ServiceError(response.status, "http", `the service answered ${response.status}`);
+    return undefined;
   }
+}
+
+function refusal(status: number, told?: Partial<Schemas["Problem"]> | null): ServiceError {
+  const otherwise = `the service answered ${status}${told === undefined ? " and no JSON" : ""}`;
+  return new ServiceError(status, told?.error ?? "http", told?.message ?? otherwise);
 }
 
 /** Node 18 has no `crypto`, and pages without TLS have no `randomUUID`. */

@@ -79,3 +79,13 @@ test("it tries again when the service is busy", async () => {
   });
   assert.equal((await busy.ranker("node")).n_features, 2);
 });
+
+test("an answer that breaks off is asked for again, and one that is no JSON is a refusal", async () => {
+  const broken = new ReadableStream({ start: (body) => body.error(new TypeError("terminated")) });
+  const answers = [new Response(broken), new Response("<html>")];
+  const through = { fetch: (...words) => Promise.resolve(answers.shift() ?? fetch(...words)), timeout: undefined };
+  const flaky = new PairRank(process.env.PAIRRANK_URL, through);
+  await assert.rejects(flaky.ranker("node"), (problem) => problem instanceof ServiceError && /no JSON/.test(problem.message));
+  assert.equal(answers.length, 0);
+  assert.equal((await flaky.ranker("node")).n_features, 2);
+});
