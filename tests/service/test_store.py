@@ -222,11 +222,13 @@ def test_what_is_no_store_stays_as_it_is(tmp_path: Path) -> None:
     with closing(sqlite3.connect(other)) as file:
         file.execute("CREATE TABLE notes (text TEXT)")
     empty.touch()
+    before = other.read_bytes()
     for path in (other, empty):
-        before = path.read_bytes()
         with pytest.raises(StorageError, match="there is no store at"):
             open_store(path, create=False)
-        assert path.read_bytes() == before
+    with pytest.raises(StorageError, match="another program's tables"):
+        open_store(other)
+    assert (other.read_bytes(), empty.read_bytes()) == (before, b"")
     assert {path.name for path in tmp_path.iterdir()} == {"other.db", "empty.db"}
 
 
@@ -368,10 +370,10 @@ def test_every_act_leaves_a_line_and_a_new_epoch(store: SqlStore) -> None:
         "freeze": lambda: store.set_frozen("a", True, 2.0, "me"),
         "unfreeze": lambda: store.set_frozen("a", False, 2.0, "me"),
         "pin": lambda: store.pin("a", 0, 2.0, "me"),
+        "compact": lambda: store.compact(scene.row, load_head(store, scene.row).ranker, 2.0, "me"),
         "rollback": lambda: store.roll_back("a", 0, 2.0, "me"),
         "key": lambda: store.put_key(key, "me"),
         "revoke": lambda: store.drop_key("k", 2.0, "me"),
-        "compact": lambda: store.compact(scene.row, load_head(store, scene.row).ranker, 2.0, "me"),
         "delete": lambda: store.delete("a", 2.0, "me"),
     }
     for act, do in acts.items():

@@ -99,8 +99,11 @@ class SqliteDatabase(Database):
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
         connection = self._plain(mode)
         try:
-            if mode == "rwc" or connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
-                connection.execute("PRAGMA journal_mode = WAL")  # what is no store stays as it is
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            if ("meta",) in tables or (mode == "rwc" and not tables):  # what is no store stays as it is
+                connection.execute("PRAGMA journal_mode = WAL")
+            elif mode == "rwc":
+                raise sqlite3.DatabaseError("it holds another program's tables")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("PRAGMA fullfsync = ON")  # else macOS flushes no further than into the drive's own cache
