@@ -148,6 +148,21 @@ def test_the_middle_button_is_a_click_and_the_right_one_is_none(
         assert running.state(shown.impression_id)[1] == [name == "boots" for name in shown.ids]
 
 
+def test_a_list_within_a_web_component_is_seen(open_page: Callable[..., Watched], tmp_path: Path) -> None:
+    with site(tmp_path) as origin, service(tmp_path / "store.db", origin) as running:
+        shown = running.client.rank("shop", DOCUMENTS)
+        write_pages(tmp_path, running.address, shown.impression_id)
+        page = open_page(f"{origin}/index.html").page
+        page.evaluate("""() => {
+            const list = document.querySelector("ol");
+            list.replaceWith(document.createElement("div"));
+            document.querySelector("div").attachShadow({ mode: "open" }).append(list);
+        }""")
+        page.click("[data-document=boots] b")
+        until(lambda: running.state(shown.impression_id)[0] == "collecting")
+        assert running.state(shown.impression_id)[1] == [name == "boots" for name in shown.ids]
+
+
 def test_pages_of_another_origin_may_not_send_clicks(chromium: Browser, tmp_path: Path) -> None:
     with site(tmp_path) as allowed, site(tmp_path) as other, service(tmp_path / "store.db", allowed) as running:
         shown = running.client.rank("shop", DOCUMENTS)

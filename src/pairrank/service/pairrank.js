@@ -23,9 +23,13 @@
   }
   function clicked(event) {
     if (event.button > 1) return; // the right one opens a menu
-    var item = event.target.closest && event.target.closest("[data-document]");
-    var list = item && item.closest("[data-impression]");
-    if (list) click(list.dataset.impression, item.dataset.document);
+    var path = event.composedPath(); // from within web components, too, which hide it from event.target.closest()
+    function above(name) {
+      while (path.length && !(path[0].dataset && name in path[0].dataset)) path.shift();
+      return path.length && path[0].dataset[name];
+    }
+    var item = above("document"), list = above("impression");
+    if (list) click(list, item);
   }
   document.addEventListener("click", clicked, true);
   document.addEventListener("auxclick", clicked, true); // the middle button, which opens the page beside this one
