@@ -156,8 +156,8 @@ def test_administration(
 def test_it_tries_again_when_that_is_safe(script: tuple[Script, str]) -> None:
     scripted, url = script
     busy = (503, {"error": "store", "message": "the disk is full"})
-    scripted.answers = [None, busy, (429, {}), (200, {"status": "duplicate"})]
-    with Client(url, retries=3) as client:
+    scripted.answers = [None, busy, (429, {}), (502, b"<html>"), (200, {"status": "duplicate"})]
+    with Client(url, retries=4) as client:
         assert client.feedback("a", "1-x", []) == "duplicate"
     assert len({json.dumps(asked[2]) for asked in scripted.asked}) == 1
     scripted.answers = [busy, busy]

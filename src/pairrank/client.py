@@ -342,7 +342,7 @@ class Client:
                     told = f"{self._place} answered something else than JSON; expected a PairRank service there"
                     raise ServiceError(status, "http", told) from None
             refused = _refusal(status, text)
-            if status not in (429, 503):
+            if status not in (429, 502, 503, 504):  # a proxy says 502 and 504 while the service restarts
                 raise refused
             trouble = str(refused)
         raise UnreachableError(f"gave up on {self._place} after {self._retries + 1} attempts: {trouble}")

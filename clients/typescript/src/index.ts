@@ -123,7 +123,7 @@ export class PairRank {
       const answer = parsed(text);
       if (response.ok && answer !== undefined) return answer as Answer;
       const refused = refusal(response.status, answer as Partial<Schemas["Problem"]>);
-      if (response.status !== 429 && response.status !== 503) throw refused;
+      if (![429, 502, 503, 504].includes(response.status)) throw refused; // a proxy says 502 and 504 while we restart
       trouble = refused.message;
     }
     throw new UnreachableError(`gave up after ${retries + 1} attempts: ${trouble}`);

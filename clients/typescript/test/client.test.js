@@ -70,7 +70,7 @@ test("an address where nobody answers", async () => {
 });
 
 test("it tries again when the service is busy", async () => {
-  const statuses = [503, 429];
+  const statuses = [503, 429, 502];
   const busy = new PairRank(process.env.PAIRRANK_URL, {
     fetch: (...words) => {
       const status = statuses.shift();
