@@ -46,6 +46,19 @@ def test_what_cannot_be_run_is_told_before_the_first_run(
     assert not out.exists()
 
 
+def test_a_run_that_is_done_is_told_by_its_spec_where_its_data_are_gone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    data, out = tmp_path / "train.txt", str(tmp_path / "out")
+    data.write_text("".join(f"{n % 2} qid:{n // 4} 1:{n} 2:{n * n}\n" for n in range(40)))
+    assert main(["simulate", str(data), "--rounds", "5", "--out", out]) == 0
+    data.unlink()
+    (spec,) = tmp_path.glob("out/runs/*/spec.json")
+    told = capsys.readouterr().out
+    assert main(["simulate", "--spec", str(spec), "--out", out]) == 0
+    assert capsys.readouterr().out == told
+
+
 def test_a_row_per_ranker_and_users(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--ranker", "pdgd", "--ranker", "dbgd", "--clicks", "perfect", "--clicks", "cascade"]
     found = rows(capsys, *asked, "--rounds", "40", "--seeds", "3")

@@ -66,7 +66,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     specs = [_given(args)] if args.spec else _specs(args)
-    experiment_options.check(specs)
     try:
         _tell(experiment_options.run_all(specs, args, args.out), args.json)
     except RunsFailedError as problem:
@@ -90,7 +89,9 @@ def _specs(args: argparse.Namespace) -> list[RunSpec]:
     names = dict.fromkeys(rankers.spell(*rankers.parse(text)) for text in texts)
     users = dict.fromkeys(click_models.canonical(text, stop=args.stop) for text in args.clicks or ["navigational"])
     protocol = experiment_options.protocol(args)
-    return [protocol.run(name, who, seed) for name in names for who in users for seed in range(args.seeds)]
+    specs = [protocol.run(name, who, seed) for name in names for who in users for seed in range(args.seeds)]
+    experiment_options.check(specs)
+    return specs
 
 
 def _given(args: argparse.Namespace) -> RunSpec:
