@@ -74,6 +74,7 @@ def test_library(tmp_path: Path) -> None:
 STARTS = f"""
 import numpy as np
 from pairrank import PairRank
+from pairrank.export import LinearModel
 from pairrank.rankers import make, priors
 rng = np.random.default_rng(0)
 X, grades, offsets = rng.random((600, {N_FEATURES})), rng.integers(0, 3, 600), np.arange(0, 601, 20)
@@ -81,6 +82,7 @@ for prior in (priors.from_labels(X, grades, offsets), priors.from_weights(rng.no
     ranker = PairRank({N_FEATURES})
     prior.apply(ranker)
     print(ranker.digest(), ranker.inspect(X).width.tobytes().hex()[:9999])
+    print(LinearModel.from_ranker(ranker, nonnegative=True).weights.tobytes().hex())
 print(make("offline-ranknet", n_features={N_FEATURES}).fit(X, grades, offsets).digest())
 print(make("p2linrank", n_features={N_FEATURES}).inspect(X).scores.tobytes().hex())
 """

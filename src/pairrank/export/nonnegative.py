@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from pairrank import threads
 from pairrank.types import FloatArray
 
 
+@threads.single()
 def nonnegative(weights: FloatArray, covariance: FloatArray) -> FloatArray:
     """(d,): argmin over θ ≥ 0 of (θ - θ̂)ᵀ C⁻¹ (θ - θ̂), the likeliest such weights under θ ~ N(θ̂, C).
 
