@@ -226,8 +226,9 @@ def test_gains_in_feedback(tmp_path: Path) -> None:
     assert rows(tmp_path / "log.parquet")[0]["clicks"] == [1, 3, -1]
 
 
-def test_gains_of_nothing_are_feedback(tmp_path: Path) -> None:
-    nothing = {"type": "feedback", "impression_id": "i1", "gains": {}}
+@pytest.mark.parametrize("told", [{"gains": {}}, {"gains": {}, "clicks": None}, {"gains": None, "clicks": []}])
+def test_gains_of_nothing_are_feedback(tmp_path: Path, told: dict[str, Any]) -> None:
+    nothing = {"type": "feedback", "impression_id": "i1", **told}
     found = ingest([lines(tmp_path / "events.jsonl", SHOWN, nothing)], tmp_path / "log.parquet")
     assert not found.problems
     assert found.n_lists == 1

@@ -211,6 +211,7 @@ def _read_event(record: Mapping[str, Any], join: Join, place: str) -> None:
 
 def _feedback(record: Mapping[str, Any]) -> dict[str, float]:
     """Gains by document: those given, and 1 for each click."""
+    record = {key: value for key, value in record.items() if value is not None}
     gains = _get(record, "gains", dict) if "gains" in record else {}
     if not all(_is_number(gain) and abs(gain) <= MAX_GAIN for gain in gains.values()):
         raise _RecordError(Reason.WRONG_TYPE, f"gains are not numbers up to {MAX_GAIN:g}")
