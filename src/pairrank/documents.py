@@ -87,10 +87,10 @@ class Columns:
         if ids is None and self._plain(given):
             return Documents(given, None)
         if self.names is not None and hasattr(given, "column_names") and hasattr(given, "to_pylist"):
-            _check_columns(given.column_names, self.names)
+            check_columns(given.column_names, self.names)
             given = given.to_pylist()  # an Arrow table, of which numpy would take the columns in their order
         if isinstance(given, np.ndarray):
-            rows, found = _array(given), None
+            rows, found = as_rows(given), None
         elif isinstance(given, Mapping):
             names, single = self.names or (), len(given) > self.n == 1  # ids may well have the name of one feature
             columns = bool(names) and set(names) <= given.keys() and not single
@@ -102,7 +102,7 @@ class Columns:
         elif isinstance(given, (list, tuple)) and given and isinstance((listed := self._named(given))[0], Mapping):
             rows, found = self._rows(listed), self._ids_in(listed, ids)
         else:
-            rows, found = _array(given.toarray() if hasattr(given, "toarray") else given), None
+            rows, found = as_rows(given.toarray() if hasattr(given, "toarray") else given), None
         if ids is not None:
             found = _told_ids(ids, found)
         self._check_shape(rows)
@@ -173,7 +173,7 @@ class Columns:
     def _rows(self, rows: Sequence[Any]) -> FloatArray:
         """Rows of numbers, or mappings by feature name, as an array."""
         if not any(isinstance(row, Mapping) for row in rows):
-            return _array(rows)
+            return as_rows(rows)
         if not all(isinstance(row, Mapping) for row in rows):
             raise FeatureError("some documents came as mappings and some as rows of numbers; expected one or the other")
         if (names := self.names) is None:
@@ -181,7 +181,7 @@ class Columns:
         for name in names:
             if not any(name in row for row in rows):
                 raise FeatureError(_no_such(name, {key for row in rows for key in row}, "document has the feature"))
-        return _array([[row.get(name) for name in names] for row in rows], names)
+        return as_rows([[row.get(name) for name in names] for row in rows], names)
 
     def _ids_in(self, rows: Sequence[Mapping[str, Any]], ids: Iterable[Id] | str | None) -> tuple[Id, ...] | None:
         key = ids if isinstance(ids, str) else "id"
@@ -197,7 +197,7 @@ class Columns:
         present, key = list(frame.columns), ids if isinstance(ids, str) else "id"
         has_ids = key in present and not (self.names and key in self.names)
         names = self.names if self.names is not None else [name for name in present if not (has_ids and name == key)]
-        _check_columns(present, names)
+        check_columns(present, names)
         features = _numbers(frame, present, list(names))
         if has_ids:
             return features, tuple(frame[key].to_list())
@@ -272,7 +272,8 @@ def numbers(values: ArrayLike) -> FloatArray:
 _is_na: Any = np.frompyfunc(lambda value: type(value).__name__ == "NAType", 1, 1)
 
 
-def _array(rows: Any, names: Sequence[str] | None = None) -> FloatArray:
+def as_rows(rows: Any, names: Sequence[str] | None = None) -> FloatArray:
+    """As `numbers`; `FeatureError` for whatever cannot be read."""
     try:
         return numbers(rows)
     except FeatureError:
@@ -318,7 +319,8 @@ def _numbers(frame: Any, present: list[str], names: list[str]) -> FloatArray:
         return np.stack(columns, axis=1)
 
 
-def _check_columns(present: Iterable[str], names: Iterable[str]) -> None:
+def check_columns(present: Iterable[str], names: Iterable[str]) -> None:
+    """Refuse a frame that has not each of its columns ``names`` once."""
     counts = Counter(present)
     for name in names:
         if counts[name] != 1:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pairrank import data, export
 from pairrank.data.normalize import Normaliser, statistics
-from pairrank.errors import ExportError, NewerFormatError, UnknownNameError
+from pairrank.errors import ExportError, FeatureError, NewerFormatError, UnknownNameError
 from pairrank.export import LinearModel, MinMax, QueryMinMax, Standard
 from pairrank.rankers.pairrank import PairRank
 from pairrank.rankers.ranknet import SGDRankNet
@@ -134,6 +134,12 @@ def test_frames_are_scored_by_name(model: LinearModel, features: np.ndarray) -> 
     frame = pd.DataFrame(features, columns=NAMES)[[*reversed(NAMES)]].assign(id="a")
     for X in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
         np.testing.assert_array_equal(model.score(X), model.score(features))
+    with pytest.raises(FeatureError, match=f"no column is called '{NAMES[0]}'"):
+        model.score(frame.drop(columns=NAMES[0]))
+    gap = np.ma.masked_array(features, np.arange(features.size).reshape(features.shape) == 0)
+    table = pd.DataFrame(gap.filled(np.nan), columns=NAMES).astype("Float64")
+    for X in (gap, table.mask(table.isna(), pd.NA)):
+        assert np.isnan(model.score(X)[0])
 
 
 def test_onnx_gives_our_scores(model: LinearModel, features: np.ndarray) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from pairrank.checking import check_numbers
 from pairrank.data.normalize import Normaliser
+from pairrank.documents import as_rows, check_columns
 from pairrank.errors import ExportError, FeatureError
 from pairrank.export.nonnegative import nonnegative as fit_nonnegative
 from pairrank.rankers.base import Ranker
@@ -199,11 +200,13 @@ class LinearModel:
 
 
 def raw(features: Any, names: Sequence[str]) -> FloatArray:
-    """(n_docs, d) numbers; of a frame that has columns of these ``names`` those, whatever their order."""
-    if set(names) <= {*getattr(features, "column_names", getattr(features, "columns", ()))}:
+    """(n_docs, d) numbers; of a frame that knows any of these ``names`` their columns, whatever the order."""
+    present = getattr(features, "column_names", getattr(features, "columns", ()))
+    if not set(names).isdisjoint(present):
+        check_columns(present, names)
         features = getattr(features, "select", features.__getitem__)(list(names))
     # Row by row in memory, as frames are not: the bits of a product depend on the layout.
-    X = np.ascontiguousarray(check_numbers("features", features, FeatureError))
+    X = np.ascontiguousarray(as_rows(features))
     if X.ndim != 2 or X.shape[1] != len(names):
         raise FeatureError(f"features have shape {X.shape}; expected (n_docs, {len(names)})")
     return X
