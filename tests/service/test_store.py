@@ -468,6 +468,28 @@ def test_compaction_beside_a_learner_that_goes_on(store: SqlStore) -> None:
     assert store.compact(before, model.ranker, scene.now, "me") == 0
 
 
+def test_compaction_waits_for_a_rollback_under_way(
+    store: SqlStore, open_another: Callable[[], SqlStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, other = Scene(store), open_another()
+    scene.feedback(scene.serve(2))
+    scene.learn()
+    row = scene.row
+    head = load_whole(store, row).ranker
+    with ThreadPoolExecutor(1) as pool:
+        dropped = []
+        record = store._record
+
+        def later(*values: Any) -> None:
+            dropped.append(pool.submit(other.compact, row, head, scene.now, "me"))
+            time.sleep(0.5)  # it waits for this transaction
+            record(*values)
+
+        monkeypatch.setattr(store, "_record", later)
+        store.roll_back("a", 0, scene.now, "me")
+        assert dropped[0].result() == 0
+
+
 @pytest.mark.parametrize("begun", ["compacted", "imported"])
 def test_a_restart_finds_lists_that_only_the_first_model_has(store: SqlStore, begun: str) -> None:
     """A log that was compacted, or that begins with a model that had learned elsewhere, has not all that it keeps."""

@@ -177,6 +177,8 @@ class SqlStore(ImpressionTables):
             # An older program published the digest of its own bytes. Whoever publishes takes this row first, too.
             published = "UPDATE heads SET digest = CASE version WHEN ? THEN ? ELSE digest END WHERE ranker_id = ?"
             self.database.all(published, (ranker.version, digest, ranker.id))
+            # The ranker's lock on its own: a statement that waits for it does not see what was logged meanwhile.
+            self.database.all("UPDATE rankers SET log_seq = log_seq WHERE id = ?", (ranker.id,))
             # Not where the log after this version is gone, or goes back: a learner may have read lists of before.
             begun = self.database.all(
                 "UPDATE rankers SET base = ? WHERE id = ? AND base <= ? AND NOT EXISTS "
