@@ -31,6 +31,7 @@ from pairrank.service.learning.model import Log, load_head
 from pairrank.service.learning.replay import load_whole, replay
 from pairrank.service.learning.verify import verify
 from pairrank.service.store import SqlStore, database, log, open_store, sqlite, sqlite_path
+from pairrank.service.store.launches import Move
 from pairrank.service.store.log import NEWEST_KEPT
 from pairrank.service.store.schema import MIGRATIONS, TABLES, VERSION
 from pairrank.service.store.sqlite import SqliteDatabase
@@ -726,6 +727,34 @@ def test_a_backup_whose_server_goes_says_so_and_leaves_nothing(
         with pytest.raises(StorageError, match=r"terminating|closed|lost"):
             backup(store, tmp_path / "copy.db")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_breach_while_a_launch_is_decided_anew(
+    store: SqlStore, open_another: Callable[[], SqlStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, other = Scene(store), open_another()
+    store.launch("a", {"mode": "guarded", "most_lost": 1.0}, scene.now, "me")
+    row_id, launch = scene.row.id, scene.row.launch
+    assert launch is not None
+    breach = Move(launch.epoch, "frozen", 0, {})
+
+    def stop() -> None:
+        with other.database.transaction():
+            other._move_launch(row_id, breach, scene.now)
+
+    log_act, stopped = store._log_act, []
+    with ThreadPoolExecutor(1) as pool:
+
+        def later(*values: Any, **named: Any) -> int:
+            stopped.append(pool.submit(stop))
+            time.sleep(0.5)  # it waits for this transaction
+            return log_act(*values, **named)
+
+        monkeypatch.setattr(store, "_log_act", later)
+        assert store.launch("a", {"mode": "guarded", "most_lost": 2.0}, scene.now, "me")
+        stopped[0].result()
+    assert scene.row.launch is not None
+    assert scene.row.launch.mode == "guarded"  # the breach was of what was decided before
 
 
 def test_one_learner_of_a_ranker_at_a_time(store: SqlStore, open_another: Callable[[], SqlStore]) -> None:

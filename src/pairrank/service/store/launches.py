@@ -67,12 +67,13 @@ class LaunchTables(ExperimentTables):
 
     def _move_launch(self, ranker_id: int, move: Move, now: float) -> None:
         """Let a mode that the log has come to act; a breach freezes the ranker and pins the last good version."""
+        # The ranker's lock first, as `launch` takes it.
+        row = self.database.one("UPDATE rankers SET log_seq = log_seq WHERE id = ? RETURNING name", (ranker_id,))
         changed = self.database.all(
             "UPDATE launches SET mode = ?, share = 0, breaches = breaches + ? "
             "WHERE ranker_id = ? AND epoch = ? AND mode <> ? RETURNING epoch",
             (move.mode, int(move.mode == "frozen"), ranker_id, move.epoch, move.mode),
         )
-        row = self.database.one("SELECT name FROM rankers WHERE id = ?", (ranker_id,))
         if not changed or row is None:
             return
         detail: dict[str, Any] = {"mode": move.mode, **move.detail}
