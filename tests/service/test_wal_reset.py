@@ -45,6 +45,7 @@ def lost(path: Path, library: Path, how: str) -> str:
     """Drive the dangerous order of events; what is wrong with the database afterwards, or nothing."""
     database = SqliteDatabase(path)
     with database.transaction():
+        database.all("CREATE TABLE meta (name TEXT)")  # by which a store is known
         database.all("CREATE TABLE t (id INTEGER PRIMARY KEY, body BLOB)")
     write(database, 1000)
     database.tend()
