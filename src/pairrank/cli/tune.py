@@ -50,9 +50,10 @@ def run(args: argparse.Namespace) -> None:
     if twice := [name for name in names if names.count(name) > 1]:
         raise OptionError(f"{twice[0]} is to be tuned twice, and settings hold one answer for it; tune one at a time")
     _, validation = load_splits(task)
-    for text in texts.values():  # what cannot be run or tuned is told before hours of runs for the others
-        experiment_options.check(task.specs(text, args.rounds))
-        tune.space(rankers.parse(text)[0])
+    # What cannot be run or tuned is told before hours of runs for the others.
+    experiment_options.check(spec for text in texts.values() for spec in task.specs(text, args.rounds))
+    for name in names:
+        tune.space(name)
     if args.objective != "cndcg" and not validation.grades.any():
         raise DataError(
             f"{args.data}: no document of the validation split is relevant: {args.objective} cannot be measured; "

@@ -95,9 +95,8 @@ def plate(study: Study, rows: Sequence[Outcome], launches: Sequence[Outcome]) ->
                 if found:
                     needed = sorted(n for n in found["needed"] if n is not None)
                     label = row["clicks"] if method == "interleave" else None
-                    share = [100 * n / len(found["needed"]) for n in range(len(needed) + 1)]
                     at = [min([100, *needed, study.lists]), *needed, study.lists]  # some may end without one
-                    share = [*share, share[-1]]
+                    share = 100 * np.minimum(np.arange(len(at)), len(needed)) / len(found["needed"])
                     left.step(at, share, where="post", label=label, color=users[row["clicks"]].colour, ls=style)
         left.set(xscale="log", xlabel="lists", ylabel="experiments with a verdict, %", ylim=(0, 101))
         arms = textwrap.fill(f"{study.a} against {study.b}:", 50)

@@ -177,27 +177,20 @@ class SqlStore(ImpressionTables):
             # An older program published the digest of its own bytes. Whoever publishes takes this row first, too.
             published = "UPDATE heads SET digest = CASE version WHEN ? THEN ? ELSE digest END WHERE ranker_id = ?"
             self.database.all(published, (ranker.version, digest, ranker.id))
-            # The ranker's lock on its own: a statement that waits for it does not see what was logged meanwhile.
-            self.database.all("UPDATE rankers SET log_seq = log_seq WHERE id = ?", (ranker.id,))
-            # Not where the log after this version is gone, or goes back: a learner may have read lists of before.
-            begun = self.database.all(
-                "UPDATE rankers SET base = ? WHERE id = ? AND base <= ? AND NOT EXISTS "
-                "(SELECT 1 FROM log WHERE ranker_id = rankers.id AND seq > ? AND kind = 'rollback') RETURNING id",
-                (ranker.version, ranker.id, ranker.version, ranker.version),
-            )
-            if not begun:
+            found = self.find(ranker.name, lock=True)
+            later = "SELECT 1 FROM log WHERE ranker_id = ? AND seq > ? AND kind = 'rollback'"
+            if found is None or found.id != ranker.id or found.base > ranker.version:
                 return 0
-            arms = sorted(self.arm_versions(ranker))
+            if self.database.all(later, (ranker.id, ranker.version)):  # a learner may have read lists of before
+                return 0
+            shown = sorted({found.served_version, *self.arm_versions(ranker)})
             self._rebase_states(ranker.id)
             # A learner that has gone on meanwhile may have dropped this version: see `thin`.
             kept = "kept = 1, body = excluded.body, digest = excluded.digest"
             self.database.insert("snapshots", whole, f"ON CONFLICT (ranker_id, version) DO UPDATE SET {kept}")
             self.database.all(
-                "DELETE FROM snapshots WHERE ranker_id = ? AND version < ? "
-                "AND version NOT IN (SELECT pinned FROM rankers WHERE id = ? AND pinned IS NOT NULL) "
-                + "AND version <> ? "
-                * len(arms),
-                (ranker.id, ranker.version, ranker.id, *arms),
+                f"DELETE FROM snapshots WHERE ranker_id = ? AND version < ? AND version NOT IN {marks(shown)}",
+                (ranker.id, ranker.version, *shown),
             )
             # Who has counted in a split matters as long as lists of it may come: entries say it for themselves.
             self.database.all(
@@ -206,6 +199,7 @@ class SqlStore(ImpressionTables):
                 "AND experiment_id NOT IN (SELECT experiment_id FROM impressions WHERE experiment_id IS NOT NULL)",
                 (ranker.id, now - HOUR),
             )
+            self.database.all("UPDATE rankers SET base = ? WHERE id = ?", (ranker.version, ranker.id))
             self._record(now, actor, "compact", ranker.name, f'{{"base": {ranker.version}}}')
         first = self.database.all("SELECT min(seq) FROM log WHERE ranker_id = ?", (ranker.id,))[0][0]
         gone = 0
