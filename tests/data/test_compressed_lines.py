@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-import zstandard
 
 from pairrank.data import compressed_lines, letor
 from pairrank.errors import DataError, MissingExtraError
@@ -18,7 +18,7 @@ TEXT = "".join(f"0 qid:{n // 7} 1:{n * 0.37:.4f} 2:{n % 13}\n" for n in range(50
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
-    ".zst": zstandard.ZstdCompressor().compress,
+    ".zst": lambda text: bytes(pa.compress(text, "zstd", asbytes=True)),
 }
 
 
@@ -76,10 +76,10 @@ def test_a_folder_is_an_error_not_a_traceback(tmp_path: Path) -> None:
         letor.parse(tmp_path)
 
 
-def test_without_zstandard_the_line_that_installs_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_line_that_installs_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.txt.zst"
     path.write_bytes(COMPRESS[".zst"](TEXT))
-    monkeypatch.setitem(sys.modules, "zstandard", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'pairrank\[lab\]'"):
         whole(path)
     with pytest.raises(MissingExtraError):

@@ -15,7 +15,16 @@ from pairrank.checking import import_extra
 SUFFIXES = ("", ".gz", ".bz2", ".zst")
 # Bytes of text at a time: enough to make the cost of starting an array operation small, not so much as to fill memory.
 BLOCK = 2**19
-_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+
+
+def _zstandard(file: Any, mode: str = "rb") -> Any:
+    arrow = import_extra("pyarrow", "lab")
+    if mode == "rb":
+        return arrow.CompressedInputStream(file, "zstd")
+    return arrow.CompressedOutputStream(open(file, mode), "zstd")
+
+
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".zst": _zstandard}
 
 
 class DamageError(Exception):
@@ -44,9 +53,6 @@ def lines(path: Path, progress: Callable[[int], None] | None = None) -> Iterator
 
 def _decompressed(file: BinaryIO, suffix: str) -> Iterator[bytes]:
     """The content of ``file`` in blocks."""
-    if suffix == ".zst":
-        yield from _unzstandard(file)
-        return
     content = _OPENERS[suffix](file) if suffix in _OPENERS else file
     try:
         while block := content.read(BLOCK):
@@ -54,30 +60,12 @@ def _decompressed(file: BinaryIO, suffix: str) -> Iterator[bytes]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
         raise DamageError(problem) from None
     except OSError as problem:
-        if problem.errno is None:  # what bz2 says of bytes that are not its own
+        if problem.errno is None:  # what bz2 and Arrow say of bytes that are not their own, and Arrow of too few
             raise DamageError(problem) from None
         raise
 
 
-def _unzstandard(file: BinaryIO) -> Iterator[bytes]:
-    """Frame by frame, because the package's own reader takes a cut-off frame for a whole one."""
-    zstandard, frame = import_extra("zstandard", "lab"), None
-    while block := file.read(max(1, BLOCK // 8)):
-        while block:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            try:
-                yield frame.decompress(block)
-            except zstandard.ZstdError as problem:
-                raise DamageError(problem) from None
-            block = frame.unused_data if frame.eof else b""
-            frame = None if frame.eof else frame
-    if frame is not None:
-        raise DamageError("the last frame does not end")
-
-
 def writer(path: Path) -> BinaryIO:
     """A file to write bytes to, compressed as the ending of its name says."""
-    suffix = path.suffix.lower()
-    opener = import_extra("zstandard", "lab").open if suffix == ".zst" else _OPENERS.get(suffix, open)
-    opened: BinaryIO = opener(path, "wb")
+    opened: BinaryIO = _OPENERS.get(path.suffix.lower(), open)(path, "wb")
     return opened

@@ -145,7 +145,7 @@ def _joined(blocks: list[NDArray[np.float32]]) -> NDArray[np.float32]:
 
 
 def _blocks(path: Path, progress: Callable[[int], None] | None) -> Iterator[_Block]:
-    """The blocks of a file in their order, read by a few threads: array operations let other threads run."""
+    """The blocks of a file in their order, read by a few threads: pyarrow lets other threads run."""
     line = 1
     ahead: deque[Future[_Block]] = deque()
     with ThreadPoolExecutor(THREADS) as threads:
@@ -208,7 +208,7 @@ def _grade(path: Path, line: int, text: bytes) -> int:
 def _dense(pairs: decimals.Pairs) -> NDArray[np.float32] | None:
     """A row per line; None where an index is 0, too large, or not larger than the one before it on its line."""
     n = len(pairs.counts)
-    value = np.clip(pairs.values, -LARGEST, LARGEST, out=pairs.values)
+    value = np.clip(pairs.values, -LARGEST, LARGEST)
     if not len(value):
         return np.zeros((n, 0), dtype=np.float32)
     width = int(pairs.counts[0])
