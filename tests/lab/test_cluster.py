@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pairrank import cli
-from pairrank.engines.ray import connected
+from pairrank.engines import connected
 from pairrank.errors import PairRankError
 from pairrank.lab.executors import run_all
 from pairrank.lab.outcomes import RunsFailedError

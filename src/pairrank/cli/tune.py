@@ -10,7 +10,7 @@ from typing import Any
 
 from pairrank import rankers
 from pairrank.cli import experiment_options
-from pairrank.engines.ray import connected
+from pairrank.engines import connected
 from pairrank.errors import DataError, OptionError
 from pairrank.lab import tune, tuned_options
 from pairrank.sim.run import load_splits

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pairrank import rankers, threads
-from pairrank.engines.ray import connected
+from pairrank.engines import connected
 from pairrank.lab.outcomes import RETRIES, Failure, Out, Report, Result
 from pairrank.rankers import own
 from pairrank.sim import Records, RunFolder, RunSpec

@@ -1,24 +1,70 @@
-"""What maps a function over items, results in the order of the items: this process, or a pool of others."""
+"""Who does the work: this process, some processes, or a Ray cluster. Results are the same and come in order.
+
+>>> with start("serial") as engine:
+...     list(engine.map(abs, [1, -2]))
+[1, 2]
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import active_children, get_context, parent_process
 from typing import Any, TypeVar
 
 from pairrank import threads
+from pairrank.checking import check_choice, check_whole, import_extra
 from pairrank.errors import PairRankError
 
+ENGINES = ("serial", "processes", "ray")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+@contextmanager
+def start(name: str = "serial", workers: int | None = None) -> Iterator[Engine]:
+    """The engine called ``name``, with so many ``workers`` (default: one per core), for a ``with``: they start once.
+
+    Ray is the cluster at the address in the environment's RAY_ADDRESS, or a local one that lives as long as the work.
+    """
+    check_choice("engine", name, ENGINES)
+    if workers is not None:
+        check_whole("workers", workers, 1)
+    # One thread also for what is done with the results here: a sum has the same bits everywhere.
+    with threads.single():
+        if name == "serial":
+            yield Engine()
+        elif name == "processes":
+            n = workers or cores()
+            with processes(n, enlist) as pool:
+                yield Pool(n, partial(submit, pool, call), Future.result, (BrokenExecutor,))
+        else:
+            with connected(workers, os.environ.get("RAY_ADDRESS")) as ray:
+                n = workers or int(ray.cluster_resources().get("CPU", 1))
+                deaths = (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError)
+                yield Pool(n, ray.remote(call).remote, ray.get, deaths)
+
+
+def over_processes(
+    function: Callable[[Item], Result], items: Iterable[Item], jobs: int, report: Callable[[int], None]
+) -> list[Result]:
+    """``function`` of every item, in their order, over ``jobs`` processes; ``report`` hears how many are done."""
+    results: list[Result] = []
+    with start("serial" if jobs == 1 else "processes", jobs) as engine:
+        for result in engine.map(function, items):
+            results.append(result)
+            report(len(results))
+    return results
 
 
 def cores() -> int:
@@ -140,3 +186,36 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+@contextmanager
+def connected(workers: int | None, address: str | None) -> Iterator[Any]:
+    """The module ray, connected to ``address`` or to a cluster of our own: never to one that happens to run here.
+
+    A cluster that was started here is stopped here; somebody else's connection is used and left.
+    """
+    ray = import_extra("ray", "ray")
+    if ray.is_initialized():
+        yield ray
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        if address is None:
+            ray.init(address="local", num_cpus=workers or cores(), include_dashboard=False, **quiet)
+        else:
+            _knock(address)
+            ray.init(address=address, **quiet)
+    except (OSError, RuntimeError, ValueError) as problem:
+        where = "on this machine" if address is None else f"at {address}"
+        raise PairRankError(f"cannot connect to Ray {where}: {problem}") from problem
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Find out in seconds whether anybody listens there: Ray itself tries for minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()

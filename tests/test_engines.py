@@ -127,5 +127,5 @@ def test_a_pool_that_is_given_up_as_the_interpreter_ends_does_not_hold_it_up(tmp
 
 def test_wrong_engines() -> None:
     for name, workers in (("spark", None), ("serial", 0), ("serial", True), ("serial", -np.int64(2))):
-        with pytest.raises(OptionError):
-            start(name, workers)  # type: ignore[arg-type]
+        with pytest.raises(OptionError), start(name, workers):  # type: ignore[arg-type]
+            pass
