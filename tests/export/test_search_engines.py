@@ -15,7 +15,7 @@ import pairrank
 from pairrank import export
 from pairrank.errors import ExportError
 from pairrank.export import LinearModel, MinMax, QueryMinMax
-from pairrank.export.nonnegative import nonnegative
+from pairrank.export.model import nonnegative_weights
 from pairrank.kernel import pairs
 from pairrank.rankers.ranknet import SGDRankNet
 from slow_twins import pair_loss
@@ -163,14 +163,14 @@ def test_nonnegative_weights_are_the_likeliest() -> None:
         def distance(theta: np.ndarray, H: np.ndarray = H, mean: np.ndarray = mean) -> float:
             return float((theta - mean) @ H @ (theta - mean))
 
-        found = nonnegative(mean, C)
+        found = nonnegative_weights(mean, C)
         assert (found >= 0).all()
         other = minimize(
             distance, np.maximum(mean, 0), bounds=[(0, None)] * 6, method="L-BFGS-B", options={"ftol": 1e-14}
         )
         assert distance(found) <= other.fun * (1 + 1e-9)
         np.testing.assert_allclose(
-            nonnegative(mean * units, C * np.outer(units, units)), found * units, rtol=1e-6, atol=0
+            nonnegative_weights(mean * units, C * np.outer(units, units)), found * units, rtol=1e-6, atol=0
         )
     assert distance(found) < distance(np.maximum(mean, 0))  # clipping is something else
 

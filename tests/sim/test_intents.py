@@ -12,8 +12,7 @@ from pairrank import click_models, metrics, rankers, simulate
 from pairrank.data import Dataset
 from pairrank.rng import Purpose, generator
 from pairrank.sim import RunSpec, engine
-from pairrank.sim.intents import regraded, taste
-from pairrank.sim.world import World
+from pairrank.sim.world import World, regraded, taste
 
 Splits = tuple[Dataset, Dataset]
 SPEC = RunSpec(data="x", rounds=400, seed=3, k=5, ideal="", schedule="every:50")

@@ -8,12 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import solve_triangular
 
+from pairrank import threads
 from pairrank.checking import check_numbers
 from pairrank.data.normalize import Normaliser
 from pairrank.documents import as_rows, check_columns
 from pairrank.errors import ExportError, FeatureError
-from pairrank.export.nonnegative import nonnegative as fit_nonnegative
 from pairrank.rankers.base import Ranker
 from pairrank.types import FloatArray
 
@@ -151,7 +152,7 @@ class LinearModel:
             covariance = getattr(ranker, "covariance", None)
             if covariance is None:
                 raise ExportError(f"a {type(ranker).__name__} has no posterior to fit non-negative weights by")
-            weights = fit_nonnegative(weights, covariance)
+            weights = nonnegative_weights(weights, covariance)
         names = ranker.feature_names if feature_names is None else feature_names
         return cls.of(weights, name=name, feature_names=names, normaliser=normaliser)
 
@@ -197,6 +198,27 @@ class LinearModel:
         """(len(names),), the weights in the order of ``names``; NaN where the model has no such feature."""
         known = {name: weight for name, weight, _ in self.rows()}
         return np.array([known.get(name, np.nan) for name in names])
+
+
+@threads.single()
+def nonnegative_weights(weights: FloatArray, covariance: FloatArray) -> FloatArray:
+    """(d,): argmin over θ ≥ 0 of (θ - θ̂)ᵀ C⁻¹ (θ - θ̂), the likeliest such weights under θ ~ N(θ̂, C).
+
+    θ̂ = ``weights`` (d,), C = ``covariance`` (d, d). A weight that is set to 0 moves those of correlated features along,
+    which clipping would not do.
+
+    >>> nonnegative_weights(np.array([1.0, -1.0]), np.array([[1.0, 0.9], [0.9, 1.0]])).round(2)
+    array([1.9, 0. ])
+    """
+    from scipy.optimize import nnls  # takes longer to import than the rest, and few need it
+
+    unit = np.sqrt(np.diagonal(covariance))
+    # With C = KKᵀ the distance is ‖K⁻¹(θ - θ̂)‖², a least-squares problem; in standard deviations units do not matter.
+    K = np.linalg.cholesky(covariance / np.outer(unit, unit))
+    inverse = solve_triangular(K, np.eye(len(unit)), lower=True)
+    found, _ = nnls(inverse, inverse @ (weights / unit))
+    result: FloatArray = found * unit
+    return result
 
 
 def raw(features: Any, names: Sequence[str]) -> FloatArray:

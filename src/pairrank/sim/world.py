@@ -17,11 +17,13 @@ from pairrank.rankers import Ranker
 from pairrank.rankers.linear import LinearRanker
 from pairrank.rankers.ranknet import OfflineRankNet
 from pairrank.rng import Purpose, generator
-from pairrank.sim.intents import CUTOFF, Intent, judge, regraded, taste
 from pairrank.sim.spec import RunSpec
 from pairrank.types import BoolArray, FloatArray, IntArray
 
 BLOCK_RANKS = (1, 5, 10)
+CUTOFF = 10  # NDCG@10 everywhere, however many positions are shown
+# The number of the stream that a taste is drawn from; synthetic data use the numbers below 2**42 themselves.
+_TASTE = 2**42
 _BATCH = 128  # rounds whose coins are drawn at once: to make a generator costs more than to draw a round's coins
 # Held-out documents scored at a time: few enough to stay in the cache while model after model scores them, and where
 # there is but one, so that a large split is never copied whole.
@@ -52,6 +54,14 @@ class Blocks(NamedTuple):
     number: float
     at_ranks: FloatArray
     by_rank: FloatArray
+
+
+class Intent(NamedTuple):
+    """What users want: grades of the training documents, the judge of held-out lists, the ideal weights where known."""
+
+    grades: IntArray
+    evaluator: metrics.NDCG
+    ideal: FloatArray | None
 
 
 class Coins:
@@ -219,6 +229,28 @@ def regrets(lists: Sequence[Listed]) -> IntArray:
     grades, scores, lots = (np.concatenate(part) for part in zip(*lists, strict=True))
     order = np.lexsort((lots, -scores, np.repeat(np.arange(len(lists)), sizes)))
     return metrics.regrets(grades[order], np.append(0, np.cumsum(sizes)))
+
+
+@lru_cache(maxsize=8)
+def judge(dataset: Dataset) -> metrics.NDCG:
+    """NDCG@10 by the data's own labels; remembered, so that the runs of a sweep share it."""
+    return metrics.NDCG(dataset.grades, dataset.offsets, CUTOFF)
+
+
+def taste(seed: int, n_features: int) -> FloatArray:
+    """(n_features,), the weights θ' ~ N(0, I) of another intent; a function of the seed alone."""
+    return generator(seed, _TASTE, Purpose.DATA).standard_normal(n_features)
+
+
+def regraded(dataset: Dataset, weights: FloatArray) -> IntArray:
+    """(n_docs,), each query's own grades in the order of x·weights, highest first; ties keep the order of rows."""
+    features = dataset.features
+    parts = [features[i : i + _MANY_ROWS].astype(np.float64) @ weights for i in range(0, len(features), _MANY_ROWS)]
+    scores = np.concatenate([np.empty(0), *parts])
+    query = np.repeat(np.arange(dataset.n_queries), np.diff(dataset.offsets))
+    grades = np.empty_like(dataset.grades)
+    grades[np.lexsort((-scores, query))] = dataset.grades[np.lexsort((-dataset.grades, query))]
+    return grades
 
 
 @lru_cache(maxsize=4)

@@ -58,17 +58,7 @@ _USERS: Mapping[str, Look] = {
     "informational": Look("informational", "#4B6A2E", _MIXED, "^"),
 }
 # For what has no look of its own: variants of one ranker, other users.
-_SPARE = (
-    Look("", "#0072B2", "-", "o"),
-    Look("", "#D55E00", "--", "s"),
-    Look("", "#009E73", _MIXED, "^"),
-    Look("", "#CC79A7", _DOTS, "D"),
-    Look("", "#E69F00", _LONG, "v"),
-    Look("", "#000000", "-", "X"),
-    Look("", "#56B4E9", "--", "P"),
-    Look("", "#6A3D9A", _MIXED, "*"),
-    *(Look("", *drawn) for drawn in _MORE),
-)
+_SPARE = tuple(Look("", *drawn) for drawn in (*_RANKERS.values(), *_MORE))
 
 
 def base(ranker: str) -> str:
