@@ -49,8 +49,7 @@ def _by_pyarrow(text: bytes) -> tuple[IntArray, FloatArray] | None:
     try:
         table = csv.read_csv(
             pa.py_buffer(text.translate(_ONE_A_LINE) or b"\n"),
-            # One thread: the reader of the file has some of its own.
-            csv.ReadOptions(use_threads=False, column_names=list(columns)),
+            csv.ReadOptions(use_threads=False, column_names=list(columns)),  # of so few lines one reads as fast
             csv.ParseOptions(delimiter=":", quote_char=False),
             csv.ConvertOptions(column_types=columns, null_values=[]),
         )

@@ -9,9 +9,7 @@ work, and a block that it declines is read again line by line, which is slow but
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -27,7 +25,6 @@ from pairrank.types import AnyArray, IntArray
 
 # Blocks are joined into arrays of this size, which the allocator gives back to the system as soon as they are freed.
 SLAB = 2**25
-THREADS = max(1, min(4, os.cpu_count() or 1))
 MAX_INDEX = 100_000
 MAX_GRADE = 30
 _GRADES = {b"%d" % grade: grade for grade in range(MAX_GRADE + 1)}
@@ -145,24 +142,18 @@ def _joined(blocks: list[NDArray[np.float32]]) -> NDArray[np.float32]:
 
 
 def _blocks(path: Path, progress: Callable[[int], None] | None) -> Iterator[_Block]:
-    """The blocks of a file in their order, read by a few threads: pyarrow lets other threads run."""
+    """The blocks of a file in their order."""
     line = 1
-    ahead: deque[Future[_Block]] = deque()
-    with ThreadPoolExecutor(THREADS) as threads:
-        try:
-            for text in compressed_lines.lines(path, progress):
-                lines = text.split(b"\n")
-                ahead.append(threads.submit(_block, path, lines, line))
-                line += len(lines) - 1
-                if len(ahead) > THREADS:
-                    yield ahead.popleft().result()
-        except compressed_lines.DamageError as problem:
-            what = f"the compressed data is cut off or damaged hereafter ({problem}); expected a whole file"
-            _fail(path, line, f"{what}: fetch it again")
-        except OSError as problem:
-            _fail(path, line, f"cannot be read: {problem.strerror or problem}")
-        while ahead:
-            yield ahead.popleft().result()
+    try:
+        for text in compressed_lines.lines(path, progress):
+            lines = text.split(b"\n")
+            yield _block(path, lines, line)
+            line += len(lines) - 1
+    except compressed_lines.DamageError as problem:
+        what = f"the compressed data is cut off or damaged hereafter ({problem}); expected a whole file"
+        _fail(path, line, f"{what}: fetch it again")
+    except OSError as problem:
+        _fail(path, line, f"cannot be read: {problem.strerror or problem}")
 
 
 def _block(path: Path, lines: list[bytes], first: int) -> _Block:

@@ -60,7 +60,7 @@ class Plate:
             png, svg = io.BytesIO(), io.BytesIO()
             figure.savefig(png, format="png", metadata={"Software": None})
             figure.savefig(svg, format="svg", metadata={"Date": None})
-        return _slim(png.getvalue()), svg.getvalue()
+        return png.getvalue(), svg.getvalue()
 
 
 def empty(width: float, height: float) -> Any:
@@ -68,16 +68,6 @@ def empty(width: float, height: float) -> Any:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
-
-
-def _slim(png: bytes) -> bytes:
-    """The same picture with a palette of 256 colours: a third of the bytes."""
-    from PIL import Image
-
-    sink = io.BytesIO()
-    with Image.open(io.BytesIO(png)) as picture:
-        picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(sink, format="png", optimize=True)
-    return sink.getvalue()
 
 
 _NDCG = (
