@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pairrank.data import compressed_lines, letor
+from pairrank.data import compressed_lines
 from pairrank.data.letor import Raw, parse, write_letor
 from pairrank.data.normalize import LARGEST
 from pairrank.errors import DataError
@@ -61,7 +61,6 @@ def files(draw: st.DrawFn) -> str:
 @given(text=files(), block=st.sampled_from([1, 7, 64, 2**19]))
 def test_reads_what_the_slow_twin_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, block: int) -> None:
     monkeypatch.setattr(compressed_lines, "BLOCK", block)
-    monkeypatch.setattr(letor, "SLAB", 4 * block)
     path = tmp_path / "file.txt"
     path.write_bytes(text.encode())
     raw = parse(path)

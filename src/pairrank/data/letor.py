@@ -23,8 +23,6 @@ from pairrank.data.normalize import LARGEST
 from pairrank.errors import DataError, StorageError
 from pairrank.types import AnyArray, IntArray
 
-# Blocks are joined into arrays of this size, which the allocator gives back to the system as soon as they are freed.
-SLAB = 2**25
 MAX_INDEX = 100_000
 MAX_GRADE = 30
 _GRADES = {b"%d" % grade: grade for grade in range(MAX_GRADE + 1)}
@@ -54,25 +52,16 @@ def parse(path: Path, *, progress: Callable[[int], None] | None = None) -> Raw:
 
     Raises `DataError` with the file, the line and what was expected.
     """
-    slabs: list[NDArray[np.float32]] = []
-    recent: list[NDArray[np.float32]] = []
-    grades: list[int] = []
-    runs: list[tuple[bytes, int, int]] = []
-    held = 0
-    for block in _blocks(path, progress):
-        recent.append(block.features)
-        held += block.features.nbytes
-        if held > SLAB:
-            slabs.append(_joined(recent))
-            held = 0
-        grades += block.grades
-        runs += block.runs
+    blocks = list(_blocks(path, progress))
+    grades = [grade for block in blocks for grade in block.grades]
     if not grades:
         raise DataError(f"{path}: line 1: the file holds no documents; {EXPECTED}")
-    sizes = _sizes(path, runs)
-    slabs += recent
-    recent.clear()
-    matrix = _joined(slabs)
+    sizes = _sizes(path, (run for block in blocks for run in block.runs))
+    matrix = np.zeros((len(grades), max(block.features.shape[1] for block in blocks)), dtype=np.float32)
+    start = 0
+    for features, *_ in blocks:
+        matrix[start : start + len(features), : features.shape[1]] = features
+        start += len(features)
     offsets = np.cumsum([0, *sizes.values()], dtype=np.int64)
     names = np.array([name.decode("utf-8", "replace") for name in sizes])
     return Raw(matrix, np.array(grades, dtype=np.int64), offsets, names)
@@ -125,20 +114,6 @@ def _sizes(path: Path, runs: Iterable[tuple[bytes, int, int]]) -> dict[bytes, in
         sizes[name] = sizes.get(name, 0) + n
         previous = name
     return sizes
-
-
-def _joined(blocks: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """One matrix of all blocks, which are let go on the way: the peak is little more than the matrix itself."""
-    width = max(block.shape[1] for block in blocks)
-    matrix = np.empty((sum(len(block) for block in blocks), width), dtype=np.float32)
-    stop = len(matrix)
-    while blocks:
-        block = blocks.pop()
-        rows = matrix[stop - len(block) : stop]
-        rows[:, : block.shape[1]] = block
-        rows[:, block.shape[1] :] = 0
-        stop -= len(block)
-    return matrix
 
 
 def _blocks(path: Path, progress: Callable[[int], None] | None) -> Iterator[_Block]:
