@@ -19,31 +19,19 @@ class Tell(Protocol):
         """``done`` of ``total``."""
 
 
-@contextmanager
-def phase(what: str) -> Iterator[None]:
+def phase(what: str) -> None:
     """Say on a terminal what is being done that cannot be counted."""
-    if _on_terminal_with_rich():
-        from rich.console import Console
-
-        with Console(stderr=True).status(f"{what} …"):
-            yield
-        return
     if sys.stderr.isatty():
         print(f"{what} …", file=sys.stderr, flush=True)
-    yield
 
 
 @contextmanager
 def progress(total: int, what: str, *, size: bool = False) -> Iterator[Tell]:
     """Give a function that is to be told how much of ``total`` is done; ``size``: the numbers are bytes."""
-    if _on_terminal_with_rich():
+    if sys.stderr.isatty() and find_spec("rich") is not None:
         yield from _bar(total, what, size)
     else:
         yield _lines(total, what)
-
-
-def _on_terminal_with_rich() -> bool:
-    return sys.stderr.isatty() and find_spec("rich") is not None
 
 
 def _bar(total: int, what: str, size: bool) -> Iterator[Tell]:

@@ -28,12 +28,9 @@ _TABLE: dict[str, Callable[..., Iterator[Row]]] = {
 NAMES = tuple(_TABLE)
 
 
-def run(names: Sequence[str], runs: whole_run.Sweep, *, quick: bool = False, until: int = 0) -> Iterator[Row]:
-    """The rows of the benchmarks called ``names``, as they come.
-
-    ``runs`` plays specs in a number of processes; ``until`` is the round that ``streams`` goes on to.
-    """
-    table = _TABLE | {"streams": partial(streams.measure, until=until), "sweep": partial(whole_run.sweep, runs)}
+def run(names: Sequence[str], *, quick: bool = False, until: int = 0) -> Iterator[Row]:
+    """The rows of the benchmarks called ``names``, as they come; ``until`` is the round that ``streams`` goes on to."""
+    table = _TABLE | {"streams": partial(streams.measure, until=until)}
     unknown = [name for name in names if name not in table]
     if unknown:
         raise UnknownNameError(f"no benchmark is called {unknown[0]!r}; there are: {', '.join(NAMES)}")

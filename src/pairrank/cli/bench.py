@@ -16,7 +16,6 @@ from pairrank import bench, threads
 from pairrank.bench import CLOCK, Row, serve
 from pairrank.errors import OptionError
 from pairrank.kernel import jit
-from pairrank.lab import executors
 from pairrank.lab.report import tables
 from pairrank.version import __version__
 
@@ -72,12 +71,7 @@ def run(args: argparse.Namespace) -> None:
     elif args.against:
         measured = bench.against(args.against, quick=args.quick)
     else:
-        measured = bench.run(
-            args.only or bench.NAMES,
-            lambda specs, jobs: executors.run_all(specs, engine="processes", jobs=jobs),
-            quick=args.quick,
-            until=args.until,
-        )
+        measured = bench.run(args.only or bench.NAMES, quick=args.quick, until=args.until)
     for row in measured:
         rows.append(row)
         if args.json or args.markdown:

@@ -153,8 +153,8 @@ def run_experiment(experiment: Experiment, args: argparse.Namespace) -> None:
 
 def show_report(out: str) -> None:
     """Write the report of a folder and print its table and claims."""
-    with phase("drawing figures and writing the report"):
-        made = report.build(out)
+    phase("drawing figures and writing the report")
+    made = report.build(out)
     results = made.results
     for who in results.users:
         head, rows = tables.leaders(results, who)

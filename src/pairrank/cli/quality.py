@@ -78,8 +78,8 @@ def run(args: argparse.Namespace) -> None:
     found = quality.contests(done, subject=args.ranker, rivals=rivals)
     print(quality.as_text(found, args.ranker))
     folder = Path(args.out)
-    with phase("drawing figures"):
-        drawn, files = report.draw(contests.plates(found, done, folder), folder / "figures")
+    phase("drawing figures")
+    drawn, files = report.draw(contests.plates(found, done, folder), folder / "figures")
     made = f"pairrank {__version__}, {args.rounds} rounds, {args.seeds} seeds; {quality.LEGEND}"
     pictures = [f"## {p.title}\n\n![{p.title}](figures/{p.name}.svg)\n\n{p.caption}" for p, *_ in drawn]
     page = [f"# {args.ranker} against its rivals", made, quality.as_markdown(found, args.ranker), *pictures]
