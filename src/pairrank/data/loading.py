@@ -16,7 +16,7 @@ import numpy as np
 from pairrank.data import cache as store
 from pairrank.data import layout, letor, synthetic
 from pairrank.data.dataset import Dataset, scale_of
-from pairrank.data.normalize import Normaliser, Statistics, check_name, statistics
+from pairrank.data.normalize import Normaliser, check_name, statistics
 from pairrank.errors import DataError, OptionError
 from pairrank.progress import progress
 from pairrank.rng import Purpose, generator
@@ -25,6 +25,7 @@ from pairrank.types import AnyArray, Float32Array, FloatArray, IntArray
 # Files from this size on get a progress bar, where standard error is a terminal.
 _LONG = 20 * 2**20
 _Arrays = dict[str, AnyArray]
+_Entry = tuple[dict[str, Any], _Arrays]
 
 
 def load(
@@ -51,22 +52,11 @@ def load(
     normalise = check_name(normalise)
     text = os.fspath(path_or_name)
     try:
-        if text.startswith(synthetic.PREFIX):
-            origin = _generated(text, split, fold, normalise)
-        else:
-            origin = _filed(Path(text), split, fold, cache)
+        name, (values, arrays) = _entry(text, split, fold, normalise, drop_constant, cache)
     except OSError as problem:
         raise DataError(f"{text}: cannot be read: {problem.strerror or problem}") from problem
-    options = {"normalise": normalise, "drop_constant": drop_constant}
-    name = store.key(kind="dataset", split=origin.split, training=origin.training, **options) if cache else ""
-    entry = store.get(name) if cache else None
-    if entry is None:
-        entry = _make(origin, normalise, drop_constant, cache)
-        if cache and store.put(name, *entry):
-            entry = store.get(name) or entry
-    values, arrays = entry
     kept: dict[str, Any] = {**arrays, **values, "normaliser": Normaliser.from_json(values["normaliser"])}
-    return Dataset(**kept, name=origin.name, split=split, fold=fold, normalisation=normalise)
+    return Dataset(**kept, name=name, split=split, fold=fold, normalisation=normalise)
 
 
 def content_key(path: str, splits: Sequence[str], fold: int) -> str:
@@ -98,7 +88,6 @@ class _Origin:
     split: dict[str, Any]
     training: dict[str, Any]
     read: Callable[[], letor.Raw]
-    read_training: Callable[[], letor.Raw]
     theta: FloatArray | None = None
 
 
@@ -112,7 +101,6 @@ def _generated(text: str, split: str, fold: int, normalise: str) -> _Origin:
         split=recipe.identity(split),
         training=recipe.identity("train"),
         read=lambda: synthetic.generate(recipe, split),
-        read_training=lambda: synthetic.generate(recipe, "train"),
         theta=synthetic.theta(recipe) if normalise == "query" else None,
     )
 
@@ -125,57 +113,57 @@ def _filed(path: Path, split: str, fold: int, cache: bool) -> _Origin:
         known = {"sha256": store.fingerprint(file)} if cache else {"path": file}
         return {**known, "part": part, "regroup": False}  # an option once; entries made then still serve
 
-    def read(file: Path, part: str | None) -> letor.Raw:
-        with _reading(file) as tell:
-            raw = letor.parse(file, progress=tell)
-        return raw if part in (None, "all") else _part(file, raw, part)
+    def read() -> letor.Raw:
+        with _reading(source.path) as tell:
+            raw = letor.parse(source.path, progress=tell)
+        return raw if part in (None, "all") else _part(source.path, raw, part)
 
-    return _Origin(
-        name=source.name,
-        split=identity(source.path, part),
-        training=identity(source.train, training),
-        read=lambda: read(source.path, part),
-        read_training=lambda: read(source.train, training),
-    )
+    return _Origin(source.name, identity(source.path, part), identity(source.train, training), read)
 
 
-def _make(origin: _Origin, normalise: str, drop_constant: bool, cache: bool) -> tuple[dict[str, Any], _Arrays]:
-    """The values and arrays of a data set, from its raw data."""
-    raw = origin.read()
-    training = _training(origin, raw, normalise, cache)
-    columns = training.varying() if drop_constant else np.arange(len(training.minimum))
+def _entry(text: str, split: str, fold: int, normalise: str, drop_constant: bool, cache: bool) -> tuple[str, _Entry]:
+    """The name of a data set, and the values and arrays of a split, from the cache or from its raw data."""
+    if text.startswith(synthetic.PREFIX):
+        origin = _generated(text, split, fold, normalise)
+    else:
+        origin = _filed(Path(text), split, fold, cache)
+    options = {"normalise": normalise, "drop_constant": drop_constant}
+    name = store.key(kind="dataset", split=origin.split, training=origin.training, **options) if cache else ""
+    entry = store.get(name) if cache else None
+    if entry is None:
+        raw, training = origin.read(), None
+        if origin.split != origin.training:
+            _, training = _entry(text, "train", fold, normalise, drop_constant, cache)
+        entry = _made(origin, raw, training, normalise, drop_constant)
+        if cache and store.put(name, *entry):
+            entry = store.get(name) or entry
+    return origin.name, entry
+
+
+def _made(origin: _Origin, raw: letor.Raw, training: _Entry | None, normalise: str, drop_constant: bool) -> _Entry:
+    """The values and arrays of a split from its raw data, by what the ``training`` split says, or itself if None."""
+    scale = scale_of(int(raw.grades.max(initial=0)))
+    if training is None:
+        found = statistics(raw.features, raw.grades, normalise)
+        columns = found.varying() if drop_constant else np.arange(len(found.minimum))
+        normaliser = Normaliser.fit(normalise, found).select(columns)
+    else:
+        values, arrays = training
+        scale, columns = max(scale, values["scale"]), arrays["feature_ids"] - 1
+        normaliser = Normaliser.from_json(values["normaliser"])
     if not len(columns):
         raise DataError(f"{origin.name}: no feature varies over the training split; expected at least one that does")
     features = _columns(raw.features, columns)
-    normaliser = Normaliser.fit(normalise, training).select(columns)
     normaliser.apply_in_place(features, raw.offsets)
-    values = {
-        "scale": scale_of(max(training.highest, int(raw.grades.max(initial=0)))),
-        "normaliser": normaliser.to_json(),
-    }
-    arrays: _Arrays = {
+    made: _Arrays = {
         "features": features,
         "grades": raw.grades,
         "offsets": raw.offsets,
         "query_ids": raw.query_ids,
         "feature_ids": columns.astype(np.int64) + 1,
     }
-    return values, arrays if origin.theta is None else arrays | {"theta": origin.theta[columns]}
-
-
-def _training(origin: _Origin, raw: letor.Raw, normalise: str, cache: bool) -> Statistics:
-    """Statistics of the training split: of ``raw`` if it is that, else from the cache or from its file."""
-    name = store.key(kind="statistics", normalise=normalise, training=origin.training) if cache else ""
-    entry = store.get(name) if cache else None
-    if entry is not None:
-        values, arrays = entry
-        return Statistics(**arrays, highest=values["highest"])
-    source = raw if origin.split == origin.training else origin.read_training()
-    found = statistics(source.features, source.grades, normalise)
-    if cache:
-        arrays = {name: getattr(found, name) for name in ("minimum", "maximum", "mean", "deviation")}
-        store.put(name, {"highest": found.highest}, arrays)
-    return found
+    values = {"scale": scale, "normaliser": normaliser.to_json()}
+    return values, made if origin.theta is None else made | {"theta": origin.theta[columns]}
 
 
 def _columns(features: Float32Array, columns: IntArray) -> Float32Array:
