@@ -15,7 +15,7 @@ import os
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -259,6 +259,9 @@ class Mixed(_Attracted):
         return self._kinds[who]._clicks(grades, coins)
 
 
+_ATTRACTED: Mapping[str, type[_Attracted]] = {kind.name: kind for kind in (Position, Cascade, Mixed)}
+
+
 @dataclass(frozen=True)
 class Unruly(Users):
     """Users of whom some attack, or who come to want something else; what they click otherwise is up to ``users``.
@@ -303,7 +306,7 @@ class Unruly(Users):
 
 def names() -> list[str]:
     """The users that have a name, in alphabetical order."""
-    return sorted([*_TABLES, Position.name, Cascade.name, Mixed.name])
+    return sorted([*_TABLES, *_ATTRACTED])
 
 
 def make(text: str | os.PathLike[str], *, n_grades: int, stop: str = "click") -> Users:
@@ -357,11 +360,9 @@ def _attackers(n_grades: int) -> Users:
 
 
 def _build(name: str, options: dict[str, Any], n_grades: int, stop: str) -> Users:
-    if name == Position.name:
-        return Position(n_grades, **_only(options, "eta", "noise", "table", "trust"))
-    if name in (Cascade.name, Mixed.name):
-        kind = Cascade if name == Cascade.name else Mixed
-        return kind(n_grades, **_only(options, "noise", "table"))
+    if name in _ATTRACTED:
+        kind = _ATTRACTED[name]
+        return kind(n_grades, **_only(options, *sorted(each.name for each in fields(kind) if each.name != "grades")))
     if name == "table":
         given = {"name": "table", "stop": stop, **_only(options, "name", "click", "stop_after", "stop")}
         if not (isinstance(given.get("click"), Sequence) and isinstance(given.get("stop_after"), Sequence)):
