@@ -16,8 +16,8 @@ from pairrank.progress import progress
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Open a search over the documentation of this machine's Python standard library, ranked by "
-        "PairRank, which learns from what you click. Everything runs in this process and on this machine; the index "
-        "is built at the first start."
+        "PairRank, which learns from what you click. Everything runs in this process and on this machine; the "
+        "documentation is read at the first start."
     )
     parser.add_argument("--port", type=int, default=0, help="port on loopback (default: any that is free)")
     parser.add_argument(

@@ -1,11 +1,10 @@
-"""An inverted index with BM25 over five fields, in numpy, kept in the cache of `pairrank.data`."""
+"""An inverted index with BM25 over five fields, in numpy, of documents kept in the cache of `pairrank.data`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -13,15 +12,13 @@ from scipy.sparse import csr_array
 from pairrank.data import cache
 from pairrank.service.playground.documents import Document, collect, source_files
 from pairrank.service.playground.words import query_words, words
-from pairrank.types import AnyArray, FloatArray, IntArray
+from pairrank.types import FloatArray, IntArray
 
 # What the BM25 of a field counts for when the candidates are gathered; ranking them is the learner's work.
 FIELDS = {"name": 2.0, "qualified": 1.0, "signature": 0.5, "summary": 1.5, "text": 1.0}
 _K1, _B = 1.2, 0.75  # the customary constants of BM25
 _MAX_WORDS = 400  # of a docstring; the rest neither helps nor hurts
-_VERSION = 2
-_ARRAYS = ("popularity", "texts", "text_starts")
-_SPARSE = ("data", "indices", "indptr")
+_VERSION = 3
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -104,36 +101,17 @@ def _parts(lists: Sequence[Sequence[int]], n_terms: int) -> csr_array:
     return parts
 
 
-def to_entry(index: Index) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-    """The index as the values and arrays of an entry of the cache."""
-    values = {"documents": [astuple(document) for document in index.documents], "terms": list(index.terms)}
-    arrays: dict[str, AnyArray] = {name: getattr(index, name) for name in _ARRAYS}
-    for name, parts in index.fields.items():
-        arrays |= {f"{name}.{what}": getattr(parts, what) for what in _SPARSE}
-    return values, arrays
-
-
-def from_entry(values: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Index:
-    shape = len(values["terms"]), len(values["documents"])
-    return Index(
-        documents=[Document(*row) for row in values["documents"]],
-        terms={term: number for number, term in enumerate(values["terms"])},
-        fields={name: csr_array(tuple(arrays[f"{name}.{what}"] for what in _SPARSE), shape) for name in FIELDS},
-        **{name: arrays[name] for name in _ARRAYS},
-    )
-
-
 def open_index(progress: Callable[[int, int], object] = lambda done, total: None) -> Index:
-    """The index of this Python from the cache, or a new one (some seconds), kept there when the disk allows.
+    """The index of this Python, of documents from the cache, or read now (some seconds) and kept there when the disk
+    allows.
 
     ``progress(done, total)`` is called as files are read.
     """
     name = cache.key(kind="search index", version=_VERSION, python=sys.version)
-    entry = cache.get(name)
-    if entry is not None:
-        return from_entry(*entry)
+    if entry := cache.get(name):
+        return build([Document(*row) for row in entry[0]["documents"]], entry[0]["imports"])
     files = source_files()
     steps = iter(range(1, len(files) + 1))
-    index = build(*collect(files, tick=lambda: progress(next(steps), len(files))))
-    cache.put(name, *to_entry(index))
-    return index
+    documents, imports = collect(files, tick=lambda: progress(next(steps), len(files)))
+    cache.put(name, {"documents": [astuple(document) for document in documents], "imports": imports}, {})
+    return build(documents, imports)
