@@ -311,6 +311,23 @@ def test_a_connection_that_never_asks_is_closed(tmp_path: Path, sent: bytes) -> 
         assert received.count(b"200 OK") == sent.count(b"\r\n\r\n")
 
 
+def test_a_connection_that_was_answered_before_its_body_came_is_closed_too(tmp_path: Path) -> None:
+    class Protocol(HttpProtocol):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            self.timeout_keep_alive = 0.3  # type: ignore[assignment]
+
+    size = 9 * 2**20
+    with (
+        running_server(tmp_path / "store.db", Protocol) as url,
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30) as idle,
+    ):
+        idle.sendall(b"PUT /v1/rankers/a HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % size)
+        assert idle.recv(65_536).startswith(b"HTTP/1.1 413")
+        idle.sendall(b" " * size)
+        assert idle.recv(65_536) == b""
+
+
 def test_a_connection_that_was_refused_is_closed_as_late_as_any_other(tmp_path: Path) -> None:
     class Protocol(HttpProtocol):
         door = Door(1, 1)

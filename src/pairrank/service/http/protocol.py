@@ -72,7 +72,6 @@ class HttpProtocol(HttpToolsProtocol):
         "_head",
         "_in_head",
         "_known",
-        "_late",
         "_missing",
         "_owed",
         "_patience",
@@ -94,7 +93,6 @@ class HttpProtocol(HttpToolsProtocol):
         self._asked: Place | None = None  # behind the door
         self._place: Place | None = None  # and the one that it holds
         self._patience: asyncio.TimerHandle | None = None  # then it holds it no longer
-        self._late: asyncio.TimerHandle | None = None  # then a head that has not come, or not all of it, is given up
         self._in_head = True
         self._too_large = False
         self._head = 0  # bytes of the request's line and headers that the parser has handed over
@@ -103,7 +101,15 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect a request; uvicorn would wait for the first one for ever."""
         super().connection_made(transport)
-        self._expect_head()
+        self._expect_head(self.timeout_keep_alive)
+
+    def _expect_head(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    def _unset_keepalive_if_required(self) -> None:
+        """Expect it until its head is there, however little of it comes; uvicorn would stop at the first byte."""
+        if not self._in_head:
+            super()._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
         """Hand on what has arrived, if the head so far is small enough."""
@@ -135,8 +141,6 @@ class HttpProtocol(HttpToolsProtocol):
                 self._refuse()
         if len(rest) > 0 and not self.transport.is_closing():
             super().data_received(rest)  # type: ignore[arg-type]
-        if self._in_head and self._unread and self._late is None:
-            self._expect_head()
         if self._place is not None and not self._in_head and self._patience is None:
             self._patience = self.loop.call_later(PATIENCE_SECONDS, self._leave)
 
@@ -157,7 +161,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin with the request, if there is room for it."""
         self._in_head, self._unread = False, 0
-        self._head_is_there()
+        self._unset_keepalive_if_required()
         asked: Place | Refusal | None = None
         if self._known is not None:
             asked, self._known = self._known[0], None
@@ -192,7 +196,9 @@ class HttpProtocol(HttpToolsProtocol):
             return
         super().on_message_complete()
         self._be_patient()
-        if self._place is None and not self.cycle.response_complete:
+        if self.cycle.response_complete:  # before the body was there
+            self._expect_head(self.timeout_keep_alive)
+        elif self._place is None:
             self._hold()
 
     def on_response_complete(self) -> None:
@@ -200,7 +206,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_is_there()
+        self._in_head = False
+        self._unset_keepalive_if_required()
         self._leave()
         super().connection_lost(exc)
 
@@ -273,17 +280,9 @@ class HttpProtocol(HttpToolsProtocol):
         """Close a connection on which nothing has come for long, not even what was refused."""
         left = self._quiet + self.timeout_keep_alive - self.loop.time()  # a refusal leaves the timers as they are
         if left > 0:
-            self._late = self.loop.call_later(left, self.timeout_keep_alive_handler)
+            self._expect_head(left)
         else:
             super().timeout_keep_alive_handler()
-
-    def _expect_head(self) -> None:
-        self._late = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
-
-    def _head_is_there(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
 
     def _hold(self) -> None:
         if self._asked is not None:
