@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -83,8 +83,7 @@ class Course:
 
     def to_json(self) -> str:
         """As text; equal courses give equal texts."""
-        values = {"tally": self.tally.to_json(), "points": self.points, "first": self.first, "last": self.last}
-        return json.dumps(values, sort_keys=True)
+        return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Course:
@@ -156,8 +155,7 @@ class LaunchCourse:
 
     def to_json(self) -> str:
         """As text; equal launches give equal texts."""
-        values = {name: getattr(self, name) for name in ("epoch", "good", "shadowed", "agreed", "known")}
-        return json.dumps(values | {"launch": self.launch.to_json()}, sort_keys=True)
+        return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> LaunchCourse:

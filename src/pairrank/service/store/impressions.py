@@ -174,22 +174,22 @@ class ImpressionTables(LaunchTables):
         with self.database.transaction():
             for ranker_id, locked, places in self._locked(due):
                 waiting = [number for number in (due[place][1] for place in places) if number in locked.waiting]
-                clicked = self._clicked(ranker_id, waiting)
-                came = {n: _mask(len(locked.waiting[n].ids), clicked[n]) for n in waiting}
-                self._append(ranker_id, locked, {n: locked.waiting[n].clicks or mask for n, mask in came.items()}, now)
+                came = self._came(ranker_id, waiting)
+                masks = {n: _mask(len(locked.waiting[n].ids), came[n].get("click", ())) for n in waiting}
+                self._append(ranker_id, locked, {n: locked.waiting[n].clicks or mask for n, mask in masks.items()}, now)
                 closed += len(waiting)
         return closed
 
-    def _clicked(self, ranker_id: int, numbers: Sequence[int]) -> dict[int, set[int]]:
-        """The positions of some lists that single events have clicked."""
-        came: dict[int, set[int]] = {number: set() for number in numbers}
+    def _came(self, ranker_id: int, numbers: Sequence[int]) -> dict[int, dict[str, list[int]]]:
+        """What single events have said of each of some lists: by kind the positions, none for one of the whole list."""
+        came: dict[int, dict[str, list[int]]] = {number: {} for number in numbers}
         rows = self.database.all(
-            "SELECT number, position FROM events WHERE ranker_id = ? AND kind = 'click' "
-            f"AND number IN {marks(numbers)}",
+            "SELECT DISTINCT number, kind, position FROM events WHERE ranker_id = ? "
+            f"AND number IN {marks(numbers)} ORDER BY number, kind, position",
             (ranker_id, *numbers),
         )
-        for number, position in rows:
-            came[number].add(position)
+        for number, kind, position in rows:
+            came[number].setdefault(kind, []).extend([position] * (position >= 0))
         return came
 
     def expire(self, now: float, limit: int = 5000) -> int:
@@ -222,12 +222,14 @@ class ImpressionTables(LaunchTables):
         if not clicks:
             return
         kind = "frozen" if locked.frozen else "feedback"
-        signals = self._signals(ranker_id, [number for number in clicks if locked.waiting[number].collecting])
+        collecting = [number for number in clicks if locked.waiting[number].collecting]
+        came = self._came(ranker_id, collecting) if collecting else {}
         rows = []
         for seq, (number, mask) in enumerate(clicks.items(), locked.log_seq + 1):
             waiting = locked.waiting[number]
             counts = None if waiting.client is None else self._is_first(waiting.experiment_id, waiting.client)
-            rows.append((seq, kind, now, mask, signals.get(number), counts, ranker_id, number))
+            signals = {name: positions for name, positions in came.get(number, {}).items() if name != "click"}
+            rows.append((seq, kind, now, mask, json.dumps(signals) if signals else None, counts, ranker_id, number))
         self.database.many(
             "INSERT INTO log (ranker_id, seq, kind, created, number, token, served, version, query_id, ids, clicks, "
             "signals, counts, body, experiment_id, trial, candidates) "
@@ -242,20 +244,6 @@ class ImpressionTables(LaunchTables):
             "UPDATE rankers SET log_seq = log_seq + ?, feedback_count = feedback_count + ? WHERE id = ?",
             (len(rows), len(rows), ranker_id),
         )
-
-    def _signals(self, ranker_id: int, numbers: Sequence[int]) -> dict[int, str]:
-        """What came beside clicks for some lists, as `Entry` has it."""
-        if not numbers:
-            return {}
-        rows = self.database.all(
-            "SELECT DISTINCT number, kind, position FROM events WHERE ranker_id = ? AND kind <> 'click' "
-            f"AND number IN {marks(numbers)} ORDER BY number, kind, position",
-            (ranker_id, *numbers),
-        )
-        found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for number, kind, position in rows:
-            found[number][kind] += [position] * (position >= 0)
-        return {number: json.dumps(kinds) for number, kinds in found.items()}
 
     def log_twins(self, twins: Sequence[tuple[int, int, bytes]], now: float) -> None:
         """Log other rankers' impressions of lists that were logged: (ranker, number, clicks); those that are logged
@@ -305,17 +293,17 @@ class ImpressionTables(LaunchTables):
         with self.database.reading():
             rows = self.database.named(waiting, (ranker_id, *values, limit))
             collecting = [row["number"] for row in rows if row["state"] == "collecting"]
-            came = self._clicked(ranker_id, collecting)
+            came = self._came(ranker_id, collecting)
             rows += self.database.named(logged, (ranker_id, *values, limit))
         rows.sort(key=lambda row: -int(row["number"]))
         return [_impression(row, came.get(row["number"])) for row in rows[:limit]]
 
 
-def _impression(row: dict[str, Any], came: set[int] | None) -> ImpressionRow:
-    """A row of `ImpressionTables.impressions`; ``came`` are the clicked positions of one that still collects."""
+def _impression(row: dict[str, Any], came: Mapping[str, Sequence[int]] | None) -> ImpressionRow:
+    """A row of `ImpressionTables.impressions`; ``came`` is what single events say of one that still collects."""
     ids, mask = tuple(json.loads(row["ids"])), row["clicks"]
     if came is not None and mask is None:
-        mask = _mask(len(ids), came)
+        mask = _mask(len(ids), came.get("click", ()))
     clicks = None if mask is None else tuple(byte == 1 for byte in mask)
     return ImpressionRow(**row | {"ids": ids, "clicks": clicks})
 
