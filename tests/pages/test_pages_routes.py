@@ -23,7 +23,7 @@ from pairrank.service import log_statistics
 from pairrank.service.app import make_app
 from pairrank.service.auth import new_key
 from pairrank.service.log_statistics import POINTS
-from pairrank.service.pages.markup import Markup, join, tag
+from pairrank.service.pages.layout import Markup, join, tag
 from pairrank.service.playground.documents import collect
 from pairrank.service.playground.index import build
 from pairrank.service.playground.routes import routes as play_routes

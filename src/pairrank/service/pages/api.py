@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pairrank.service.pages.layout import HTML, Nav, filled, page
+from pairrank.service.pages.layout import HTML, Child, Markup, Nav, filled, join, page, tag
 from pairrank.service.pages.live import Address, steps
-from pairrank.service.pages.markup import Child, Markup, join, tag
 
 Node = Mapping[str, Any]
 _TITLES = {"ranking": "Rank and learn", "rankers": "Rankers", "experiments": "Experiments", "observation": "Look"}

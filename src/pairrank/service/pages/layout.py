@@ -1,13 +1,15 @@
-"""What all pages share: HTML from files, the frame around it, the policy that they are served under."""
+"""What all pages share: HTML from Python and from files, the frame around it, the policy that they are served under.
+
+Every string is escaped unless it is `Markup` already.
+"""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from string import Template
-
-from pairrank.service.pages.markup import Child, Markup, join, tag
 
 # No inline script or style, nothing from elsewhere.
 POLICY = (
@@ -17,6 +19,37 @@ POLICY = (
 Nav = Sequence[tuple[str, str]]  # address, from the root of the service, and name of each page that there is
 
 HTML = Path(__file__).parent / "html"
+
+
+class Markup(str):
+    """Text that is HTML already: only of what this package wrote itself, such as a drawing."""
+
+    __slots__ = ()
+
+
+Child = str | int | float | None
+
+
+def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -> Markup:
+    """An element. ``class_`` is class, ``data_x`` is data-x; True gives a bare attribute, None and False none."""
+    spelt = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
+    return Markup(f"<{name}{spelt}>{join(*children)}</{name}>")
+
+
+def join(*children: Child) -> Markup:
+    """Several children one after another; None is nothing."""
+    return Markup("".join(_escape(child) for child in children if child is not None))
+
+
+def _escape(child: Child) -> str:
+    return child if isinstance(child, Markup) else html.escape(str(child), quote=True)
+
+
+def _attribute(key: str, value: str | int | bool | None) -> str:
+    name = key.rstrip("_").replace("_", "-")
+    return f" {name}" if value is True else f' {name}="{html.escape(str(value), quote=True)}"'
+
+
 _PULSE = Markup('<div class="pulse" id="pulse" role="status"><span>not live</span></div>')
 
 

@@ -11,8 +11,7 @@ from pairrank import drawing
 from pairrank.drawing import Panel
 from pairrank.errors import UnknownNameError
 from pairrank.rankers import Ranker
-from pairrank.service.pages.layout import HTML, Nav, filled, page
-from pairrank.service.pages.markup import Child, Markup, join, tag
+from pairrank.service.pages.layout import HTML, Child, Markup, Nav, filled, join, page, tag
 from pairrank.service.store.values import ImpressionRow
 from pairrank.service.worker.state import WorkerState
 from pairrank.types import Impression

@@ -15,9 +15,8 @@ from pairrank.errors import InputError, UnknownNameError
 from pairrank.service.answers import answer
 from pairrank.service.auth import NoKeyError
 from pairrank.service.pages.api import api_page
-from pairrank.service.pages.layout import HTML, POLICY, filled, page
+from pairrank.service.pages.layout import HTML, POLICY, Markup, filled, page
 from pairrank.service.pages.live import Address, closed_page, drawn, impression_page, steps
-from pairrank.service.pages.markup import Markup
 from pairrank.service.store.values import ImpressionRow
 from pairrank.service.worker.state import WorkerState
 
