@@ -17,6 +17,7 @@ The state is a few sums, so that a verdict is a function of the log: any way of 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -164,17 +165,9 @@ class Evidence:
             return 0
         if self.total == 0.0:
             return None
-        rate = self.spread / self.n
-        first, last = self.n, self.n
-        while self._half_width(last, rate * last) > abs(self.effect):
-            first, last = last, 2 * last
-            if last > 10**12:
-                return None
-        while last - first > max(1, last // 1000):
-            middle = (first + last) // 2
-            short = self._half_width(middle, rate * middle) > abs(self.effect)
-            first, last = (middle, last) if short else (first, middle)
-        return max(last - self.n, 1)
+        rate, most = self.spread / self.n, 10**12
+        last = bisect_left(range(most), -abs(self.effect), lo=self.n, key=lambda n: -self._half_width(n, rate * n))
+        return None if last == most else max(last - self.n, 1)
 
 
 def log_evidence(outcomes: FloatArray, *, low: float = -1.0, high: float = 1.0, every: int = 1) -> FloatArray:
