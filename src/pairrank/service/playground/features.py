@@ -55,7 +55,7 @@ class Features:
         self._names = [_JOIN.sub("", document.name.lower()) for document in index.documents]
         self._paths = [_JOIN.sub("", document.qualified.lower()) for document in index.documents]
         popularity = np.log1p(index.popularity)
-        lengths = np.log1p(np.diff(index.text_starts))
+        lengths = np.log1p([len(text) for text in index.texts])
         rest = np.array([_own_features(document) for document in index.documents], dtype=np.float64)
         self._own = np.column_stack([lengths, rest[:, 0], popularity, rest[:, 1:]])
 
@@ -83,7 +83,7 @@ class Features:
         """How early in the docstring the query begins, and how many of its neighbours stand together."""
         early, phrase = np.zeros(len(candidates)), np.zeros(len(candidates))
         for row, number in enumerate(candidates):
-            text = self._index.text(int(number))
+            text = self._index.texts[number]
             hits = [text == term for term in terms]
             first = [int(hit.argmax()) for hit in hits if hit.any()]
             early[row] = 1.0 / (1.0 + min(first)) if first else 0.0

@@ -29,23 +29,18 @@ class Index:
     popularity : (n,), in how many files of the standard library the document's module is imported.
     terms : number of each word.
     fields : by field, what each term adds to each document's BM25, a sparse (n_terms, n).
-    texts, text_starts : the words of each docstring in order, as term numbers, one after another.
+    texts : the words of each docstring in order, as term numbers.
     """
 
     documents: Sequence[Document]
     popularity: IntArray
     terms: Mapping[str, int]
     fields: Mapping[str, csr_array]
-    texts: IntArray
-    text_starts: IntArray
+    texts: Sequence[IntArray]
 
     def lookup(self, query: str) -> list[int]:
         """Term numbers of the query's words that occur anywhere."""
         return [self.terms[word] for word in query_words(query) if word in self.terms]
-
-    def text(self, document: int) -> IntArray:
-        """The docstring's words as term numbers, in order."""
-        return self.texts[self.text_starts[document] : self.text_starts[document + 1]]
 
     def bm25(self, terms: Sequence[int]) -> dict[str, FloatArray]:
         """(n,) by field."""
@@ -78,14 +73,12 @@ def build(documents: Sequence[Document], imports: Mapping[str, int]) -> Index:
         name: [[terms.setdefault(w, len(terms)) for w in words(getattr(d, name))[:_MAX_WORDS]] for d in documents]
         for name in FIELDS
     }
-    texts = tokens["text"]
     return Index(
         documents=documents,
         popularity=np.array([imports.get(d.module, 0) for d in documents], dtype=np.int64),
         terms=terms,
         fields={name: _parts(lists, len(terms)) for name, lists in tokens.items()},
-        texts=np.array([term for text in texts for term in text], dtype=np.int32),
-        text_starts=np.cumsum([0, *map(len, texts)]),
+        texts=[np.array(found, dtype=np.int32) for found in tokens["text"]],
     )
 
 
