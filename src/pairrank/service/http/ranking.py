@@ -217,7 +217,6 @@ async def show(worker: WorkerState, item: LoadedModel, query: Query) -> dict[str
         client=drawn.client,
         share=drawn.share,
         held=int(drawn.held),
-        collecting=int(drawn.held),
         trial=orjson.dumps(drawn.noted).decode() if drawn.noted else None,
         candidates=drawn.candidates,
     )
@@ -280,7 +279,6 @@ async def _twin(worker: WorkerState, pupil: str, served: Served, features: Float
         experiment_id=None,
         client=None,
         held=0,
-        collecting=0,
         trial=None,
     )
 

@@ -18,11 +18,6 @@ _EXPERIMENT = """
 """
 
 
-def learns_from_any_list(ranker: RankerRow) -> bool:
-    """Whether the ranker learns rightly from a list that it did not draw alone: its clicks need no propensities."""
-    return ranker.config.make().any_list
-
-
 class ExperimentTables(RankerTables):
     """Experiments as wholes, and the states that the learner keeps of them."""
 
@@ -67,7 +62,7 @@ class ExperimentTables(RankerTables):
                         f"arm {str(arm)!r} takes {other.config.n_features} features per document and {name!r} "
                         f"{owner.config.n_features}; both must rank the same documents"
                     )
-        able = learns_from_any_list(owner)
+        able = owner.config.make().any_list
         if wanted.learn and not able and not learn_if_able:
             raise InputError(
                 f"ranker {name!r} ({owner.config.ranker}) cannot learn from lists that it did not draw alone; "

@@ -88,10 +88,9 @@ class ImpressionTables(LaunchTables):
         with self.database.transaction(flush=False):
             ids = sorted({item.ranker_id for item in impressions})
             living = {row[0] for row in self.database.all(f"SELECT id FROM rankers WHERE id IN {marks(ids)}", ids)}
-            rows = [item for item in impressions if item.ranker_id in living]
-            self.database.many(
-                f"INSERT INTO impressions ({', '.join(Served._fields)}) VALUES {marks(Served._fields)}", rows
-            )
+            rows = [(*item, item.held) for item in impressions if item.ranker_id in living]
+            columns = (*Served._fields, "collecting")
+            self.database.many(f"INSERT INTO impressions ({', '.join(columns)}) VALUES {marks(columns)}", rows)
 
     def feedback(self, items: Sequence[Feedback], now: float) -> list[Verdict]:
         """Log whole feedback, each impression once; an answer for each item, in order, once all is on disk."""

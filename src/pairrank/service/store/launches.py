@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pairrank.errors import InputError
-from pairrank.service.store.experiments import ExperimentTables, learns_from_any_list
+from pairrank.service.store.experiments import ExperimentTables
 
 # Workers use a share no longer than this after it was worked out, which is done four times a second.
 STALE_SECONDS = 5.0
@@ -47,7 +47,7 @@ class LaunchTables(ExperimentTables):
         text = json.dumps(dict(wanted), sort_keys=True)
         with self.database.transaction():
             found = self.ranker(name, lock=True)
-            if wanted["mode"] != "free" and not learns_from_any_list(found):
+            if wanted["mode"] != "free" and not found.config.make().any_list:
                 raise InputError(
                     f"ranker {name!r} ({found.config.ranker}) cannot learn from lists that it did not draw alone, so "
                     "it cannot be launched from the present order"

@@ -253,7 +253,6 @@ class Served(NamedTuple):
     client: int | None = None  # of a split: a hash of who got it
     share: float | None = None  # of a guarded launch: with which probability it was ours
     held: int = 0  # 1: logged when its window closes, in the order served, with or without a click
-    collecting: int = 0
     trial: str | None = None  # JSON: what else counting and further pages need
     candidates: bytes | None = None  # the features of what was not shown, float64, by row number
 
