@@ -42,6 +42,7 @@ _REGISTRY: Mapping[str, _Entry] = MappingProxyType(
         "p2linrank": _Entry("p2linrank", "P2LinRank", "P²LinRank"),
         "pairrank": _Entry("pairrank", "PairRank", "PairRank"),
         "pairrank-c": _Entry("pairrank", "PairRank", "PairRank_C", {"preset": "paper", "exploration": "conservative"}),
+        "pairrank-memory": _Entry("memory", "MemoryRank", "PairRank with a memory"),
         "pairrank-r": _Entry("pairrank", "PairRank", "PairRank_R", {"preset": "paper", "exploration": "random"}),
         "pdgd": _Entry("pdgd", "PDGD", "PDGD"),
         "posterior-sampling": _Entry("posterior_sampling", "PosteriorSampling", "posterior sampling"),
