@@ -69,7 +69,7 @@ def test_the_fit_is_that_of_one_newton_in_all_parameters() -> None:
     for _ in range(30):  # the models of all lists made anew, where φ̂ is
         lists = {name: known.looked_at(effects.phi, effects.variance) for name, known in effects.lists.items()}
         A = np.diag([2.0, 2.0, 2.0, position.PRECISION]) + sum(S for _, S in lists.values())
-        effects.phi = np.linalg.solve(A, sum(known.pull for known, _ in lists.values()))
+        effects.phi = np.asarray(np.linalg.solve(A, sum(known.pull for known, _ in lists.values())), dtype=np.float64)
         effects.lists = {name: known for name, (known, _) in lists.items()}
     gradient, H = dense(effects, effects.phi, {name: b_of(known, effects.phi) for name, known in effects.lists.items()})
     assert np.abs(gradient).max() < 1e-5  # inputs are float32
@@ -160,6 +160,23 @@ def test_looking_inside_tells_of_the_whole_score() -> None:
     np.testing.assert_allclose(told.gap, gaps)
     above = np.subtract.outer(seen.scores, seen.scores)
     np.testing.assert_array_equal(seen.certain, above > seen.width)
+
+
+def test_the_bias_of_position_is_that_of_the_default() -> None:
+    told = []
+    for name in ("pairrank", "pairrank-memory"):
+        rng = np.random.default_rng(6)
+        lists, ranker = rng.random((20, 12, 4)), rankers.make(name, n_features=4, seed=1)
+        for t in range(1500):
+            shown = ranker.rank(lists[t % 20], k=10)
+            seen = rng.random(10) < 1.0 / np.arange(1, 11)
+            ranker.learn(shown, seen & (rng.random(10) < 0.4 * shown.features[:, 0]))
+        told.append(ranker.position_bias())  # type: ignore[attr-defined]
+        assert ranker.weights[0] == ranker.weights.max()  # type: ignore[attr-defined]
+    (line, _), (memory, deviation) = told
+    assert 0.8 < memory < 1.6  # with odds of clicks as 1 to r it is 1, and a little more where chances are large
+    assert abs(memory - line) < 0.4
+    assert 0.0 < deviation < 0.2
 
 
 def test_saved_with_its_lists(tmp_path: Any) -> None:

@@ -29,7 +29,9 @@ def test_a_service_makes_additive_rankers() -> None:
     assert config_of(CreateBody.model_validate(body)).make().settings.model == "additive"
 
 
-@pytest.mark.parametrize("name", ["pairrank", "pairrank(model=additive)", "pairrank-c", "p2linrank", "pdgd"])
+@pytest.mark.parametrize(
+    "name", ["pairrank", "pairrank(model=additive)", "pairrank-c", "p2linrank", "pdgd", "pairrank-memory"]
+)
 def test_a_log_gives_the_laboratorys_ranker(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A learner that is restarted again and again, from published versions without their history, some of it folded."""
     monkeypatch.setattr(posterior, "HISTORY_BYTES", 0)  # then a thousand documents are kept
@@ -68,6 +70,7 @@ def test_a_log_gives_the_laboratorys_ranker(name: str, monkeypatch: pytest.Monke
         ("pairrank", "navigational"),
         ("pairrank(model=additive)", "position(eta=1, table=informational)"),
         ("pdgd", "cascade"),
+        ("pairrank-memory", "navigational"),
     ],
 )
 def test_a_run_over_http_is_the_laboratorys(ranker: str, users: str) -> None:

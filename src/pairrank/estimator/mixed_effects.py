@@ -202,7 +202,8 @@ class MixedEffects(Saved):
             self._turns, self.variance = len(lists), self._best_variance()
 
     def _solve(self) -> None:
-        self.phi = cho_solve(cho_factor(self.A), self.r)
+        # What is not finite is found where a ranker has learned.
+        self.phi = cho_solve(cho_factor(self.A, check_finite=False), self.r, check_finite=False)
 
     def _best_variance(self) -> float:
         """τ² by MacKay's step to the most evidence: Σ b² over how many of the effects the clicks determine."""

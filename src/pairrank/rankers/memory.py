@@ -136,6 +136,11 @@ class MemoryRank(LinearRanker):
         told, scores = super().explain(features), self.score(features)
         return replace(told, gap=-np.diff(scores[told.order]))
 
+    def position_bias(self) -> tuple[float, float]:
+        """β and its standard deviation: how much position favours the upper document, in log-odds per log of rank."""
+        with self._turn, threads.single():
+            return float(self._effects.phi[-1]), float(np.sqrt(inverse_of(self._effects.A)[0][-1, -1]))
+
     # Learning.
 
     def _seen(self, impression: Impression) -> Impression:

@@ -34,6 +34,7 @@ RIVALS = (
     "sgd-ranknet",
     "p2linrank",
     "posterior-sampling",
+    "pairrank-memory",
     "pairrank(preset=paper)",
     "pairrank(preset=authors)",
 )
