@@ -56,7 +56,7 @@ def test_values_are_those_of_float_bit_for_bit(lines: list[list[tuple[int, str]]
     assert found.values.tobytes() == expected.tobytes()
 
 
-REFUSED = """3|3:|:3|a:3|1:b|1:2:3|1:-|1:.|1:1.2.3|1:1e|1:1e+|1:--1|1:nan|1:inf|-1:3|1:1_000|1:0x10|1:2 3|1 :2
+REFUSED = """3|3:|:3|a:3|1:b|1:2:3|1:-|1:.|1:1.2.3|1:1e|1:1e+|1:--1|1:nan|1:inf|-1:3|1:1_000|1:0x10|0x10:1|1:2 3|1 :2
 1: 2|1:2\x003:4|1:1e5.5|1:2e-""".replace("\n", "|")
 
 

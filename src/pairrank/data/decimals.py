@@ -31,7 +31,7 @@ def pairs(text: bytes) -> Pairs | None:
 
     Values are exactly ``float`` of their text.
     """
-    if b"n" in text or b"N" in text:  # NaN and infinity, which both readers know
+    if any(letter in text for letter in (b"n", b"N", b"x", b"X")):  # NaN, infinity and, for pyarrow, 0x10 are numbers
         return None
     try:
         found = _by_pyarrow(text)
