@@ -28,7 +28,8 @@ def effects_after(rounds: int, n_lists: int = 4, room: int = 1000) -> tuple[Mixe
         clicks = rng.random(5) < 0.2 + 0.6 * (rows % 2)  # as no line says
         found = shown(clicks)
         if len(found.weight):
-            effects.learn(name, rows.astype(np.uint64), lists[name][rows], found, position.column(np.arange(5)))
+            X, columns = lists[name][rows], position.column(np.arange(5))
+            effects.learn(name, rows.astype(np.uint64), X, np.ones(D), found, columns)
     return effects, lists
 
 
@@ -88,8 +89,8 @@ def test_weights_between_documents_are_those_of_the_pairs() -> None:
     effects = MixedEffects(np.ones(D + 1), room=100, furthest=100.0)
     X, columns = np.eye(D), position.column(np.arange(3))
     once = Pairs(np.array([1, 1]), np.array([0, 2]), np.array([1.0, 0.5]))
-    effects.learn(7, np.array([5, 6, 9], dtype=np.uint64), X, once, columns)
-    effects.learn(7, np.array([6, 5, 9], dtype=np.uint64), X[[1, 0, 2]], once, columns)
+    effects.learn(7, np.array([5, 6, 9], dtype=np.uint64), X, np.ones(D), once, columns)
+    effects.learn(7, np.array([6, 5, 9], dtype=np.uint64), X[[1, 0, 2]], np.ones(D), once, columns)
     (known,) = effects.lists.values()
     assert known.documents.tolist() == [5, 6, 9]
     # 6 over 5 from below (log 2 of column against it), 5 over 6 from below, 6 and 5 over 9 from above.
@@ -177,6 +178,25 @@ def test_the_bias_of_position_is_that_of_the_default() -> None:
     assert 0.8 < memory < 1.6  # with odds of clicks as 1 to r it is 1, and a little more where chances are large
     assert abs(memory - line) < 0.4
     assert 0.0 < deviation < 0.2
+
+
+def test_a_feature_that_begins_to_vary_is_counted_from_where_it_was() -> None:
+    rng, ranker = np.random.default_rng(7), MemoryRank(3, seed=1)
+
+    def shop(n: int, spread: float) -> np.ndarray:
+        return rng.random((n, 3)) * [1.0, 1.0, spread] + [0.0, 0.0, 5000.0]
+
+    for _ in range(80):  # the third feature has no unit yet
+        ranker.learn(ranker.rank(shop(12, 0.0), k=6), [True, False] * 3)
+    half = shop(30, 0.0)
+    ranker.learn(ranker.rank(half, k=6), [True, False] * 3)
+    ranker.learn(ranker.rank(shop(12, 10.0), k=6), [True, False] * 3)
+    assert ranker._units.values[2] > 0.0
+    for _ in range(40):  # documents that were never shown come to those that were
+        ranker.learn(ranker.rank(half, k=6), np.arange(6) == 5)
+    assert max(len(known.b) for known in ranker._effects.lists.values()) > 6
+    for known in ranker._effects.lists.values():
+        assert np.abs(known.X[:, 2]).max() < 10.0
 
 
 def test_saved_with_its_lists(tmp_path: Any) -> None:

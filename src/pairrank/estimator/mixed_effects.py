@@ -38,7 +38,7 @@ class Known(NamedTuple):
 
     Attributes
     ----------
-    origin : (d,), what the inputs are counted from. documents : (m,), names of those that were shown.
+    origin : (d,), what inputs are counted from, in their own units. documents : (m,), names of those that were shown.
     X : (m, d), their inputs, float32.
     won : (2, m, m), the weight of i's preferences over j, shown above it and below. column : (2, m, m), the mean of
         these pairs' position columns. (Of both together it would be above zero, and β without bounds.)
@@ -161,19 +161,21 @@ class MixedEffects(Saved):
         rows, names = np.empty((0, d), dtype=np.float32), np.empty(0, dtype=np.uint64)
         return Known(np.zeros(d), names, rows, cube, cube, square, none, 0.0, none, none, np.zeros(d + 1))
 
-    def learn(self, name: int, documents: AnyArray, X: FloatArray, pairs: Pairs, columns: FloatArray) -> None:
-        """Take the ``pairs`` of a list: ``documents`` (k,), their inputs X (k, d) and position ``columns`` (k,).
+    def learn(
+        self, name: int, documents: AnyArray, raw: FloatArray, unit: FloatArray, pairs: Pairs, columns: FloatArray
+    ) -> None:
+        """Take the ``pairs`` of a list: of ``documents`` (k,), with position ``columns`` (k,).
 
-        Inputs may be counted from anywhere, always from the same.
+        Inputs come ``raw`` (k, d), and are seen in units (d,): one that has not varied yet may get another unit.
         """
         lists = dict(self.lists)
         known = lists.pop(name, None)
         A, r = self.A, self.r
         if known is None:
-            known = self.unknown()._replace(origin=X[0])
+            known = self.unknown()._replace(origin=raw[0])
         else:
             A, r = A - known.information(), r - known.pull
-        X = np.clip(X - known.origin, -self._furthest, self._furthest)
+        X = np.clip((raw - known.origin) / unit, -self._furthest, self._furthest)
         _, first = np.unique(documents, return_index=True)
         new = np.array([place for place in np.sort(first) if documents[place] not in known.documents], dtype=np.int64)
         known = known.grown(documents[new], X[new].astype(np.float32))

@@ -151,9 +151,9 @@ class MemoryRank(LinearRanker):
         if not len(found.weight):
             return
         X, above = impression.features, impression.memory.get("above", 0)
-        columns = position.column(np.arange(len(X)) + above)
-        inputs = self._units.columns(X) / self._units.units
-        self._effects.learn(int(impression.memory["list"][0]), names_of(X), inputs, found, columns)
+        columns, units = position.column(np.arange(len(X)) + above), self._units
+        name = int(impression.memory["list"][0])
+        self._effects.learn(name, names_of(X), units.columns(X), units.units, found, columns)
         self._weights, self._inverse = self._effects.phi[:-1], None
 
     def _covariance(self) -> FloatArray:
